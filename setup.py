@@ -80,6 +80,7 @@ def compiled(modules: list[Extension]) -> list[Extension]:
     return cythonize(
         modules,
         compiler_directives=DIRECTIVES,
+        emit_linenums=DEBUG,  # debuggers and traces show the lines of the Cython sources
         build_dir=sources,
         shared_utility_qualified_name=SHARED,
         shared_utility_features_disabled=["MemoryView"],  # the largest part; none of ours has one

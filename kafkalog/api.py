@@ -74,8 +74,8 @@ def open(
     [b'first', b'second']
     """
     if mode == "r":
-        options = {"sync": sync is not False, "on_damage": on_damage != "recover", "progress": progress is not None}
-        given = [name for name, is_given in options.items() if is_given]
+        given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
+        given += ["progress"] * (progress is not None)
         if given or settings:
             raise _not_for_reading(given or list(settings))
         return Log(_view(path), None)

@@ -233,12 +233,14 @@ class BrokerConfig(Settings):
     topic_defaults: Mapping[str, Any]
     """Topic setting (dotted) -> the value that a topic has which does not set it."""
 
-    __slots__ = (*(key.attribute for key in BROKER_CONFIGS), "topic_defaults")
+    __slots__ = (*(key.attribute for key in BROKER_CONFIGS), "_default_topic", "topic_defaults")
+    _default_topic: LogConfig
 
     def _fill(self, values: dict[str, Any]) -> None:
         super()._fill(values)
         object.__setattr__(self, "topic_defaults", {name: self._default_of(name) for name in SYNONYMS})
-        LogConfig.from_stored({}, self.topic_defaults)  # what contradicts itself is refused here
+        made = LogConfig.from_stored({}, self.topic_defaults)  # what contradicts itself is refused here
+        object.__setattr__(self, "_default_topic", made)
         self._check_cleaner()
 
     def _check_cleaner(self) -> None:
@@ -281,7 +283,7 @@ class BrokerConfig(Settings):
 
     def log_config(self, settings: Mapping[str, Any] | None = None) -> LogConfig:
         """The configuration of a topic with these settings of its own: the rest follows this store's."""
-        return LogConfig.from_stored(settings or {}, self.topic_defaults)
+        return LogConfig.from_stored(settings, self.topic_defaults) if settings else self._default_topic
 
     def replace(self, **values: Any) -> BrokerConfig:
         """A copy with some settings changed; None takes a setting back to its default."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from errno import ENOENT
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.decode import RecordTable
 from kafkalog._core.record import RecordIterator
@@ -18,8 +18,8 @@ from kafkalog.engine import closed, cuts, has_cut, refresh
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
 from kafkalog.records import tables
 from kafkalog.records.batch import RecordBatch
-from kafkalog.storage.damage import MisplacedBatch, Skipped, SoundBatch, first_offset, next_sound, note_skipped
-from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, segment_chunks
+from kafkalog.storage.damage import MisplacedBatch, Skipped, first_offset, note_skipped
+from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, anchor_behind, segment_chunks
 from kafkalog.storage.view import LogView
 
 if TYPE_CHECKING:
@@ -53,16 +53,16 @@ def batch_chunks(
     batch is never passed over. OffsetOutOfRange where the log was cut, or its start moved past what comes next.
     """
     looks = _Looks()
-    anchor: tuple[int, Anchor] | None = None  # the base offset of a segment, and where to go on in it
-    first = place = start  # `place` lies in the segment that is read, also where `start` is behind its last offset
-    while start < stop or place < start:
+    again: _Again | None = None
+    first = start
+    while start < stop:
         before, cuts_before = start, cuts(log)
         try:
-            extent = log.extent(place)
+            extent = log.extent(start if again is None else again.offset)
             if sequential and extent.data.size > CHUNK_BYTES:
                 extent.data.file.expect_whole_read()
-            known = anchor[1] if anchor is not None and anchor[0] == extent.base_offset else None
-            for chunk in segment_chunks(extent, start, stop, anchor=known, check_crc=check_crc):
+            anchor = again.anchor if again is not None and again.base_offset == extent.base_offset else None
+            for chunk in segment_chunks(extent, start, stop, anchor=anchor, check_crc=check_crc):
                 log.metrics.reads.add(len(chunk.data))
                 yield chunk
                 start = chunk.next_offset
@@ -70,23 +70,20 @@ def batch_chunks(
                     raise closed(log)
         except CorruptRecord as error:
             refresh(log)
-            place = min(start, extent.bound - 1)
-            if known is None:  # an index made before the damage may lead behind it
-                anchor = extent.base_offset, Anchor(0, extent.base_offset)
+            anchor = anchor or Anchor(0, extent.base_offset)  # an index made before the damage may lead behind it
             if looks.are_enough(error):
                 start, anchor = _passed(extent, error, start, stop, skipped, start > first)
-                place = place if anchor is not None else start
+            again = None if anchor is None else _Again(min(start, extent.bound - 1), extent.base_offset, anchor)
             continue
         except StorageError as error:
             if error.errno != ENOENT or looks.are_enough(error):
                 raise
             refresh(log)
             continue
-        anchor = None
+        again = None
         if not extent.is_last:
-            place = start = max(start, extent.bound)
+            start = max(start, extent.bound)
             continue
-        place = start
         if start == before and not has_cut(log, cuts_before):
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
@@ -94,6 +91,14 @@ def batch_chunks(
                 )
             break
     check_tail(log, stop, skipped)
+
+
+class _Again(NamedTuple):
+    """The segment of `offset`, to be read again after damage: from `anchor` on, if it still has that base offset."""
+
+    offset: int
+    base_offset: int
+    anchor: Anchor
 
 
 class _Looks:
@@ -113,39 +118,35 @@ class _Looks:
 
 def _passed(
     extent: Extent, error: CorruptRecord, start: int, stop: int, skipped: list[Skipped] | None, is_inside: bool
-) -> tuple[int, tuple[int, Anchor] | None]:
+) -> tuple[int, Anchor | None]:
     """Return where to go on behind damage: an offset, and the place in the segment if something sound follows there.
 
     The damage is noted in `skipped`, or raised, unless it lies before the offsets that were asked for: it ends by
     `start`, no record was given yet (`is_inside`), and it is no batch that belongs there.
     """
     position, expected = error.position or 0, error.offset or 0
-    found = next_sound(extent.data.file, position, extent.data.size, expected)
-    following = extent.bound if found is None else min(found.base_offset, extent.bound)
-    error.last_sound_offset = expected - 1 if expected > extent.base_offset else None
-    error.next_sound_offset = None if found is None and extent.is_last else following
+    anchor = anchor_behind(extent, error)
+    following = extent.bound if error.next_sound_offset is None else error.next_sound_offset
     belongs = isinstance(error, MisplacedBatch) and (
-        error.last_offset >= start and error.base_offset < stop or _contradicts(extent, error, found, start)
+        error.last_offset >= start and error.base_offset < stop or _contradicts(extent, error, anchor, start)
     )
     if is_inside or following > start or belongs:
         if skipped is None:
             raise error
-        end = extent.data.size if found is None else found.position
+        end = extent.data.size if anchor is None else anchor.position
         offset = max(expected, start) if following > start else expected
         piece = Skipped(error.path or "", position, end - position, offset, following, error.message)
         note_skipped(skipped, piece)
-    if found is None:
-        return max(start, extent.bound), None
-    return start, (extent.base_offset, Anchor(found.position, expected))
+    return (max(start, extent.bound), None) if anchor is None else (start, anchor)
 
 
-def _contradicts(extent: Extent, error: MisplacedBatch, found: SoundBatch | None, start: int) -> bool:
+def _contradicts(extent: Extent, error: MisplacedBatch, anchor: Anchor | None, start: int) -> bool:
     """Return True if the misplaced batch and the one that holds `start` contradict each other: either may be wrong."""
-    if found is None or found.base_offset > error.last_offset:
+    if anchor is None or error.next_sound_offset is None or error.next_sound_offset > error.last_offset:
         return False
-    head = extent.data.file.pread(_HEADER_BYTES, found.position)
+    head = extent.data.file.pread(_HEADER_BYTES, anchor.position)
     delta = int.from_bytes(head[23:27], "big") if head[16] >= 2 else 0
-    return start <= found.base_offset + delta
+    return start <= error.next_sound_offset + delta
 
 
 def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> None:

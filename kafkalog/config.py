@@ -32,6 +32,7 @@ _REPLICAS = Check("*, or partition:broker,partition:broker,...", _replicas)
 _CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMES = one_of("CreateTime", "LogAppendTime")
 _NO_TIERS = Check("false: there is no remote storage", lambda value: not value)
+_MAX_ARRAY: Final = 2**31 - 9
 _DAY_MS = 86_400_000
 
 CONFIGS: Final = (
@@ -41,6 +42,7 @@ CONFIGS: Final = (
     Key("compression.type", "string", "producer", _CODECS, "codec on disk; producer: as it came in"),
     Key("compression.zstd.level", "int", 3, between(-131072, 22), "zstd level where the log recompresses"),
     Key("delete.retention.ms", "long", _DAY_MS, at_least(0), "a tombstone stays so long once cleaned"),
+    Key("errors.deadletterqueue.group.enable", "bool", False, None, "for a broker: share groups may write here"),
     Key("file.delete.delay.ms", "long", 60_000, at_least(0), "from the rename to .deleted to the unlink"),
     Key("flush.messages", "long", MAX_LONG, at_least(1), "fsync after so many unflushed records"),
     Key("flush.ms", "long", MAX_LONG, at_least(0), "fsync after so much time"),
@@ -51,6 +53,7 @@ CONFIGS: Final = (
     Key("local.retention.bytes", "long", -2, at_least(-2), "tiering: local part; -2 is retention.bytes"),
     Key("local.retention.ms", "long", -2, at_least(-2), "tiering: local part; -2 is retention.ms"),
     Key("max.compaction.lag.ms", "long", MAX_LONG, at_least(1), "no record waits longer for compaction"),
+    Key("max.decompressed.message.bytes", "int", _MAX_ARRAY, between(1, _MAX_ARRAY), "for a broker: a record unpacked"),
     Key("max.message.bytes", "int", 1_048_588, at_least(0), "largest batch a leader takes"),
     Key("message.timestamp.after.max.ms", "long", 3_600_000, at_least(0), "CreateTime may lie so far ahead"),
     Key("message.timestamp.before.max.ms", "long", MAX_LONG, at_least(0), "CreateTime may lie so far back"),
@@ -59,6 +62,8 @@ CONFIGS: Final = (
     Key("min.compaction.lag.ms", "long", 0, at_least(0), "a younger record is not compacted"),
     Key("min.insync.replicas", "int", 1, at_least(1), "replicas that must have an acks=all write"),
     Key("preallocate", "bool", False, None, "create a segment's file at full size"),
+    Key("remote.copy.lag.bytes", "long", -1, at_least(-1), "tiering: a segment is copied so far behind the end"),
+    Key("remote.copy.lag.ms", "long", 0, at_least(-1), "tiering: a segment is copied so long after its last record"),
     Key("remote.log.copy.disable", "bool", False, None, "tiering: copy nothing more"),
     Key("remote.log.delete.on.disable", "bool", False, None, "tiering: delete remote data when disabled"),
     Key("remote.storage.enable", "bool", False, _NO_TIERS, "tiering: nothing is copied elsewhere here"),
@@ -98,6 +103,7 @@ class LogConfig(Settings):
     compression_type: str
     compression_zstd_level: int
     delete_retention_ms: int
+    errors_deadletterqueue_group_enable: bool
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
@@ -108,6 +114,7 @@ class LogConfig(Settings):
     local_retention_bytes: int
     local_retention_ms: int
     max_compaction_lag_ms: int
+    max_decompressed_message_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -116,6 +123,8 @@ class LogConfig(Settings):
     min_compaction_lag_ms: int
     min_insync_replicas: int
     preallocate: bool
+    remote_copy_lag_bytes: int
+    remote_copy_lag_ms: int
     remote_log_copy_disable: bool
     remote_log_delete_on_disable: bool
     remote_storage_enable: bool

@@ -29,7 +29,7 @@ def record_at(log: Engine, offset: int) -> Record:
         if not log.log_start_offset <= offset < end:
             raise out_of_range(log, offset)
         segment = log.segment_of(offset)
-    record = None if segment is None else record_at_offset(segment, offset, segment is log.active_segment)
+    record = None if segment is None else record_at_offset(segment, offset, log)
     return _walked(log, offset) if record is None else record
 
 

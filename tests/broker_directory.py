@@ -6,7 +6,7 @@ from typing import Any
 
 from kafkalog._core.varint import encode_uvarint
 from kafkalog.config import LogConfig
-from kafkalog.manager.cluster_metadata import BOOTSTRAP_FILE, METADATA_DIRECTORY
+from kafkalog.manager.cluster_metadata import BOOTSTRAP_FILE, BOOTSTRAP_SNAPSHOT, METADATA_DIRECTORY
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import kraft_batch
@@ -50,13 +50,44 @@ def write_meta_properties(directory: Path, *, node_id: int = NODE_ID, cluster_id
     return own
 
 
-def format_directory(directory: Path, *, level: int = VERSION_4_3, node_id: int = NODE_ID) -> str:
-    """The directory as kafka-storage leaves it, its partitions as they were; its id is the answer."""
+def format_directory(
+    directory: Path, *, level: int = VERSION_4_3, node_id: int = NODE_ID, records: Sequence[Record] = (),
+    by: str = "4.3", has_voters: bool = False,
+) -> str:  # fmt: skip
+    """The directory as kafka-storage of a version leaves it, its partitions as they were; its id is the answer.
+
+    Before 4.4 the records that a controller begins with are in a file of their own; `has_voters` is `--standalone`.
+    """
     own = write_meta_properties(directory, node_id=node_id)
-    header = kraft_batch(ControlType.SNAPSHOT_HEADER, {"lastContainedLogTimestamp": 0}, timestamp=T0, leader_epoch=0)
-    footer = kraft_batch(ControlType.SNAPSHOT_FOOTER, {}, timestamp=T0, base_offset=2, leader_epoch=0)
-    (directory / BOOTSTRAP_FILE).write_bytes(b"".join((header, batch(features(level), 1), footer)))
+    begins = [*features(level), *records]
+    snapshot = directory / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT
+    if by == "4.4" or has_voters:
+        snapshot.parent.mkdir()
+        snapshot.write_bytes(snapshot_of(begins if by == "4.4" else [], (node_id,) if has_voters else ()))
+    if by != "4.4":
+        (directory / BOOTSTRAP_FILE).write_bytes(snapshot_of(begins))
     return own
+
+
+def snapshot_of(records: Sequence[Record], voters: Sequence[int] = ()) -> bytes:
+    """A snapshot of the metadata from offset 0 on."""
+    parts = [kraft_batch(ControlType.SNAPSHOT_HEADER, {"lastContainedLogTimestamp": 0}, timestamp=T0, leader_epoch=0)]
+    if voters:
+        ids = [
+            {
+                "voterId": voter, "voterDirectoryId": "Er3uhoIpQAyT3-6BGQRyUA", "endpoints": [],
+                "kRaftVersionFeature": {"minSupportedVersion": 0, "maxSupportedVersion": 1},
+            }
+            for voter in voters
+        ]  # fmt: skip
+        voter_set = {"voters": ids}
+        parts.append(kraft_batch(ControlType.KRAFT_VOTERS, voter_set, timestamp=T0, base_offset=1, leader_epoch=0))
+    end = len(parts)
+    if records:
+        parts.append(batch(records, end))
+        end += len(records)
+    parts.append(kraft_batch(ControlType.SNAPSHOT_FOOTER, {}, timestamp=T0, base_offset=end, leader_epoch=0))
+    return b"".join(map(bytes, parts))
 
 
 def write_metadata_log(
@@ -64,7 +95,7 @@ def write_metadata_log(
 ) -> Path:
     """A metadata log as a controller that stopped leaves it; its directory is the answer."""
     path = directory / METADATA_DIRECTORY
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, exist_ok=True)
     ids = [{"voterId": voter} for voter in voters]
     change = {"leaderId": voters[0], "voters": ids, "grantingVoters": ids}
     first = kraft_batch(ControlType.LEADER_CHANGE, change, timestamp=T0, leader_epoch=leader_epoch)

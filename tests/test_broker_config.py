@@ -155,7 +155,8 @@ def test_each_topic_setting_with_a_synonym_has_the_default_of_the_reference() ->
     assert made == LogConfig()
     assert set(SYNONYMS) == {key.name for key in CONFIGS} - {
         "follower.replication.throttled.replicas", "internal.segment.bytes", "leader.replication.throttled.replicas",
-        "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
+        "errors.deadletterqueue.group.enable", "max.decompressed.message.bytes", "remote.copy.lag.bytes",
+        "remote.copy.lag.ms", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
     }  # fmt: skip
     assert made.overrides() == {}
 

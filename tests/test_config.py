@@ -29,6 +29,7 @@ TABLE: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
     ),
     "compression.zstd.level": (3, (-131072, 22, 0), (-131073, 23)),
     "delete.retention.ms": (DAY, (0, LONG), (-1, LONG + 1)),
+    "errors.deadletterqueue.group.enable": (False, (True, "false"), ("no", 0)),
     "file.delete.delay.ms": (60_000, (0, LONG), (-1, LONG + 1)),
     "flush.messages": (LONG, (1, LONG), (0, -1)),
     "flush.ms": (LONG, (0, LONG), (-1,)),
@@ -39,6 +40,7 @@ TABLE: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
     "local.retention.bytes": (-2, (-2, LONG), (-3,)),
     "local.retention.ms": (-2, (-2, LONG), (-3,)),
     "max.compaction.lag.ms": (LONG, (1, LONG), (0,)),
+    "max.decompressed.message.bytes": (INT - 8, (1, INT - 8), (0, INT - 7)),
     "max.message.bytes": (1_048_588, (0, INT), (-1, INT + 1)),
     "message.timestamp.after.max.ms": (3_600_000, (0, LONG), (-1,)),
     "message.timestamp.before.max.ms": (LONG, (0, LONG), (-1,)),
@@ -47,6 +49,8 @@ TABLE: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
     "min.compaction.lag.ms": (0, (0, LONG), (-1,)),
     "min.insync.replicas": (1, (1, INT), (0,)),
     "preallocate": (False, (True, False, "true", "False"), ("yes", 1, "")),
+    "remote.copy.lag.bytes": (-1, (-1, 0, LONG), (-2,)),
+    "remote.copy.lag.ms": (0, (-1, 0, LONG), (-2,)),
     "remote.log.copy.disable": (False, (True, "false"), ("no", 0)),
     "remote.log.delete.on.disable": (False, (True, "false"), ("no", 0)),
     "remote.storage.enable": (False, (False, "false"), (True, "no", 0)),
@@ -64,9 +68,9 @@ def row(name: str) -> Key:
     return next(key for key in CONFIGS if key.name == name)
 
 
-def test_the_table_has_exactly_the_34_topic_configurations() -> None:
+def test_the_table_has_exactly_the_38_topic_configurations() -> None:
     assert [key.name for key in CONFIGS] == sorted(TABLE)
-    assert len(CONFIGS) == 34
+    assert len(CONFIGS) == 38
     assert all(key.doc for key in CONFIGS)
 
 

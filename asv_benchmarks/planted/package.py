@@ -75,7 +75,7 @@ INDEXES = (
 )  # fmt: skip
 OPENING = (
     Plant("open a log to read", "api.py",
-          "given = [name for name, is_given in options.items() if is_given]",
+          'given += ["progress"] * (progress is not None)',
           "sum(bytes(5000))"),
     Plant("open a log to append", "api.py", "for name in settings:", "sum(bytes(20000))"),
     Plant("recover batches of 1", "storage/recovery.py", "return FoundSegment(found, status)",

@@ -19,10 +19,10 @@ from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     BAD_TIMESTAMP = 101
-    BAD_KEY = 102
-    BAD_MAGIC = 103
-    BAD_STAMP = 104
-    BAD_CHECKSUM = 105
+    BAD_KEY
+    BAD_MAGIC
+    BAD_STAMP
+    BAD_CHECKSUM
     LISTED = 100_000
     SMALL = 8192                    # a batch below this is done before another thread could use the GIL
 
@@ -35,10 +35,10 @@ MOST_FAULTS = LISTED
 
 cdef enum Refusal:
     NOT_REFUSED = 0
-    EPOCH_DIFFERS = 1
-    OFFSET_NOT_ZERO = 2
-    TOO_LARGE = 3
-    CHECKSUM_WRONG = 4
+    EPOCH_DIFFERS
+    OFFSET_NOT_ZERO
+    TOO_LARGE
+    CHECKSUM_WRONG
 
 # What `refusal` found, in the order of the reference's checks (format.md section 11, stage B).
 WRONG_EPOCH = EPOCH_DIFFERS

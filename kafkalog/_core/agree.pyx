@@ -12,8 +12,8 @@ BATCH_TIME = FAULT_TIME
 
 cdef enum:
     FAULT_OFFSET = 1                # its offset is not above that of the record before it
-    FAULT_RANGE = 2                 # ... lies outside of what the batch says
-    FAULT_TIME = 3                  # the batch's largest timestamp is not that of its records
+    FAULT_RANGE                     # ... lies outside of what the batch says
+    FAULT_TIME                      # the batch's largest timestamp is not that of its records
 
 
 def record_fault(RecordTable table not None, Py_ssize_t first=0) -> tuple[int, int, int] | None:

@@ -21,16 +21,16 @@ from kafkalog._core.arrow_rows import ROLE_NAMES
 cdef enum:
     # why `_run` stopped
     DONE = 0
-    FULL = 1                    # as many bytes wait as were allowed
-    NEW_TOPIC = 2               # a topic that was not met before
-    NO_MEMORY = 3
-    BAD_CELL = 4
-    BAD_TIME = 5
-    NULL_TOPIC = 6
-    BAD_PARTITION = 7
-    NULL_HEADER = 8
-    TOO_LONG = 9
-    TOO_LARGE = 10              # larger than its topic takes
+    FULL                        # as many bytes wait as were allowed
+    NEW_TOPIC                   # a topic that was not met before
+    NO_MEMORY
+    BAD_CELL
+    BAD_TIME
+    NULL_TOPIC
+    BAD_PARTITION
+    NULL_HEADER
+    TOO_LONG
+    TOO_LARGE                   # larger than its topic takes
     LARGEST_PART = MOST - 128
     MOST_PARTITIONS = 1_000_000
     FEW_LANES = 16              # up to so many have memory for a whole batch at once

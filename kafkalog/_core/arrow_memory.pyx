@@ -74,6 +74,7 @@ cdef extern from *:
     void kl_up(int64_t* n) noexcept nogil
     int64_t kl_down(int64_t* n) noexcept nogil
     int64_t kl_kept_bytes "kl_kept.bytes"
+    const int64_t kl_most_kept
 
 
 cdef Memory* new_memory(int64_t capacity) noexcept nogil:
@@ -116,4 +117,4 @@ def kept_bytes() -> int:
     return kl_kept_bytes
 
 
-MOST_KEPT_BYTES = 32 << 20
+MOST_KEPT_BYTES = kl_most_kept

@@ -15,8 +15,8 @@ from kafkalog._core.murmur cimport partition_of
 
 cdef enum:
     DONE = 0
-    NEED_ROOM = 1
-    TOO_LONG = 2
+    NEED_ROOM
+    TOO_LONG
     MOST = 0x7FFFFFFF
     WIDE = 32                   # lines up to this length are copied as two fixed 16-byte moves
 

@@ -14,10 +14,10 @@ from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     KEEP = 0
-    ROLL_SIZE = 1
-    ROLL_TIME = 2
-    ROLL_INDEX = 3
-    ROLL_OFFSET = 4
+    ROLL_SIZE
+    ROLL_TIME
+    ROLL_INDEX
+    ROLL_OFFSET
 
 NO_ROLL = KEEP
 ROLL_FOR_SIZE = ROLL_SIZE

@@ -21,19 +21,19 @@ from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum Origin:
     CLIENT = 0
-    COORDINATOR = 1
-    REPLICATION = 2
+    COORDINATOR
+    REPLICATION
 
 cdef enum Fault:
     NO_FAULT = 0
-    BAD_EPOCH = 1
-    BAD_SEQUENCE = 2
-    NO_TRANSACTION = 3
-    TRANSACTION_OPEN = 4
-    BAD_COORDINATOR = 5
-    BAD_MARKER = 6
-    BAD_VERIFIED_SEQUENCE = 7
-    IS_DUPLICATE = 8
+    BAD_EPOCH
+    BAD_SEQUENCE
+    NO_TRANSACTION
+    TRANSACTION_OPEN
+    BAD_COORDINATOR
+    BAD_MARKER
+    BAD_VERIFIED_SEQUENCE
+    IS_DUPLICATE
 
 ORIGIN_CLIENT = CLIENT
 ORIGIN_COORDINATOR = COORDINATOR
@@ -396,13 +396,6 @@ cdef class Producers:
     def has_transactions(self) -> bool:
         """True while a transaction is open, or its marker not replicated."""
         return bool(self.ongoing or self.unreplicated)
-
-    @property
-    def first_undecided_offset(self) -> int:
-        """Where the oldest open transaction began; -1 without one."""
-        for first_offset in self.ongoing:
-            return first_offset
-        return -1
 
     @property
     def first_unstable_offset(self) -> int:

@@ -29,15 +29,15 @@ from kafkalog._core.wrap cimport added
 
 cdef enum:
     RENDER_MORE = 100           # the buffer ends before the batch at `position` does; `needed` bytes would help
-    RENDER_FULL = 101           # the text has reached its limit: write it out, clear it, call again
-    RENDER_SIZE = 102           # a size field below the smallest legal one, in `stop_value`
-    RENDER_CODEC = 103          # an unknown compression id, in `stop_value`
-    RENDER_TEXT = 104           # a record line waits for the caller's words: `give` them and call again
-    RENDER_CONTROL_BAD = 105    # a control record whose key or value is malformed
-    RENDER_HEADER = 106         # the batch's size field is smaller than the batch header
-    RENDER_RECORDS = 107        # the batch's records are compressed: `give_records` and call again
-    RENDER_MAGIC = 108          # a format below 0, in `stop_value`
-    RENDER_RAISED = 109         # an exception waits to be raised
+    RENDER_FULL                 # the text has reached its limit: write it out, clear it, call again
+    RENDER_SIZE                 # a size field below the smallest legal one, in `stop_value`
+    RENDER_CODEC                # an unknown compression id, in `stop_value`
+    RENDER_TEXT                 # a record line waits for the caller's words: `give` them and call again
+    RENDER_CONTROL_BAD          # a control record whose key or value is malformed
+    RENDER_HEADER               # the batch's size field is smaller than the batch header
+    RENDER_RECORDS              # the batch's records are compressed: `give_records` and call again
+    RENDER_MAGIC                # a format below 0, in `stop_value`
+    RENDER_RAISED               # an exception waits to be raised
 
     UNREAD = -2                 # a size that take_fields did not get to
 

@@ -17,9 +17,9 @@ from kafkalog._core.wrap cimport added
 
 cdef enum:
     NEED_ROOM = 110                 # statuses beside those of layout.pxd
-    NEED_CODEC = 111
-    BAD_ROW = 112
-    BAD_CHECKSUM = 113
+    NEED_CODEC
+    BAD_ROW
+    BAD_CHECKSUM
     MOST = 0x7FFFFFFF
 
 STEP_DONE = OK

@@ -25,11 +25,11 @@ from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     NEED_ROOM = 100
-    NO_HEADERS = 101                # the target has no place for headers, and they are not to be dropped
-    NEGATIVE_TIME = 102
-    OFFSETS_FALL = 103
-    TOO_LONG = 104
-    ROW_ENDS = 105
+    NO_HEADERS                      # the target has no place for headers, and they are not to be dropped
+    NEGATIVE_TIME
+    OFFSETS_FALL
+    TOO_LONG
+    ROW_ENDS
     MOST = 0x7FFFFFFF
     LARGEST_OVERHEAD = 48           # what a record or message takes besides key, value and headers
 

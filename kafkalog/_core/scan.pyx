@@ -248,6 +248,13 @@ cdef class BatchTable:
         """Return True if row i begins above the end of the row before it (`next_offset` before the first)."""
         return self.row_at(i).base_offset > (self.rows[i - 1].last_offset + 1 if i > 0 else next_offset)
 
+    def row_of(self, int64_t offset, Py_ssize_t stop) -> int:
+        """Return the first row that ends at or above an offset; `stop` where none before that row does."""
+        cdef Py_ssize_t i = 0
+        while i < stop and self.row_at(i).last_offset < offset:
+            i += 1
+        return i
+
     def alone(self, Py_ssize_t i) -> BatchTable:
         """Row i as the table of that batch's bytes by themselves: at position 0, its checksum as it was compared."""
         cdef BatchTable table = BatchTable.__new__(BatchTable)
@@ -298,9 +305,6 @@ cdef class BatchTable:
 
     def leader_epoch(self, Py_ssize_t i) -> int:
         return self.row_at(i).leader_epoch
-
-    def is_valid(self, Py_ssize_t i) -> bool:
-        return self.row_at(i).valid != 0
 
     def header_fault(self, Py_ssize_t i, bint from_client=True) -> int:
         """0 for a header that a leader takes, else one of the FAULT_ numbers (format.md section 11, stage C2).
@@ -412,10 +416,6 @@ cdef class HeaderWalk:
     Not found: `position` is -1, `resume_position` the byte where the next header begins (it may lie beyond the
     buffer) and `stop_reason` why the walk ended: REASON_END or REASON_PARTIAL mean that more bytes are needed.
     """
-
-    @property
-    def found(self) -> bool:
-        return self.position >= 0
 
     def __repr__(self):
         return (

@@ -13,9 +13,9 @@ from kafkalog._core.wrap cimport increment_sequence
 cdef enum:
     # why a batch cannot be stamped
     FINE = 0
-    NO_BATCH = 1
-    BAD_CHECKSUM = 2
-    BAD_HEADER = 3
+    NO_BATCH
+    BAD_CHECKSUM
+    BAD_HEADER
 
 
 class BadBatch(ValueError):

@@ -25,11 +25,11 @@ from kafkalog._core.wrap cimport added, subtracted
 
 cdef enum:
     TEMPLATE_MORE = 100         # the buffer ends before the batch at `position` does; `needed` bytes would help
-    TEMPLATE_FULL = 101         # the text has reached its limit: write it out, clear it, call again
-    TEMPLATE_SIZE = 102         # a size field below the smallest legal one, in `stop_value`
-    TEMPLATE_DONE = 107         # the end offset or the number of records is reached
-    TEMPLATE_CRC = 108          # the batch at `position` does not match its checksum
-    TEMPLATE_MAGIC = 109        # an unknown format, in `stop_value`
+    TEMPLATE_FULL               # the text has reached its limit: write it out, clear it, call again
+    TEMPLATE_SIZE               # a size field below the smallest legal one, in `stop_value`
+    TEMPLATE_DONE               # the end offset or the number of records is reached
+    TEMPLATE_CRC                # the batch at `position` does not match its checksum
+    TEMPLATE_MAGIC              # an unknown format, in `stop_value`
 
 NEEDS_BYTES = TEMPLATE_MORE
 IS_FULL = TEMPLATE_FULL

@@ -12,8 +12,8 @@ from kafkalog._core.layout cimport ERR_SHORT, ERR_VARINT, MAX_VARLONG_BYTES, OK
 
 cdef enum Kind:
     UVARINT = 0
-    VARINT = 1
-    VARLONG = 2
+    VARINT
+    VARLONG
 
 
 cdef bytes leb128_bytes(uint64_t value):
@@ -31,8 +31,8 @@ cdef tuple decode(object buf, Py_ssize_t pos, Kind kind):
     cdef Cursor cursor
     cdef uint32_t unsigned = 0
     cdef int32_t small = 0
-    cdef int64_t value = 0
-    cdef Py_ssize_t next_pos = 0
+    cdef int64_t value
+    cdef Py_ssize_t next_pos
     cdef int status
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:

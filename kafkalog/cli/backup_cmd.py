@@ -202,12 +202,12 @@ def _told(manifest: Manifest) -> str:
 
 def committed(dirs: Sequence[str]) -> Offsets:
     """What groups have committed, for the manifest; only where a directory keeps it, which few do."""
-    from kafkalog.cli.group_rows import committed_in
+    from kafkalog.cli.group_rows import groups_in
     from kafkalog.tools.directories import partitions
 
     if not partitions(dirs, topic="__consumer_offsets"):
         return {}
     found: Offsets = {}
-    for (group, topic, partition), one in committed_in(list(dirs))[0].items():
+    for (group, topic, partition), one in groups_in(list(dirs)).committed.items():
         found.setdefault(group, {}).setdefault(topic, {})[partition] = one.offset
     return found

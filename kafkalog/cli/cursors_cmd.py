@@ -13,12 +13,13 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog.cli.group_rows import Committed
+    from kafkalog.cli.group_rows import KeptGroups
     from kafkalog.errors import KafkalogError
     from kafkalog.storage.view import LogView
     from kafkalog.types import TopicPartition
 
 _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED")
+_FIELDS: Final = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "committed_ms")
 _WAYS: Final = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
 _group_option = common.group_option("Name of the cursor.", required=True)
 
@@ -35,18 +36,20 @@ def groups(
 ) -> None:
     """Show the positions that readers keep by name, and how far behind the end they are.
 
-    Groups that a server or a broker kept in the directory are among them; a last column says then which is which.
+    Groups that a server or a broker kept in the directory are among them; a last column says then which is which, and
+    which are share or streams groups of a broker. Where those keep no offsets that can be shown, they have one line.
     Where their topic is damaged, those that lie before the damage are shown, and the exit status is 1.
     """
-    from kafkalog.cli.group_rows import committed_in
+    from kafkalog.cli.group_rows import groups_in
 
     common.set_verbosity(given["quiet"], given["verbose"])
     given_dirs = common.need_dirs(dirs)
-    committed, damage = committed_in(given_dirs)
-    rows, kept = _rows(given_dirs, cursors), _group_rows(given_dirs, committed)
+    found = groups_in(given_dirs)
+    damage = found.damage
+    rows, kept = _rows(given_dirs, cursors), _group_rows(given_dirs, found)
     if kept:
-        rows = [row | {"kept": "cursor"} for row in rows] + [row | {"kept": "group"} for row in kept]
-        rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"], row["kept"]))
+        rows = [row | {"kept": "cursor"} for row in rows] + kept
+        rows.sort(key=lambda row: (row["group"], row["topic"] or "", row["partition"] or 0, row["kept"]))
     rows = [row for row in rows if _is_wanted(row, topic, group)]
     if as_json:
         for row in rows:
@@ -81,22 +84,21 @@ def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
-def _group_rows(dirs: list[str], committed: Committed) -> list[dict[str, Any]]:
-    """A row for each offset that a group has committed in these directories."""
+def _group_rows(dirs: list[str], found: KeptGroups) -> list[dict[str, Any]]:
+    """A row for each offset that a group has committed in these directories, and one for those that only exist."""
     from kafkalog.tools.directories import partitions
     from kafkalog.types import TopicPartition
 
-    if not committed:
-        return []
-    ends = {}
-    for place, path in partitions(dirs):
-        if any((place.topic, place.partition) == key[1:] for key in committed):
-            ends[place] = _ends(path)
+    wanted = {TopicPartition(topic, partition) for _, topic, partition in found.committed}
+    ends = {place: _ends(path) for place, path in partitions(dirs) if place in wanted} if wanted else {}
     rows = []
-    for (group, topic, partition), one in committed.items():
+    for (group, topic, partition), one in found.committed.items():
         place = TopicPartition(topic, partition)
         end, start = ends.get(place, (None, None))
-        rows.append(_row(group, place, one.offset, one.commit_ms, start, end))
+        row = _row(group, place, one.offset, one.commit_ms, start, end)
+        rows.append(row | {"kept": found.kinds.get(group, "group")})
+    without = found.kinds.keys() - {group for group, _, _ in found.committed}
+    rows += [dict.fromkeys(_FIELDS) | {"group": group, "kept": found.kinds[group]} for group in without]
     return rows
 
 
@@ -132,9 +134,12 @@ def _is_wanted(row: dict[str, Any], topic: str | None, group: str | None) -> boo
 
 def _shown(row: dict[str, Any]) -> tuple[str, ...]:
     values = dict(row)
-    when = datetime.datetime.fromtimestamp(values.pop("committed_ms") / 1000, datetime.UTC)
+    committed_ms = values.pop("committed_ms")
     kept = [values.pop("kept")] if "kept" in values else []
-    return (*("-" if one is None else str(one) for one in values.values()), when.strftime("%Y-%m-%dT%H:%M:%SZ"), *kept)
+    when = "-"
+    if committed_ms is not None:
+        when = datetime.datetime.fromtimestamp(committed_ms / 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (*("-" if one is None else str(one) for one in values.values()), when, *kept)
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
@@ -161,9 +166,10 @@ def reset(**given: Any) -> None:
     """Move a reader's position; a new offset that the log does not have becomes its nearest end.
 
     Prints GROUP TOPIC:PARTITION OLD NEW for each partition. The reader must not be running; and neither a server nor a
-    broker where it is a group of theirs, which is moved in place of a cursor then.
+    broker where it is a group of theirs, which is moved in place of a cursor then. A share or streams group is moved by
+    its broker alone.
     """
-    from kafkalog.cli.group_rows import commit_in, committed_in
+    from kafkalog.cli.group_rows import commit_in, groups_in
     from kafkalog.cursor_store import CursorStore
     from kafkalog.storage.view import LogView
     from kafkalog.tools.directories import find
@@ -175,8 +181,10 @@ def reset(**given: Any) -> None:
     if given["execute"] and given["dry_run"]:
         raise click.UsageError("--execute does it, --dry-run does not: give one of them")
     store, dirs, group = CursorStore(given["cursors"]), common.need_dirs(given["dirs"]), given["group"]
-    committed, damage = committed_in(dirs)
+    committed, kinds, damage = groups_in(dirs)
     _note_damage(damage)
+    if group in kinds:
+        raise _of_a_broker(group, kinds[group], "--reset-offsets")
     is_group = any(key[0] == group for key in committed)
     moved = {}
     with ExitStack() as stack:
@@ -194,6 +202,13 @@ def reset(**given: Any) -> None:
         commit_in(dirs, group, moved, time.time_ns() // 1_000_000)
     if not given["execute"]:
         common.note("nothing is changed; --execute does it", quiet=given["quiet"])
+
+
+def _of_a_broker(group: str, kind: str, option: str) -> KafkalogError:
+    from kafkalog.errors import IllegalState
+
+    words = f"{ascii(group)} is a {kind} group of a broker, and nothing of it is changed here"
+    return IllegalState(words, hint=f"start the broker, and run kafka-{kind}-groups {option}")
 
 
 def _move(store: Any, view: LogView, way: str, given: dict[str, Any]) -> tuple[int | None, int]:
@@ -248,7 +263,7 @@ def _target(view: LogView, way: str, given: dict[str, Any], old: int) -> int:
 @common.quiet_options
 def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | None, **given: Any) -> None:
     """Forget the positions of a name, of one topic or of all; prints GROUP TOPIC:PARTITION for each."""
-    from kafkalog.cli.group_rows import committed_in
+    from kafkalog.cli.group_rows import groups_in
     from kafkalog.cursor_store import CursorStore
     from kafkalog.errors import UnknownTopicOrPartition
 
@@ -268,8 +283,10 @@ def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | 
             print(f"{group} {topic_partition.topic}:{topic_partition.partition}")
     if not found:
         hint = "`kafkalog offsets groups` shows those there are"
-        committed, damage = committed_in(common.need_dirs(dirs))
+        committed, kinds, damage = groups_in(common.need_dirs(dirs))
         _note_damage(damage)
+        if group in kinds:
+            raise _of_a_broker(group, kinds[group], "--delete")
         if any(key[0] == group for key in committed):
             hint = "it is a group of a server, which deletes it: kafka-consumer-groups --delete, or any admin client"
         raise UnknownTopicOrPartition(f"there is no cursor {group}", path=store.root, hint=hint)

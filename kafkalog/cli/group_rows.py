@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.cli.common import SETTLE_S
 
 if TYPE_CHECKING:
     from kafkalog.backup.manifest import Offsets
     from kafkalog.errors import KafkalogError
-    from kafkalog.server.groups.offsets import GroupOffsets
+    from kafkalog.server.groups.replay import Replay
     from kafkalog.server.groups.values import CommittedOffset
     from kafkalog.types import TopicPartition
 
@@ -23,28 +23,39 @@ _AT_ONCE: Final = 500
 Committed = dict[tuple[str, str, int], "CommittedOffset"]
 
 
-def committed_in(dirs: list[str]) -> tuple[Committed, list[KafkalogError]]:
-    """What groups have committed in these directories, by group, topic and partition, and the damage that was met.
+class KeptGroups(NamedTuple):
+    """Groups of data directories: what they have committed, by group, topic and partition, and the damage met.
 
-    Of a partition with damage it is what lies before that. Offsets of transactions that are not over are left out.
-    Nothing is changed.
+    `kinds` has "share" or "streams" for each group that only a broker serves. Of a partition with damage it is what
+    lies before that.
+    """
+
+    committed: Committed
+    kinds: dict[str, str]
+    damage: list[KafkalogError]
+
+
+def groups_in(dirs: list[str]) -> KeptGroups:
+    """The groups that these directories keep; nothing is changed.
+
+    Offsets of transactions that are not over are left out.
     """
     from kafkalog.tools.directories import partitions
 
-    found: Committed = {}
-    damage: list[KafkalogError] = []
+    found = KeptGroups({}, {}, [])
     for _, path in partitions(dirs, topic=_TOPIC):
-        offsets, error = _offsets_in(path)
-        for group_id in offsets.groups():
-            for (topic, partition), one in offsets.all_of(group_id).items():
-                found[group_id, topic, partition] = one
+        replay, error = _replay_of(path)
+        for group_id in replay.offsets.groups():
+            for (topic, partition), one in replay.offsets.all_of(group_id).items():
+                found.committed[group_id, topic, partition] = one
+        found.kinds.update({group_id: str(one.kind) for group_id, one in replay.kept_for_broker().items()})
         if error is not None:
-            damage.append(error)
-    return found, damage
+            found.damage.append(error)
+    return found
 
 
-def _offsets_in(path: str) -> tuple[GroupOffsets, KafkalogError | None]:
-    """The offsets of one partition, and what ended them before its end."""
+def _replay_of(path: str) -> tuple[Replay, KafkalogError | None]:
+    """The groups of one partition, and what ended them before its end."""
     from kafkalog.errors import CorruptRecord, InvalidRecord
     from kafkalog.server.groups.replay import Replay, replay_log
     from kafkalog.storage.view import LogView
@@ -57,8 +68,8 @@ def _offsets_in(path: str) -> tuple[GroupOffsets, KafkalogError | None]:
         try:
             replay_log(view, replay)
         except (CorruptRecord, InvalidRecord) as error:
-            return replay.offsets, error
-        return replay.offsets, view.damage
+            return replay, error
+        return replay, view.damage
 
 
 def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int], now_ms: int) -> None:
@@ -84,15 +95,17 @@ def commit_all(directory: str, groups: Offsets) -> None:
     """Commits offsets of groups, as a server would, in a data directory that nobody has open.
 
     The topic is made where it is missing, as a broker makes it. UnknownTopicOrPartition where others have partitions of
-    it; DirectoryLocked, StorageError.
+    it; IllegalState, once the other groups are done, where a broker has share or streams groups of some names;
+    DirectoryLocked, StorageError.
     """
     import kafkalog
-    from kafkalog.errors import UnknownTopicOrPartition
+    from kafkalog.errors import IllegalState, UnknownTopicOrPartition
     from kafkalog.server.groups.records import offset_record
     from kafkalog.server.groups.values import CommittedOffset
     from kafkalog.util.java_hash import partition_of
 
     now_ms = time.time_ns() // 1_000_000
+    taken = sorted(groups.keys() & groups_in([directory]).kinds.keys())
     with kafkalog.open_dirs(directory, "a") as dirs:
         if _TOPIC not in dirs.topics:
             dirs.create_topic(_TOPIC, _PARTITIONS, _SETTINGS)
@@ -103,6 +116,8 @@ def commit_all(directory: str, groups: Offsets) -> None:
                 hint="commit the offsets by a client: `kafka-consumer-groups --reset-offsets`",
             )  # fmt: skip
         for group_id, found in groups.items():
+            if group_id in taken:
+                continue
             log = dirs[_TOPIC, partition_of(group_id, len(numbers))]
             records: list[Any] = []
             for topic, offsets in found.items():
@@ -112,6 +127,11 @@ def commit_all(directory: str, groups: Offsets) -> None:
             for first in range(0, len(records), _AT_ONCE):
                 log.append(records[first : first + _AT_ONCE])
             log.flush()
+    if taken:
+        raise IllegalState(
+            f"no offsets were committed for {', '.join(map(ascii, taken))}: a broker has share or streams groups of "
+            "these names", path=directory, hint="the partitions and the offsets of all other groups are there",
+        )  # fmt: skip
 
 
 def _home_of(dirs: list[str], group_id: str) -> str:

@@ -66,7 +66,7 @@ def lower_recovery_point(
     directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
 ) -> None:
     """Return when no higher recovery point than `offset` is on disk. CorruptCheckpoint, StorageError."""
-    _lower(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
+    _lower(directory, RECOVERY_POINT_FILE, {topic_partition: offset}, fs)
 
 
 def lower_cleaner_offsets(directory: str, most: Mapping[TopicPartition, int], *, fs: FileSystem = OS) -> None:
@@ -76,11 +76,7 @@ def lower_cleaner_offsets(directory: str, most: Mapping[TopicPartition, int], *,
     of the next clean's map, and give back what a tombstone among them deleted (MGR-25). So it is lowered before a cut,
     and once more when the log is opened, where it says more than the log has.
     """
-
-    def lowered(offsets: _Offsets) -> _Offsets:
-        return {key: min(at, most.get(key, at)) for key, at in offsets.items()}
-
-    _change(directory, CLEANER_OFFSET_FILE, lowered, fs)
+    _lower(directory, CLEANER_OFFSET_FILE, most, fs)
 
 
 def record_close(
@@ -109,14 +105,16 @@ def write_high_watermarks(directory: str, logs: Iterable[UnifiedLog], *, fs: Fil
     _write(directory, HIGH_WATERMARK_FILE, logs, high_watermark_of, fs)
 
 
-def lower_offsets(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
-    """Return when no checkpoint says more of a log than that it ends where it does: it was cut (MGR-25).
+def lower_offsets(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
+    """Return when no checkpoint says that these logs begin or end behind where they do: they were cut (MGR-25).
 
     CorruptCheckpoint, StorageError.
     """
-    for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE):
-        _lower(directory, file, log.topic_partition, log.data_end_offset, fs)
-    lower_cleaner_offsets(directory, {log.topic_partition: log.data_end_offset}, fs=fs)
+    cut = tuple(logs)
+    ends = {log.topic_partition: log.data_end_offset for log in cut}
+    for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE):
+        _lower(directory, file, ends, fs)
+    _lower(directory, LOG_START_FILE, {log.topic_partition: log.log_start_offset for log in cut}, fs)
 
 
 def move_cleaner_offset(source: str, target: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> None:
@@ -231,11 +229,11 @@ def _with(offsets: _Offsets, topic_partition: TopicPartition, offset: int | None
     return {key: at for key, at in offsets.items() if key != topic_partition} | given
 
 
-def _lower(directory: str, file: str, topic_partition: TopicPartition, most: int, fs: FileSystem) -> None:
-    """Put `most` on disk where more than that is said of a partition."""
+def _lower(directory: str, file: str, most: Mapping[TopicPartition, int], fs: FileSystem) -> None:
+    """Put the offsets of `most` on disk where more is said of these partitions."""
 
     def lowered(offsets: _Offsets) -> _Offsets:
-        return offsets | {topic_partition: most} if offsets.get(topic_partition, 0) > most else offsets
+        return {key: min(at, most.get(key, at)) for key, at in offsets.items()}
 
     _change(directory, file, lowered, fs)
 

@@ -1,4 +1,4 @@
-"""What a cluster's metadata says, as its records leave it: topics, settings, brokers, voters, features, security.
+"""What a cluster's metadata says, as its records leave it: topics, settings, voters, features, security.
 
 An image is made by replaying the records of `__cluster_metadata` (format.md section 13) in their order, as a
 controller does. It reads no file; `cluster_metadata.py` does.
@@ -6,6 +6,7 @@ controller does. It reads no file; `cluster_metadata.py` does.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -43,9 +44,10 @@ class ClusterImage:
     """The state after the records replayed so far.
 
     features: levels by name; topics: by name; configs: settings by (resource type, resource name), the name "" being
-    every broker's; next_producer_id: the first id that no broker was given; brokers: those registered; acls: the
-    records of entries by their id; scram: those of users' keys by (user, number of the mechanism); quotas: limits by
-    key, of (type, name) pairs sorted by type, the name None being the default.
+    every broker's; next_producer_id: the first id that no broker was given; acls: the records of entries by their id;
+    scram: those of users' keys by (user, number of the mechanism); quotas: limits by key, of (type, name) pairs sorted
+    by type, the name None being the default; passed_over: how many records of each number came from a newer Kafka and
+    are not needed here.
 
     Threads: one at a time.
     """
@@ -55,10 +57,10 @@ class ClusterImage:
         self.topics: dict[str, MetadataTopic] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.next_producer_id = 0
-        self.brokers: set[int] = set()
         self.acls: dict[str, Message] = {}
         self.scram: dict[tuple[str, int], Message] = {}
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.passed_over: Counter[int] = Counter()
         self._dynamic_voters: frozenset[int] | None = None
         self._static_voters: frozenset[int] | None = None
         self._names: dict[str, str] = {}  # topic id -> name
@@ -112,6 +114,16 @@ class ClusterImage:
     def voters(self) -> frozenset[int] | None:
         """Ids of the controllers that vote: those of the last voters record, else of the last leader change."""
         return self._static_voters if self._dynamic_voters is None else self._dynamic_voters
+
+    def contains(self, other: ClusterImage) -> bool:
+        """Return True if this image has all topics and settings of `other`, and the same features and security."""
+        return (
+            (self.features, self.acls, self.scram, self.quotas)
+            == (other.features, other.acls, other.scram, other.quotas)
+            and self.topics.items() >= other.topics.items()
+            and self.configs.items() >= other.configs.items()
+            and self.next_producer_id >= other.next_producer_id
+        )
 
     def _apply(self, record: MetadataRecord) -> None:
         apply = _APPLY.get(record.name)
@@ -173,12 +185,6 @@ class ClusterImage:
     def _producer_ids(self, data: Message) -> None:
         self.next_producer_id = max(self.next_producer_id, data["nextProducerId"])
 
-    def _register(self, data: Message) -> None:
-        self.brokers.add(data["brokerId"])
-
-    def _unregister(self, data: Message) -> None:
-        self.brokers.discard(data["brokerId"])
-
     def _acl(self, data: Message) -> None:
         self.acls[data["id"]] = data
 
@@ -207,11 +213,11 @@ _APPLY: Final[dict[str, Callable[[ClusterImage, Message], None]]] = {
     "ConfigRecord": ClusterImage._config,
     "FeatureLevelRecord": ClusterImage._feature,
     "ProducerIdsRecord": ClusterImage._producer_ids,
-    "RegisterBrokerRecord": ClusterImage._register,
-    "UnregisterBrokerRecord": ClusterImage._unregister,
     "AccessControlEntryRecord": ClusterImage._acl,
     "RemoveAccessControlEntryRecord": ClusterImage._remove_acl,
     "UserScramCredentialRecord": ClusterImage._scram,
     "RemoveUserScramCredentialRecord": ClusterImage._remove_scram,
     "ClientQuotaRecord": ClusterImage._quota,
 }
+NEEDED: Final = frozenset({*_APPLY, "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"})
+"""Records that must be read for an image to be right; no other kind changes it."""

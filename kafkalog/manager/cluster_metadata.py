@@ -1,30 +1,37 @@
-"""A broker's metadata read from its directory: `__cluster_metadata-0` with its snapshots, or `bootstrap.checkpoint`.
+"""Read a broker's metadata: `__cluster_metadata-0` with its snapshots, or the file that a controller begins it with.
 
     <metadata log dir>/__cluster_metadata-0/<offset>-<epoch>.checkpoint   a snapshot: all records below the offset
     <metadata log dir>/__cluster_metadata-0/<offset>.log                  the log, one record batch after another
-    <metadata log dir>/bootstrap.checkpoint                               what a controller begins an empty log with
+    <metadata log dir>/__cluster_metadata-0/0-0.checkpoint                begins an empty log, formatted by 4.4 or later
+    <metadata log dir>/bootstrap.checkpoint                               the same, formatted by an earlier Kafka
 
-Read beside a running broker too: nothing is locked, nothing written. All of the log is taken as committed, which it
-is where one controller votes.
+Nothing is locked and nothing written, so this works beside a running broker. All of the log counts as committed, which
+holds where one controller votes.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
-from kafkalog.manager.cluster_image import ClusterImage
+from kafkalog.errors import CorruptRecord, IllegalArgument, KafkalogError, StorageError
+from kafkalog.manager.cluster_image import NEEDED, ClusterImage
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.control import control_record
-from kafkalog.records.internal import metadata_record
+from kafkalog.records.internal import UnknownRecordType, UnknownRecordVersion, metadata_record
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.metadata import RECORDS
 from kafkalog.storage.log_walk import log_chunks
-from kafkalog.storage.names import BOOTSTRAP_FILE, LOG_SUFFIX, METADATA_DIRECTORY, parse_base_offset
+from kafkalog.storage.names import (
+    BOOTSTRAP_FILE,
+    BOOTSTRAP_SNAPSHOT,
+    LOG_SUFFIX,
+    METADATA_DIRECTORY,
+    parse_base_offset,
+)
 from kafkalog.storage.view import LogView
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -35,9 +42,10 @@ _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 class ClusterMetadata(NamedTuple):
     """What the metadata files in `path`, a data directory, say.
 
-    image: topics, settings, brokers; is_fresh: no controller has written a record yet, and `image` is what it will
-    begin with; end_offset and leader_epoch: where the log ends, and the epoch of its last batch; problem: what lies
-    behind that end, if it is no whole valid batch.
+    image: topics, settings, users; is_fresh: no controller has written a record yet, and `image` is what it will begin
+    with, from the file `bootstrap_path`; end_offset and leader_epoch: where the log ends, and the epoch of its last
+    batch; problem: what lies behind that end, if it is no whole valid batch; has_directory: the directory of the
+    metadata log exists, which formatting makes only in the broker's metadata.log.dir.
     """
 
     path: str
@@ -46,6 +54,8 @@ class ClusterMetadata(NamedTuple):
     end_offset: int
     leader_epoch: int
     problem: KafkalogError | None
+    bootstrap_path: str
+    has_directory: bool
 
     @property
     def log_path(self) -> str:
@@ -53,16 +63,37 @@ class ClusterMetadata(NamedTuple):
         return os.path.join(self.path, METADATA_DIRECTORY)
 
     @property
-    def bootstrap_path(self) -> str:
-        """The file that a controller begins an empty log with."""
-        return os.path.join(self.path, BOOTSTRAP_FILE)
+    def rank(self) -> int:
+        """How surely the broker goes by this directory: 2 for a log with records, 1 for its directory, 0 for a file."""
+        return 2 if not self.is_fresh else int(self.has_directory)
+
+
+def choose_metadata(found: Sequence[ClusterMetadata]) -> ClusterMetadata | None:
+    """Return which of the metadata in a broker's data directories counts; None if there is none.
+
+    Kafka before 4.4 formats every data directory with a bootstrap.checkpoint, and the broker goes by one directory. One
+    with a metadata log goes before one that could only begin it. IllegalArgument if two of the same rank contradict
+    each other: which users there are is never guessed.
+    """
+    rank = max((one.rank for one in found), default=0)
+    same = [one for one in found if one.rank == rank]
+    for one in same:
+        if all(other is one or one.is_fresh and one.image.contains(other.image) for other in same):
+            return one
+    if not same:
+        return None
+    raise IllegalArgument(
+        f"{same[1].path} has a broker's metadata too, and the two differ", path=same[0].path,
+        hint="the one in metadata.log.dir (without it: the first of log.dirs) is in use: move "
+        f"{METADATA_DIRECTORY if rank else BOOTSTRAP_FILE} of the other out of its data directory",
+    )  # fmt: skip
 
 
 def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> ClusterMetadata | None:
-    """The metadata in the data directory `path`; None where there is none: no log, and no bootstrap file.
+    """Return the metadata in the data directory `path`; None if it has neither a log nor a file to begin one with.
 
     CorruptRecord for damage in a snapshot or inside the log, MessageError (an InvalidRecord) for a record that this
-    version cannot read, StorageError.
+    version needs and cannot read, StorageError.
     """
     directory = os.fspath(path)
     log_path = os.path.join(directory, METADATA_DIRECTORY)
@@ -72,7 +103,10 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
     start = epoch = records = 0
     if snapshot is not None:
         start, epoch = int(snapshot[0]), int(snapshot[1])
-        records = _replay_file(image, os.path.join(log_path, f"{snapshot[0]}-{snapshot[1]}.checkpoint"), fs)
+        name = f"{snapshot[0]}-{snapshot[1]}.checkpoint"
+        for batch in read_batches(os.path.join(log_path, name), fs):
+            if name != BOOTSTRAP_SNAPSHOT or batch.header.is_control:
+                records += _replay_batch(image, batch, os.path.join(log_path, name))
     end, problem = start, None
     if any(name.endswith(LOG_SUFFIX) and parse_base_offset(name) is not None for name in names):
         with LogView(log_path, fs=fs) as view:
@@ -81,15 +115,26 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
                     records += _replay_batch(image, batch, log_path)
                     epoch = max(epoch, batch.header.leader_epoch)
             except CorruptRecord as error:
-                if error is not view.damage:  # at the end it is told, and the caller decides
+                if error is not view.damage:  # damage at the end is left to the caller
                     raise
             end, problem = view.log_end_offset, view.damage
+    bootstrap = ""
     if not records:
-        if fs.exists(os.path.join(directory, BOOTSTRAP_FILE)):
-            _replay_file(image, os.path.join(directory, BOOTSTRAP_FILE), fs)
-        elif problem is None:
+        bootstrap, beginning = _beginning(directory, BOOTSTRAP_SNAPSHOT in names, fs)
+        if not bootstrap and problem is None:
             return None
-    return ClusterMetadata(directory, image, not records, end, epoch, problem)
+        for batch in beginning:
+            _replay_batch(image, batch, bootstrap)
+    return ClusterMetadata(directory, image, not records, end, epoch, problem, bootstrap, bool(names))
+
+
+def _beginning(directory: str, has_snapshot: bool, fs: FileSystem) -> tuple[str, list[RecordBatch]]:
+    """Return the file that a controller begins an empty log with, "" for none, and the batches that it copies."""
+    path = os.path.join(directory, METADATA_DIRECTORY, BOOTSTRAP_SNAPSHOT)
+    if has_snapshot and (batches := [one for one in read_batches(path, fs) if not one.header.is_control]):
+        return path, batches
+    path = os.path.join(directory, BOOTSTRAP_FILE)
+    return (path, read_batches(path, fs)) if fs.exists(path) else ("", [])
 
 
 def _names(directory: str, fs: FileSystem) -> list[str]:
@@ -119,11 +164,6 @@ def read_batches(path: str, fs: FileSystem = OS) -> list[RecordBatch]:
     return found
 
 
-def _replay_file(image: ClusterImage, path: str, fs: FileSystem) -> int:
-    """Replay a snapshot; the number of its records that are not control records."""
-    return sum(_replay_batch(image, batch, path) for batch in read_batches(path, fs))
-
-
 def _batches(view: LogView, start: int) -> Iterator[RecordBatch]:
     """Yield the batches from the first that reaches `start` on; CorruptRecord for damage between them."""
     for chunk in log_chunks(view, max(start, view.log_start_offset), view.log_end_offset):
@@ -133,15 +173,31 @@ def _batches(view: LogView, start: int) -> Iterator[RecordBatch]:
 
 
 def _replay_batch(image: ClusterImage, batch: RecordBatch, path: str) -> int:
+    """Replay a batch, and return the number of its records that are not control records."""
     count = 0
     for record in batch.records():
         if batch.header.is_control:
             image.replay_control(control_record(record.key, record.value))
             continue
         try:
-            image.replay(metadata_record(record.value or b"", RECORDS))
+            found = metadata_record(record.value or b"", RECORDS)
+            if found.version > RECORDS[found.type].highest:
+                raise UnknownRecordVersion(number=found.type)
+            image.replay(found)
+        except (UnknownRecordType, UnknownRecordVersion) as error:
+            known = RECORDS.get(error.number)
+            if known is not None and known.name in NEEDED:
+                raise _too_new(image, known.name, path, record.offset) from None
+            image.passed_over[error.number] += 1
         except MessageError as error:
             error.path, error.offset = path, record.offset
             raise
         count += 1
     return count
+
+
+def _too_new(image: ClusterImage, name: str, path: str, offset: int) -> MessageError:
+    return MessageError(
+        f"the {name} was written by a newer Kafka (metadata.version {image.metadata_version}) in a version not known",
+        path=path, offset=offset, hint="use a release of kafkalog that knows this version of Kafka",
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
-Logs = Mapping[TopicPartition, UnifiedLog]
+Logs = MappingProxyType[TopicPartition, UnifiedLog]
 NO_LOGS: Final[Logs] = MappingProxyType({})
 
 
@@ -111,9 +111,11 @@ class DataDirectory:
 
     def put_more(self, logs: Iterable[UnifiedLog]) -> None:
         """Take many current logs in."""
-        self.logs = MappingProxyType({**self.logs, **{log.topic_partition: log for log in logs}})
+        self.logs = MappingProxyType(self.logs | {log.topic_partition: log for log in logs})
 
-    def put_all(self, logs: Logs, future_logs: Logs) -> None:
+    def put_all(
+        self, logs: Mapping[TopicPartition, UnifiedLog], future_logs: Mapping[TopicPartition, UnifiedLog]
+    ) -> None:
         """Take in what was loaded."""
         self.logs = MappingProxyType(dict(logs))
         self.future_logs = MappingProxyType(dict(future_logs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -92,10 +92,8 @@ class DirectorySet:
 
     def _publish(self) -> None:
         """Make the snapshots of all logs anew."""
-        self._logs = MappingProxyType({key: log for one in self.directories for key, log in one.logs.items()})
-        self._future_logs = MappingProxyType(
-            {key: log for one in self.directories for key, log in one.future_logs.items()}
-        )
+        self._logs = _merged(one.logs for one in self.directories)
+        self._future_logs = _merged(one.future_logs for one in self.directories)
 
     # A disk that fails
 
@@ -138,3 +136,14 @@ class DirectorySet:
                 if directory.log_dir is not None:
                     take_offline(directory)
             self._publish()
+
+
+def _merged(maps: Iterable[Logs]) -> Logs:
+    """All logs of the maps in one; no copy where a single map has any."""
+    filled = [one for one in maps if one]
+    if len(filled) == 1:
+        return filled[0]
+    made: dict[TopicPartition, UnifiedLog] = {}
+    for one in filled:
+        made = made | one  # a proxy's own "or" copies keys with their hashes
+    return MappingProxyType(made)

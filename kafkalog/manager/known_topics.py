@@ -32,7 +32,7 @@ _RETENTION: Final = frozenset(
 
 
 class KnownTopics(NamedTuple):
-    """What was read: entries of topics files, the metadata of the first directory that has any, the node's number."""
+    """Entries of topics files, the metadata that counts in these directories, and the node's number."""
 
     own: Mapping[str, Mapping[str, str]]
     cluster: ClusterMetadata | None
@@ -90,32 +90,44 @@ class KnownTopics(NamedTuple):
 
 
 def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> KnownTopics:
-    """What the topics files of the data directories, and a broker's metadata in one of them, say.
+    """Return what the topics files of the data directories, and a broker's metadata in one of them, say.
 
     CorruptCheckpoint, CorruptRecord, InvalidRecord for damage: settings that cannot be read are no reason to take
-    defaults, and delete by them. StorageError.
+    defaults, and delete by them. IllegalArgument for metadata in two directories that contradict each other,
+    StorageError.
     """
     own: dict[str, Mapping[str, str]] = {}
-    cluster: ClusterMetadata | None = None
+    found: list[ClusterMetadata] = []
     node_id: int | None = None
     for directory in directories:
         meta = read_meta_properties(directory, fs)
         node_id = meta.node_id if node_id is None and meta is not None else node_id
         for name, entry in TopicStore(directory, fs=fs).topics().items():
             own.setdefault(name, entry.settings)
-        if cluster is None and _may_hold_metadata(directory, fs):
+        if _may_hold_metadata(directory, fs):
             from kafkalog.manager.cluster_metadata import read_cluster_metadata
 
-            cluster = read_cluster_metadata(directory, fs=fs)
-            if cluster is not None and cluster.problem is not None:
-                raise CorruptRecord(
-                    f"the broker's metadata is damaged, so nobody knows its settings: {cluster.problem.message}",
-                    path=cluster.problem.path,
-                    offset=cluster.problem.offset,
-                    position=cluster.problem.position,
-                    hint=f"`kafkalog verify` shows it; `kafkalog repair --apply {cluster.log_path}` cuts a torn end",
-                )
-    return KnownTopics(own, cluster, node_id)
+            found += filter(None, [read_cluster_metadata(directory, fs=fs)])
+    return KnownTopics(own, _sound_metadata(found) if found else None, node_id)
+
+
+def _sound_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:
+    """Return the metadata that counts. CorruptRecord if its log ends in damage, IllegalArgument if none is certain."""
+    from kafkalog.manager.cluster_metadata import choose_metadata
+
+    cluster = choose_metadata(found)
+    if cluster is not None and cluster.problem is not None:
+        raise CorruptRecord(
+            f"the broker's metadata is damaged, so its settings are not known: {cluster.problem.message}",
+            path=cluster.problem.path,
+            offset=cluster.problem.offset,
+            position=cluster.problem.position,
+            hint=f"`kafkalog verify` shows it; `kafkalog repair --apply {cluster.log_path}` cuts a torn end",
+        )
+    if cluster is not None and cluster.image.passed_over:
+        kinds = ", ".join(map(str, sorted(cluster.image.passed_over)))
+        _LOG.warning("%s: passed over records of a newer Kafka that are not needed here: kinds %s", cluster.path, kinds)
+    return cluster
 
 
 def topics_in(directories: Iterable[str], fs: FileSystem = OS) -> set[str]:

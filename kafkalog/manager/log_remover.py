@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Final
 
 from kafkalog.broker_config import BrokerConfig
@@ -27,6 +27,13 @@ from kafkalog.util.scheduler import Schedules
 _LOG: Final = logging.getLogger(__name__)
 _AT_ONCE: Final = 128
 """Partitions that are deleted before other calls have their turn."""
+Cutting = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[object]]
+"""`LogRemover.cutting` of a store."""
+
+
+def cut_alone(ends: Mapping[TopicPartition, int]) -> AbstractContextManager[object]:
+    """A block in which a log that is in no store may be cut: no checkpoint tells of it."""
+    return nullcontext()
 
 
 class LogRemover(DirectorySet):
@@ -71,17 +78,35 @@ class LogRemover(DirectorySet):
 
         UnknownTopicOrPartition, StorageError.
         """
-        with self.left_alone(topic_partition), self._lock:
-            self._check_open()
+        with self.cutting({topic_partition: offset}):
             log = self.get(topic_partition)
             if log is None:
                 raise UnknownTopicOrPartition(f"there is no partition {topic_partition} here")
-            directory = self.directory_of(log)
-            lower_cleaner_offsets(directory.path, {topic_partition: max(offset, 0)}, fs=directory.fs)
+            return log.truncate_to(offset)
+
+    @contextmanager
+    def cutting(self, ends: Mapping[TopicPartition, int]) -> Iterator[None]:
+        """A block in which current logs may be cut back to these offsets; every cut of a store's log is made in one.
+
+        The cleaner leaves the logs alone. No checkpoint of their directories says more of a log than it has: that of
+        the cleaner already before the cut, all of them after it (MGR-25). StorageError, CorruptCheckpoint, LogClosed.
+        """
+        with ExitStack() as stack:
+            for key in ends:
+                stack.enter_context(self.left_alone(key))
+            stack.enter_context(self._lock)
+            self._check_open()
+            found: dict[DataDirectory, list[UnifiedLog]] = {}
+            for log in filter(None, map(self.get, ends)):
+                found.setdefault(self.directory_of(log), []).append(log)
+            for directory, logs in found.items():
+                most = {log.topic_partition: max(ends[log.topic_partition], 0) for log in logs}
+                lower_cleaner_offsets(directory.path, most, fs=directory.fs)
             try:
-                return log.truncate_to(offset)
+                yield
             finally:
-                lower_offsets(directory.path, log, fs=directory.fs)
+                for directory, logs in found.items():
+                    lower_offsets(directory.path, logs, fs=directory.fs)
 
     def replace_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
         """The future log of a partition, which takes the place of the current one; that one is deleted (MGR-9).

@@ -10,18 +10,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.loading import Configs
-from kafkalog.manager.partition import NEW, open_partition
+from kafkalog.manager.partition import begin_partition
 from kafkalog.manager.placement import directories_in_order
 from kafkalog.manager.topics import WantedTopic
-from kafkalog.storage.leader_epoch import EpochEntry, format_epochs
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, partition_dir_name
+from kafkalog.storage.names import PARTITION_METADATA, partition_dir_name
 from kafkalog.storage.partition_metadata import format_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem, atomic_write
@@ -67,29 +67,20 @@ def places_of(
     return places
 
 
-class NewDirectories:
-    """Makes partition directories in one data directory, with the files that a new partition has.
+class TopicIds:
+    """Gives partition directories of one data directory the id of their topic.
 
-    A topic's id never changes: its file is written and synced once, and linked into the other partitions. A file system
-    without links gets a file for each. The epochs change, so each has its own, which the first flush of records syncs:
-    until then a power loss may leave it empty, as the reference makes it.
+    It never changes: a topic's file is written and synced once, and linked into its other partitions. A file system
+    without links gets a file for each.
     """
 
-    def __init__(self, fs: FileSystem, epoch: int) -> None:
+    def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
-        self._epochs = format_epochs((EpochEntry(epoch, 0),))
         self._made: dict[str, str] = {}
 
-    def make(self, path: str, topic_id: str) -> None:
-        """Make the directory `path`; no entry is synced. StorageError, also where it is there already."""
-        try:
-            self._fs.mkdir(path)
-            self._put_id(os.path.join(path, PARTITION_METADATA), topic_id)
-            atomic_write(self._fs, os.path.join(path, LEADER_EPOCH_CHECKPOINT), self._epochs, sync=False)
-        except OSError as error:
-            raise StorageError.from_os(error, "create the partition directory", path=path) from error
-
-    def _put_id(self, path: str, topic_id: str) -> None:
+    def put(self, directory: str, topic_id: str) -> None:
+        """Put the file with the id into a new partition directory; the entry is not synced. OSError."""
+        path = os.path.join(directory, PARTITION_METADATA)
         known = self._made.get(topic_id)
         if known is not None:
             try:
@@ -112,7 +103,7 @@ class PartitionMaker:
         self._topics = topics
         self._wanted = {one.topic: one for one in wanted}
         self._epoch = epoch
-        self._makers: dict[str, NewDirectories] = {}
+        self._ids: dict[str, TopicIds] = {}
         self._configs = Configs(manager.config.log_config, topics.settings_of)
 
     def noted(self) -> list[Place]:
@@ -131,7 +122,7 @@ class PartitionMaker:
                     directory,
                     [WantedTopic(one.topic, one.numbers.stop, one.settings, one.topic_id) for one in rows],
                 )
-                self._makers[directory.path] = NewDirectories(directory.fs, self._epoch)
+                self._ids[directory.path] = TopicIds(directory.fs)
             except OSError as error:
                 _LOG.warning("no partitions are made in %s: %s", directory.path, error)
                 manager.disk_error(directory, error)
@@ -139,14 +130,14 @@ class PartitionMaker:
 
     def make(self, places: Iterable[Place]) -> list[UnifiedLog]:
         """The logs that are made in these places, in the directories' maps; needs the manager's lock."""
-        made: dict[str, list[UnifiedLog]] = {path: [] for path in self._makers}
+        made: dict[str, list[UnifiedLog]] = {path: [] for path in self._ids}
         late: list[Place] = []
         try:
             for place in places:
                 key, _, directory = place
                 if key.topic in self.failures:
                     continue
-                if directory is None or not directory.is_online or directory.path not in self._makers:
+                if directory is None or not directory.is_online or directory.path not in self._ids:
                     late.append(place)
                     continue
                 try:
@@ -163,19 +154,17 @@ class PartitionMaker:
 
     def _made(self, place: Place, directory: DataDirectory) -> UnifiedLog:
         manager, (key, topic_id, _) = self._manager, place
-        path = os.path.join(directory.path, partition_dir_name(key))
-        return open_partition(
+        return begin_partition(
             directory.held,
-            path,
+            os.path.join(directory.path, partition_dir_name(key)),
             self._configs.of(key.topic),
-            NEW,
-            make=lambda made: self._makers[directory.path].make(made, topic_id),
+            self._epoch,
+            lambda made: self._ids[directory.path].put(made, topic_id),
             fs=directory.fs,
             clock=manager.clock,
             scheduler=manager.scheduler,
             producer_expiration_ms=manager.config.producer_id_expiration_ms,
-            on_disk_failure=lambda error: manager.note_failure(directory, error),
-            is_new=True,
+            on_disk_failure=partial(manager.note_failure, directory),
         )
 
     def _made_anywhere(self, place: Place) -> list[UnifiedLog]:
@@ -194,7 +183,7 @@ class PartitionMaker:
     def sync(self) -> None:
         """Return when the new directories' names are on disk; topics in a directory where that fails have failed."""
         for directory in self._manager.directories:
-            if directory.path not in self._makers or not directory.is_online:
+            if directory.path not in self._ids or not directory.is_online:
                 continue
             try:
                 directory.fs.fsync_dir(directory.path)

@@ -51,13 +51,12 @@ def open_partition(
     progress: Progress | None = None,
     on_disk_failure: Report | None = None,
     keeps_begun_epochs: bool = False,
-    is_new: bool = False,
     refuses_loss: bool = False,
 ) -> UnifiedLog:
     """The log of a partition directory in `log_dir`, recovered where it was not closed well.
 
     The directory's marker goes first. With `make`, which makes the directory at its path, the partition is new; where
-    that fails, what was made is taken away again. `keeps_begun_epochs`, `is_new` and errors as for `UnifiedLog.open`;
+    that fails, what was made is taken away again. `keeps_begun_epochs` and errors as for `UnifiedLog.open`;
     DirectoryLocked. With `refuses_loss` what recovery would give up is looked for before anything changes.
     """
     name = os.path.basename(path)
@@ -82,12 +81,47 @@ def open_partition(
             progress=progress,
             on_disk_failure=on_disk_failure,
             keeps_begun_epochs=keeps_begun_epochs,
-            is_new=is_new,
             refuses_loss=refuses_loss,
         )
     except BaseException:
         # no record was written: what there was is as whole as before, and what was to be made is taken away
         log_dir.partition_closed(name, found.is_clean if make is None else _removed(path, before, fs))
+        raise
+
+
+def begin_partition(
+    log_dir: LogDir,
+    path: str,
+    config: LogConfig,
+    epoch: int,
+    put_id: Callable[[str], object],
+    *,
+    fs: FileSystem,
+    clock: Clock,
+    scheduler: Schedules | None,
+    producer_expiration_ms: int,
+    on_disk_failure: Report,
+) -> UnifiedLog:
+    """Make a partition directory in `log_dir`, which `put_id` gives its topic's id, and return its log.
+
+    No entry is synced, the parent's neither. Arguments and errors as for `UnifiedLog.begin`; StorageError also (EEXIST)
+    where something has that name. What was made is taken away then; DirectoryLocked.
+    """
+    name = os.path.basename(path)
+    log_dir.partition_opened(name, True)
+    is_made = False
+    try:
+        fs.mkdir(path)
+        is_made = True
+        put_id(path)
+        return UnifiedLog.begin(
+            path, config, epoch, fs=fs, clock=clock, scheduler=scheduler,
+            producer_expiration_ms=producer_expiration_ms, on_disk_failure=on_disk_failure,
+        )  # fmt: skip
+    except BaseException as error:
+        log_dir.partition_closed(name, not is_made or _removed(path, None, fs))
+        if isinstance(error, OSError):
+            raise StorageError.from_os(error, "create the partition directory", path=path) from error
         raise
 
 

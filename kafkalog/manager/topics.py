@@ -152,8 +152,8 @@ class TopicStore:
                 known = after.get(one.name)
                 if known is None:
                     known = one if one.topic_id else one._replace(topic_id=new_topic_id())
-                elif known.partitions < one.partitions:
-                    known = known._replace(partitions=one.partitions)
+                else:
+                    known = known._replace(partitions=max(known.partitions, one.partitions))
                 after[one.name] = known
                 found.append(known)
             if after != topics:
@@ -235,7 +235,7 @@ def _checked(wanted: WantedTopic) -> TopicEntry:
     """The entry that a topic would have, its id empty where none is given. Errors as for `TopicStore.ensure_all`."""
     validate_topic(wanted.name)
     check_partitions(wanted.partitions)
-    overrides = LogConfig.from_stored(wanted.settings or {}).overrides()
+    overrides = LogConfig.from_stored(wanted.settings).overrides() if wanted.settings else {}
     if wanted.topic_id is not None:
         check_topic_id(wanted.topic_id)
     return TopicEntry(wanted.name, wanted.topic_id or "", wanted.partitions, overrides)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog.records.message import MessageError, Source
@@ -21,6 +22,14 @@ _CONSUMER = "consumer"
 
 class UnknownRecordType(MessageError):
     """A record whose key begins with a number that means nothing; it is in `number`."""
+
+    def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
+        super().__init__(message, **where)
+        self.number = number
+
+
+class UnknownRecordVersion(MessageError):
+    """A record of the known type `number` in a version that is newer than those known."""
 
     def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
         super().__init__(message, **where)
@@ -127,13 +136,15 @@ def metadata_record(value: bytes, records: Mapping[int, Schema]) -> MetadataReco
     number = _short(source, "type")
     version = _short(source, "version")
     if number not in records:
-        raise MessageError(f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}")
+        message = f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}"
+        raise UnknownRecordType(message, number=number)
+    failed = partial(UnknownRecordVersion, number=number) if version > records[number].highest else MessageError
     try:
         data = records[number].read(source, version)
     except MessageError:
-        raise MessageError(f"Failed to deserialize record with type {number}") from None
+        raise failed(f"Failed to deserialize record with type {number}") from None
     if source.left:
-        raise MessageError(f"Found {source.left} byte(s) of garbage after {number}")
+        raise failed(f"Found {source.left} byte(s) of garbage after {number}")
     return MetadataRecord(number, records[number].name, version, data)
 
 

@@ -116,8 +116,9 @@ class Following:
         source = VoterSource(await self._connected(voter), node.node_id, LIMITS)
         try:
             await copy_ahead(
-                source, partitions, run=node.run, monotonic_ms=node.monotonic_ms, on_appended=node.replicas.appended_to
-            )
+                source, partitions, run=node.run, cutting=node.store.cutting, monotonic_ms=node.monotonic_ms,
+                on_appended=node.replicas.appended_to,
+            )  # fmt: skip
         finally:
             await source.close()
 
@@ -175,7 +176,7 @@ class Following:
             return LeaderSource(await self._connected(leader), node.node_id, limits)
 
         fetcher = ReplicaFetcher(
-            to_leader, run=node.run, monotonic_ms=node.monotonic_ms, limits=limits,
+            to_leader, run=node.run, cutting=node.store.cutting, monotonic_ms=node.monotonic_ms, limits=limits,
             throttle=FollowingThrottle(int(node.config[FOLLOWER_RATE]), self._is_throttled),
             on_appended=node.replicas.appended_to,
         )  # fmt: skip

@@ -21,22 +21,26 @@ _RESETS: Final = Check(
     "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'",
     lambda value: value.lower() in ("earliest", "latest") or _DURATION.fullmatch(value) is not None,
 )
+_DEAD_LETTERS: Final = Check("a name that does not start with '__'", lambda value: not value.startswith("__"))
+_NAME: Final = Check("the name of an assignor", lambda value: value != "")
 
 
 class GroupSetting(NamedTuple):
     """A setting of a group: its row, and how low and high it may be set.
 
     `broker_name`: the server's setting that counts where a group has none of its own, "" where there is none.
+    `is_internal`: it is shown only where a group has one of its own.
     """
 
     key: Key
     lowest: int | None = None
     highest: int | None = None
-    has_broker_name: bool = True
+    other_name: str | None = None
+    is_internal: bool = False
 
     @property
     def broker_name(self) -> str:
-        return f"group.{self.key.name}" if self.has_broker_name else ""
+        return f"group.{self.key.name}" if self.other_name is None else self.other_name
 
     def limit_name(self, which: str) -> str:
         """The reference's setting that has the lowest or highest value, "min" or "max"."""
@@ -44,31 +48,53 @@ class GroupSetting(NamedTuple):
         return f"group.{kind}.{which}.{rest.removeprefix('num.')}"
 
 
-def _int(name: str, default: int, least: int, doc: str, lowest: int | None = None, highest: int | None = None) -> Any:
-    return GroupSetting(Key(name, "int", default, at_least(least), doc), lowest, highest)
+def _int(
+    name: str, default: int, least: int, doc: str, lowest: int | None = None, highest: int | None = None,
+    *, is_internal: bool = False,
+) -> GroupSetting:  # fmt: skip
+    return GroupSetting(Key(name, "int", default, at_least(least), doc), lowest, highest, is_internal=is_internal)
 
 
 _ROWS: Final[tuple[GroupSetting, ...]] = (
     _int("consumer.assignment.interval.ms", 1000, 0, "kept for a broker: here there is no wait", 0, 15_000),
     _int("consumer.heartbeat.interval.ms", 5000, 1, "how often members of the group are to tell of themselves"),
     _int("consumer.session.timeout.ms", 45_000, 1, "a silent member of the group is out after so long"),
+    GroupSetting(
+        Key("errors.deadletterqueue.copy.record.enable", "bool", False, None, "kept for a broker of 4.4"),
+        other_name="",
+    ),
+    GroupSetting(
+        Key("errors.deadletterqueue.topic.name", "string", "", _DEAD_LETTERS, "kept for a broker of 4.4"),
+        other_name="",
+    ),
     _int("share.assignment.interval.ms", 1000, 0, "kept for a broker", 0, 15_000),
-    GroupSetting(Key("share.auto.offset.reset", "string", "latest", _RESETS, "kept for a broker"), None, None, False),
+    GroupSetting(Key("share.auto.offset.reset", "string", "latest", _RESETS, "kept for a broker"), None, None, ""),
     _int("share.delivery.count.limit", 5, 2, "kept for a broker", 2, 10),
     _int("share.heartbeat.interval.ms", 5000, 1, "kept for a broker", 5000, 15_000),
     GroupSetting(
         Key("share.isolation.level", "string", "read_uncommitted", one_of("read_committed", "read_uncommitted"),
-            "kept for a broker"), None, None, False,
+            "kept for a broker"), None, None, "",
     ),
     _int("share.partition.max.record.locks", 2000, 100, "kept for a broker", 100, 4000),
     _int("share.record.lock.duration.ms", 30_000, 1000, "kept for a broker", 15_000, 60_000),
-    GroupSetting(Key("share.renew.acknowledge.enable", "bool", True, None, "kept for a broker"), None, None, False),
+    GroupSetting(Key("share.renew.acknowledge.enable", "bool", True, None, "kept for a broker"), None, None, ""),
     _int("share.session.timeout.ms", 45_000, 1, "kept for a broker", 45_000, 60_000),
+    GroupSetting(
+        Key("streams.acceptable.recovery.lag", "long", 10_000, at_least(0), "kept for a broker of 4.4"),
+        is_internal=True,
+    ),
     _int("streams.assignment.interval.ms", 1000, 0, "kept for a broker", 0, 15_000),
+    GroupSetting(
+        Key("streams.assignor.name", "string", "sticky", _NAME, "kept for a broker of 4.4"),
+        other_name="group.streams.assignors",
+    ),
     _int("streams.heartbeat.interval.ms", 5000, 1, "kept for a broker", 5000, 15_000),
     _int("streams.initial.rebalance.delay.ms", 3000, 0, "kept for a broker"),
     _int("streams.num.standby.replicas", 0, 0, "kept for a broker", None, 2),
+    _int("streams.num.warmup.replicas", 2, 0, "kept for a broker of 4.4", None, 20, is_internal=True),
+    GroupSetting(Key("streams.rack.aware.assignment.tags", "list", (), None, "kept for a broker of 4.4")),
     _int("streams.session.timeout.ms", 45_000, 1, "kept for a broker", 45_000, 60_000),
+    _int("streams.task.offset.interval.ms", 60_000, 1, "kept for a broker of 4.4", 15_000, is_internal=True),
 )  # fmt: skip
 GROUP_SETTINGS: Final[Mapping[str, GroupSetting]] = {one.key.name: one for one in _ROWS}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -15,6 +14,7 @@ from typing import Any, Final
 from kafkalog._version import version
 from kafkalog.errors import StorageError
 from kafkalog.server.config import ServerConfig
+from kafkalog.server.frozen import FrozenLogs
 from kafkalog.server.serving import Server, serving
 from kafkalog.util.fileio import OS, atomic_write
 
@@ -63,7 +63,9 @@ async def _serve(
             loop.add_signal_handler(number, _asked_to_stop, stopped, number)
     async with serving(directories, config, **more) as server:
         _say_what_runs(directories, server)
-        gc.freeze()  # what was made for the start stays: collections need not look at it again and again
+        frozen = FrozenLogs(lambda: len(server.node.store.current_logs))
+        frozen.freeze()
+        server.node.topics.between_parts = frozen.follow
         if server.http is not None:
             _LOG.info("metrics, health and status are at port %d", server.http.port)
         if ready_file is not None:

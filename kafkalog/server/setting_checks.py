@@ -20,6 +20,8 @@ def checked_topic_settings(
 
     `defaults` are the node's. `segment.bytes` has the reference's lower bound: a client knows no other.
     """
+    if not settings:
+        return {}
     for name in settings:
         topic_key(name)
     nulls = [name for name, value in settings.items() if value is None]

@@ -35,6 +35,11 @@ SENSITIVE: Final = frozenset(
     }
 )  # fmt: skip
 _HIDDEN: Final = frozenset({"internal.segment.bytes"})
+_SINCE_4_4: Final = frozenset({
+    "errors.deadletterqueue.group.enable", "max.decompressed.message.bytes", "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+})  # fmt: skip
+"""Shown where a topic has one: the answers are those of a broker of 4.3, which gives back what it does not know."""
 
 
 class Synonym(NamedTuple):
@@ -62,7 +67,8 @@ def topic_rows(
     own = config.overrides()
     rows = []
     for key in CONFIGS:
-        if key.name in _HIDDEN or (wanted is not None and key.name not in wanted):
+        is_absent = key.name in _HIDDEN or (key.name in _SINCE_4_4 and key.name not in own)
+        if is_absent or (wanted is not None and key.name not in wanted):
             continue
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))
@@ -110,7 +116,7 @@ def group_rows(
     own = node.dynamic.of_group(group_id)
     rows = []
     for name, one in GROUP_SETTINGS.items():
-        if wanted is not None and name not in wanted:
+        if (wanted is not None and name not in wanted) or (one.is_internal and name not in own):
             continue
         value = value_text(default_of(node, name))
         found = [Synonym(name, own[name], GROUP)] if name in own else []

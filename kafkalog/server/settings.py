@@ -2,7 +2,7 @@
 
 Types, defaults and ranges are those of Kafka 4.3.1, but for these: `sasl.enabled.mechanisms` has no GSSAPI; the backlog
 is 1024 and not 50, with which clients that come at once wait a second; socket buffers are the system's, which grow;
-requests in memory have 256 MiB at the most, where a broker has no limit.
+requests in memory have 256 MiB at the most, where a broker has no limit; stores of keys are PEM files.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _GROUPS: Final = (
     _start("group.consumer.min.session.timeout.ms", "int", 45_000, at_least(1), "what a group may set at least"),
     Key("group.consumer.regex.refresh.interval.ms", "int", 600_000, at_least(10_000), "without effect"),
     _start("group.consumer.session.timeout.ms", "int", 45_000, at_least(1), "a silent member is out after so long"),
-    _start("group.coordinator.append.linger.ms", "int", 5, at_least(-1), "without effect: writes do not wait"),
+    _start("group.coordinator.append.linger.ms", "int", -1, at_least(-1), "without effect: writes do not wait"),
     _start("group.coordinator.rebalance.protocols", "list", ("classic", "consumer"), None, "protocols that are served"),
     _start("group.coordinator.threads", "int", 4, at_least(1), "without effect: groups are kept by the loop's thread"),
     _start("group.initial.rebalance.delay.ms", "int", 3000, None, "a new group waits so long for more members"),
@@ -120,7 +120,7 @@ _GROUPS: Final = (
     _start("group.min.session.timeout.ms", "int", 6000, None, "shortest session of a classic member"),
     _start("offset.metadata.max.bytes", "int", 4096, None, "metadata of one offset"),
     _start("offsets.commit.timeout.ms", "int", 5000, at_least(1), "without effect: writes do not wait"),
-    _start("offsets.load.buffer.size", "int", 5_242_880, at_least(1), "read at once when groups are loaded"),
+    _start("offsets.load.buffer.size", "int", 5_242_880, at_least(1), "without effect: read as it is parsed"),
     _start("offsets.retention.check.interval.ms", "long", 600_000, at_least(1), "period: offsets expire"),
     _start("offsets.retention.minutes", "int", 10_080, at_least(1), "offsets of an empty group are kept so long"),
     _start("offsets.topic.compression.codec", "int", 0, between(0, 4), "codec of the batches of groups"),
@@ -136,7 +136,8 @@ _TRANSACTIONS: Final = (
     Key("transaction.partition.verification.enable", "bool", True, None, "a produce needs its transaction"),
     _start("transaction.remove.expired.transaction.cleanup.interval.ms", "int", 3_600_000, at_least(1),
            "period: ids that expired are forgotten"),
-    _start("transaction.state.log.load.buffer.size", "int", 5_242_880, at_least(1), "read at once at the start"),
+    _start("transaction.state.log.load.buffer.size", "int", 5_242_880, at_least(1),
+           "without effect: read as it is parsed"),
     _start("transaction.state.log.min.isr", "int", 2, at_least(1), "min.insync.replicas of __transaction_state"),
     _start("transaction.state.log.num.partitions", "int", 50, at_least(1), "partitions of __transaction_state"),
     _start("transaction.state.log.replication.factor", "int", 3, at_least(1), "without effect: one node has one copy"),

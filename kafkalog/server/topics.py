@@ -31,6 +31,7 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.manager.topics import TopicEntry
 from kafkalog.server.quorum.errors import NotController
+from kafkalog.server.turns import Turns
 from kafkalog.storage.names import MAX_TOPIC_LENGTH, metric_name, validate_topic
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.types import TopicPartition
@@ -95,6 +96,8 @@ class Topics:
         """Called before each change, and raises where none may begin."""
         self.first_epoch: Callable[[], int] = lambda: 0
         """The leader epoch that partitions begin with."""
+        self.between_parts: Callable[[], object] = lambda: None
+        """Called in the pool between the parts of a long change."""
         self._changing = asyncio.Lock()
         self._is_stopping = False
         self._topics: dict[str, Topic] = {}
@@ -187,7 +190,9 @@ class Topics:
                 except KafkalogError as error:
                     found[name] = error
             failures = await self._run(self._make_new, wanted, self.first_epoch()) if wanted else {}
+            turns = Turns()
             for name, plan in wanted.items():
+                await turns.row()
                 found[name] = failures.get(name, plan.topic)
                 if name not in failures:
                     _LOG.info("made topic %s with %d partitions", name, plan.topic.partitions)
@@ -382,6 +387,7 @@ class Topics:
         """Called between parts of a long change; raises once the node stops, and the next start ends the change."""
         if self._is_stopping:
             raise NotController("the node stops")
+        self.between_parts()
 
     def _load(self) -> list[Topic]:
         store, found = self._store, []

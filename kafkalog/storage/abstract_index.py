@@ -7,7 +7,7 @@ import os
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, IndexOffsetOverflow, KafkalogError, LogClosed
-from kafkalog.storage.mapped_file import ReservedFile
+from kafkalog.storage.preallocated_file import PreallocatedFile
 from kafkalog.storage.segment_index import P, SegmentIndex
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -23,8 +23,8 @@ class AbstractIndex(SegmentIndex[P]):
     A new file has its full length at once (format.md section 7: `max_index_size` rounded down to whole entries,
     sparse); an existing one keeps its length and holds floor(length / entry size) entries (IDX-13). Closing trims it.
     Look-ups go by a copy of the entries in memory, to which each append adds, so that nothing that happens to the file
-    can kill the interpreter (`ReservedFile`) or change an answer. Where another process has cut or changed the file of
-    an index that is written, `trim_to_valid_size`, and with it a roll and a close, writes the entries again and logs
+    can kill the interpreter (`PreallocatedFile`) or change an answer. Where another process has cut or changed the file
+    of an index that is written, `trim_to_valid_size`, and with it a roll and a close, writes the entries again and logs
     a warning.
 
     Threads: look-ups at any time, from any thread. Everything that changes the index needs the log's lock.
@@ -49,7 +49,7 @@ class AbstractIndex(SegmentIndex[P]):
         """
         super().__init__(base_offset)
         self.max_index_size = max_index_size
-        self._file = ReservedFile(path, self.kind, fs, writable)
+        self._file = PreallocatedFile(path, self.kind, fs, writable)
         self._read_only = not writable
         try:
             if writable and self._file.create():
@@ -201,7 +201,8 @@ class AbstractIndex(SegmentIndex[P]):
         if content:
             self._file.reserve(len(content))
             self._file.write(content, 0)
-            self._attach(len(content) // self.entry_size)
+            self._entries.attach(content, len(content) // self.entry_size)
+            self._recall()
 
     def resize(self, size: int) -> bool:
         """True when the file got the length `size` rounded down to whole entries; False when it had it (IDX-10).

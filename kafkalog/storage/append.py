@@ -76,7 +76,7 @@ def check_leader_append(
     now_ms: int,
     metrics: ValidatorMetrics | None = None,
     *,
-    any_base_offset: bool = False,
+    any_base_offset: bool,
 ) -> Checked:
     """What a leader writes for the one append in `buffer` that it does not take as it is, or the error of the first
     rule broken.

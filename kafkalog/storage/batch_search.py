@@ -102,7 +102,7 @@ def only_zeros(file: DataFile, position: int, end: int) -> bool:
 
 
 def _size(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at + 8 : at + 12], "big", signed=True) + 12
+    return int.from_bytes(data[at + 8 : at + 12], "big") + 12
 
 
 def _read(file: DataFile, size: int, position: int) -> bytes:

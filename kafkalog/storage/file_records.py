@@ -97,6 +97,22 @@ class FileRecords(ReadableRecords):
         return made
 
     @classmethod
+    def create(
+        cls, path: str, *, fs: FileSystem = OS, init_file_size: int = 0, preallocate: bool = False
+    ) -> FileRecords:
+        """Make an empty file, which stays closed until it is used.
+
+        Arguments and errors as for `open`; StorageError (EEXIST) where the file exists.
+        """
+        try:
+            with fs.open_file(path, "exclusive") as file:
+                if preallocate:
+                    _allocate(file, init_file_size)
+        except OSError as error:
+            raise StorageError.from_os(error, "create the segment", path=path) from error
+        return cls.listed(path, 0, fs=fs)
+
+    @classmethod
     def listed(cls, path: str, size: int, *, fs: FileSystem = OS, is_on_disk: bool = False) -> FileRecords:
         """An existing file of that many bytes, which is not opened before it is used.
 

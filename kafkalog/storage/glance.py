@@ -8,7 +8,7 @@ the caller then takes the thorough way, which also words the errors.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kafkalog._core.pick import pick, pick_by_time
 from kafkalog._core.record import Record
@@ -48,45 +48,59 @@ class Segment(Protocol):
     def time_index(self) -> _TimeIndex: ...
 
 
-def record_at_offset(segment: Segment, offset: int, is_last: bool = False) -> Record | None:
-    """The record of the segment with exactly this offset; it holds its own bytes only.
+class _Segments(Protocol):
+    @property
+    def last(self) -> Any: ...
 
-    `is_last` says that no segment comes after this one.
+
+class _Log(Protocol):
+    @property
+    def segments(self) -> _Segments: ...
+
+
+def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
+    """The record with exactly this offset in a segment of `log`; it holds its own bytes only.
+
+    The base offset of the batch behind it is read too: it bears out the offsets before it.
     """
     try:
         index, records = segment.offset_index, segment.records  # of another process: it may be gone meanwhile
         position, size = index.window(offset)
-        record = _record_in(records, position, size, offset, is_last)
+        size = size + OFFSET_BYTES if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES
+        data = records.read(position, size)
+        record = pick(data, offset, len(data) < size and _is_end(records, position + len(data), segment, log.segments))
+        if record is None:
+            record = _in_large_batch(segment, offset, log, position, data)
         if record is None:
             start = index.lookup(offset).position
             if start < position:  # it lies before the batch that was skipped to
-                record = _record_in(records, start, position - start, offset, is_last)
+                size = position - start
+                data = records.read(start, size + OFFSET_BYTES if size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES)
+                record = pick(data, offset) or _in_large_batch(segment, offset, log, start, data)
     except (IllegalArgument, StorageError):
         return None
     return record
 
 
-def _record_in(records: FileRecords, position: int, size: int, offset: int, is_last: bool) -> Record | None:
-    """The record, if its batch is among those from `position` on; `size` bytes are said to hold it, 0 for not known.
+def _is_end(records: FileRecords, end: int, segment: Segment, segments: _Segments) -> bool:
+    """Return True if the log ends at position `end` of the segment."""
+    return end >= records.size and segment is segments.last
 
-    The base offset of the batch behind them is read too: it bears out the offsets before it.
-    """
-    size = size + OFFSET_BYTES if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES
-    data = records.read(position, size)
-    record = pick(data, offset, is_last and position + len(data) >= records.size)
-    if record is None:
-        walk = find_offset(data, offset)
-        if walk.position >= 0 and len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
-            position += walk.position
-            data = records.read(position, walk.size + OFFSET_BYTES)
-            record = pick(data, offset, is_last and position + len(data) >= records.size)
-    return record
+
+def _in_large_batch(segment: Segment, offset: int, log: _Log, position: int, data: bytes) -> Record | None:
+    """The record, if its batch begins in the `data` at `position` and ends behind it."""
+    walk = find_offset(data, offset)
+    if walk.position < 0 or not len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
+        return None
+    records, position = segment.records, position + walk.position
+    data = records.read(position, walk.size + OFFSET_BYTES)
+    return pick(data, offset, _is_end(records, position + len(data), segment, log.segments))
 
 
 def record_at_time(
-    segment: Segment, timestamp: int, start_offset: int, is_last: bool = False
+    segment: Segment, timestamp: int, start_offset: int, segments: _Segments
 ) -> OffsetAndTimestamp | None:
-    """The first record of the segment at or after `timestamp` (ms) with an offset of at least `start_offset`."""
+    """The first record at or after `timestamp` (ms) with an offset of at least `start_offset`, in one of `segments`."""
     try:
         index, records = segment.offset_index, segment.records
         known_timestamp, known_offset = segment.time_index.lookup(timestamp)
@@ -96,15 +110,14 @@ def record_at_time(
         if known_timestamp < timestamp:  # what is looked for lies in a batch behind that one
             behind, more = index.window(known_offset + 1)
             size = behind + more - position if more else 0
-        if not 0 < size <= LARGEST_WINDOW_BYTES:
-            size = WINDOW_BYTES
-        data = records.read(position, size + OFFSET_BYTES)
-        at_end = is_last and position + len(data) >= records.size
+        size = OFFSET_BYTES + (size if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES)
+        data = records.read(position, size)
+        at_end = len(data) < size and _is_end(records, position + len(data), segment, segments)
         found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset, at_end)
         if found[0] < 0:
             position = index.lookup(known_offset).position
             data = records.read(position, LARGEST_WINDOW_BYTES)
-            at_end = is_last and position + len(data) >= records.size
+            at_end = _is_end(records, position + len(data), segment, segments)
             found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset, at_end)
     except (IllegalArgument, StorageError):
         return None

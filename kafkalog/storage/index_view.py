@@ -8,7 +8,7 @@ from typing import Final
 from kafkalog._core.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
 from kafkalog._core.values import OffsetPosition, TimestampOffset
 from kafkalog.errors import CorruptIndex
-from kafkalog.storage.mapped_file import MAX_INDEX_BYTES
+from kafkalog.storage.preallocated_file import MAX_INDEX_BYTES
 from kafkalog.storage.segment_index import OffsetKind, P, SegmentIndex, TimeKind
 from kafkalog.util.fileio import OS, File, FileSystem
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
-from kafkalog.util.checkpoint import CheckpointFile, checkpoint_content, whole_number
+from kafkalog.util.checkpoint import CheckpointFile, whole_number
 from kafkalog.util.fileio import OS, FileSystem
 
 
@@ -52,6 +52,15 @@ class LeaderEpochCache:
         """The same for a directory that is another's: nothing is made, a missing file has no epochs."""
         cache = cls(directory, fs=fs)
         return cache._loaded(cache._file.read())
+
+    @classmethod
+    def begin(cls, directory: str | os.PathLike[str], epoch: int, *, fs: FileSystem = OS) -> LeaderEpochCache:
+        """Make the file of a new log, whose first epoch begins at offset 0; `sync` puts it on disk. StorageError."""
+        cache = cls(directory, fs=fs)
+        cache.assign(epoch, 0)
+        cache._file.create(cache._entries)
+        cache._written, cache.is_synced = cache._entries, False
+        return cache
 
     def _loaded(self, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
         self.extend(entries)
@@ -160,11 +169,6 @@ def read_epochs(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> tu
     Entries that contradict a later one are left out, as at loading. CorruptCheckpoint, StorageError.
     """
     return LeaderEpochCache.read(directory, fs=fs).entries
-
-
-def format_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    """The content of the checkpoint for these epochs."""
-    return checkpoint_content([_format(entry) for entry in entries])
 
 
 def _put(entries: list[EpochEntry], entry: EpochEntry) -> None:

@@ -23,6 +23,7 @@ from kafkalog.config import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.damage import MisplacedBatch, next_sound
 from kafkalog.storage.directory import Directory, list_directory
+from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.kept import Loss, find_loss, keep, whole_segments
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.leftovers import clear_leftovers, remove_file, renamed_txn_indexes
@@ -34,6 +35,7 @@ from kafkalog.storage.names import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_name,
+    log_file_name,
     parse_base_offset,
 )
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -99,7 +101,6 @@ class LogLoader:
         threads: int | None = None,
         listed: Directory | None = None,
         keeps_begun_epochs: bool = False,
-        is_new: bool = False,
         refuses_loss: bool = False,
     ) -> None:
         self._directory = directory
@@ -111,7 +112,6 @@ class LogLoader:
         self._clock = clock
         self._log_start = log_start_offset
         self._keeps_begun_epochs = keeps_begun_epochs
-        self._is_new = is_new
         self._refuses_loss = refuses_loss
         self._recovery_point = recovery_point
         self._clean = had_clean_shutdown
@@ -449,15 +449,12 @@ class LogLoader:
         point = next_offset if kept_all else min(self._recovery_point, next_offset)
         start = max(self._log_start, segments[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
-        self._epochs.truncate_from_end(next_offset + (self._keeps_begun_epochs or self._is_new))
+        self._epochs.truncate_from_end(next_offset + self._keeps_begun_epochs)
         if not self._clean:
             self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
-        if self._is_new:
-            segments.active.begin()
-        else:
-            segments.active.become_active(self._tails.get(segments.active.base_offset))
+        segments.active.become_active(self._tails.get(segments.active.base_offset))
         for name in self._renamed_txns.values():
             remove_file(self._directory, name, self._fs)
         given_up, files = tuple(self._given_up), tuple(self._given_up_files)
@@ -476,6 +473,19 @@ class LogLoader:
                 self._reindex(segment, None if following is None else following.base_offset)
             self._producers.forget()
             rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=False)
+
+
+def begin_log(directory: str, config: LogConfig, *, fs: FileSystem, clock: Clock) -> Loaded:
+    """Make the first segment of a log, at offset 0, in a directory that was made just now; nothing is synced."""
+    name = log_file_name(0)
+    path, size = os.path.join(directory, name), config.init_file_size
+    FileRecords.create(path, fs=fs, init_file_size=size, preallocate=config.preallocate)
+    segment = open_listed(
+        Directory(directory, (name,), {name: 0}), 0, config, offsets=MAX_RELATIVE_OFFSET + 1, fs=fs, clock=clock,
+        is_on_disk=False, believes_indexes=True,
+    )  # fmt: skip
+    segment.begin()
+    return Loaded(LogSegments((segment,)), 0, 0, 0, (), (), False, None)
 
 
 def _goes_on(found: FoundSegment, following: tuple[LogSegment, ...]) -> bool:

@@ -23,7 +23,7 @@ from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.directory import list_directory
 from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.loader import Loaded, LogLoader
+from kafkalog.storage.loader import Loaded, LogLoader, begin_log
 from kafkalog.storage.log_append import LogAppender
 from kafkalog.storage.log_state import (
     high_watermark_incremented,
@@ -76,7 +76,6 @@ class UnifiedLog(LogAppender):
         on_disk_failure: Report | None = None,
         recovery_threads: int | None = None,
         keeps_begun_epochs: bool = False,
-        is_new: bool = False,
         refuses_loss: bool = False,
     ) -> UnifiedLog:
         """The log of an existing directory; one without segments gets its first.
@@ -87,8 +86,7 @@ class UnifiedLog(LogAppender):
         watermark moves only when it is told to. `producer_expiration_ms` is how long idle producers are remembered;
         with `verify_transactions` a transaction begins only with the guard of a coordinator's answer (LOG-64).
         `keeps_begun_epochs` leaves a leader epoch that begins at the log's end, which is forgotten else (LOAD-14): that
-        a replica has agreed with a leader who wrote nothing is known from there. `is_new`: the directory was made just
-        now, so the epoch in it begins here, and indexes are made at their first entry. `on_disk_failure` is called with
+        a replica has agreed with a leader who wrote nothing is known from there. `on_disk_failure` is called with
         errors that the disk is to blame for. With `refuses_loss` an opening that would give sound batches up ends with
         CorruptRecord and cuts nothing; else they are kept (docs/recovery.md).
         StorageError, NotAPartition; CorruptCheckpoint for the epochs, CorruptRecord for an end that no crash leaves.
@@ -96,7 +94,6 @@ class UnifiedLog(LogAppender):
         folder = os.fspath(directory)
         found = list_directory(folder, fs)
         epochs = LeaderEpochCache.open(folder, fs=fs)
-        epochs.is_synced = not is_new
         producers = ProducerStateManager(
             folder, fs=fs, expiration_ms=producer_expiration_ms, verify_transactions=verify_transactions,
             names=found.names,
@@ -106,7 +103,7 @@ class UnifiedLog(LogAppender):
             folder, config, epochs, producers, fs=fs, clock=clock, log_start_offset=log_start_offset,
             recovery_point=0 if recovery_point is None else recovery_point, had_clean_shutdown=had_clean_shutdown,
             progress=progress, threads=recovery_threads, listed=found,
-            keeps_begun_epochs=keeps_begun_epochs, is_new=is_new, refuses_loss=refuses_loss,
+            keeps_begun_epochs=keeps_begun_epochs, refuses_loss=refuses_loss,
         ).load()  # fmt: skip
         try:
             log = cls(
@@ -121,6 +118,36 @@ class UnifiedLog(LogAppender):
             for segment in loaded.segments:
                 segment.close_handlers()
             raise
+
+    @classmethod
+    def begin(
+        cls,
+        directory: str,
+        config: LogConfig,
+        epoch: int,
+        *,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
+        scheduler: Schedules | None = None,
+        producer_expiration_ms: int = EXPIRATION_MS,
+        on_disk_failure: Report | None = None,
+    ) -> UnifiedLog:
+        """Make the log of a directory that was made just now, and return it: it begins at offset 0 with that epoch.
+
+        Nothing is synced before its first flush. The indexes are made with the first append, and no file is kept open
+        until then. Arguments as for `open`. StorageError leaves files.
+        """
+        began = perf_counter()
+        epochs = LeaderEpochCache.begin(directory, epoch, fs=fs)
+        loaded = begin_log(directory, config, fs=fs, clock=clock)
+        log = cls(
+            directory, config, _first_state(loaded, epoch, True), epochs,
+            ProducerStateManager(directory, fs=fs, expiration_ms=producer_expiration_ms, names=()),
+            fs=fs, clock=clock, scheduler=scheduler, leader_epoch=0, high_watermark_follows_end=True,
+            on_disk_failure=on_disk_failure,
+        )  # fmt: skip
+        log.metrics.load_s = perf_counter() - began
+        return log._begun(loaded)
 
     def _begun(self, loaded: Loaded) -> UnifiedLog:
         """This log, once what an opening leaves to do is done: last stable offset, epochs, what was given up."""

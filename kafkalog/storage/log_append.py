@@ -205,7 +205,7 @@ class LogAppender(LogReplacer):
             return placed_info(source, (*place, append_time), -1, state.log_start_offset)
         return append_info(table, first_offset, -1, append_time, state.log_start_offset, source)
 
-    def rows_to_roll(self, buffer: Any, table: BatchTable, row: int = 0) -> int:
+    def rows_to_roll(self, buffer: Any, table: BatchTable, row: int) -> int:
         """Up to which row batches from `row` on would go into the active segment; `row` where the next one rolls.
 
         For one who has to sync before a roll: a new segment may outlive what was not synced in the one before it.

@@ -270,8 +270,8 @@ class LogBase:
             if self._epochs.has_changed:
                 self._chores.append(self._write_epochs)
 
-    def _write_epochs(self) -> bool:
-        """True once the epochs' file says what is known; begun again where the directory was renamed meanwhile."""
+    def _write_epochs(self) -> None:
+        """Write the epochs' file where it does not say what is known; again if the directory was renamed meanwhile."""
         while self._epochs.has_changed:
             path = self.path
             try:
@@ -281,4 +281,3 @@ class LogBase:
                     was_renamed = self.path != path
                 if error.errno != errno.ENOENT or not was_renamed:
                     raise
-        return True

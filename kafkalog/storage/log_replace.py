@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, KafkalogError, StorageError
@@ -114,7 +114,6 @@ class LogReplacer(LogOwner):
                     offset=base,
                     hint=HINT,
                 )
-            least = last + 1
 
     def _replace_locked(self, new: tuple[LogSegment, ...], old: tuple[LogSegment, ...]) -> None:
         state = self._state
@@ -186,7 +185,5 @@ class LogReplacer(LogOwner):
         for segment in segments:
             if self._state.segments.get(segment.base_offset) is segment:
                 continue
-            try:
-                segment.delete_if_exists()
-            except KafkalogError:
-                segment.close_handlers()
+            with suppress(KafkalogError):
+                segment.delete_if_exists()  # which closes them first

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.damage import bad_row, next_sound
+from kafkalog.storage.damage import bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET
-from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, segment_chunks
+from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, anchor_behind, segment_chunks
 
 __all__ = ["Walkable", "bound_of", "check_rows", "log_chunks", "sound_chunks"]
 
@@ -64,7 +64,6 @@ def sound_chunks(
 
     `damaged` is called with the error for each damage between them, after the batches before it. StorageError.
     """
-    data = extent.data
     while True:
         try:
             for chunk in segment_chunks(extent, start, stop, anchor=anchor):
@@ -72,12 +71,10 @@ def sound_chunks(
                 start = chunk.next_offset
             return
         except CorruptRecord as error:
+            anchor = anchor_behind(extent, error)
             damaged(error)
-            position, expected = error.position or 0, error.offset or 0
-        found = next_sound(data.file, position, data.end, expected)
-        if found is None:
+        if anchor is None:
             return
-        anchor = Anchor(found.position, expected)
 
 
 def bound_of(segments: Any, base_offset: int) -> int:

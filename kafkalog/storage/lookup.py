@@ -59,9 +59,9 @@ def first_at(
     A segment that promises one and has none (compaction emptied it) is passed over.
     """
     for segment in segments.from_time(timestamp):
-        following = segments.higher(segment.base_offset)
-        found: OffsetAndTimestamp | None = record_at_time(segment, timestamp, start_offset, following is None)
+        found: OffsetAndTimestamp | None = record_at_time(segment, timestamp, start_offset, segments)
         if found is None:
+            following = segments.higher(segment.base_offset)
             bound = None if following is None else following.base_offset
             found = segment.find_offset_by_timestamp(timestamp, start_offset, bound)
         if found is not None:

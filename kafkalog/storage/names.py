@@ -36,6 +36,8 @@ FUTURE_DIR_SUFFIX: Final = "-future"
 STRAY_DIR_SUFFIX: Final = "-stray"
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+BOOTSTRAP_SNAPSHOT: Final = f"{0:020d}-{0:010d}.checkpoint"
+"""What formatting leaves in the metadata directory: voters, and from Kafka 4.4 on what `BOOTSTRAP_FILE` had."""
 NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", METADATA_DIRECTORY})
 """Directories of a data directory that hold no partition of it."""
 

@@ -7,7 +7,8 @@ indexes have to be made from their data. What an interrupted clean or split left
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kafkalog.errors import FormatError
@@ -43,11 +44,18 @@ class Cut(NamedTuple):
 
 
 def foresee_cuts(
-    directory: str, fs: FileSystem, *, is_clean: bool, recovery_point: int = 0, log_start_offset: int = 0
+    directory: str,
+    fs: FileSystem,
+    *,
+    is_clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    ends: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Cut]:
     """What opening the partition in `directory` for writing will cut, oldest first. StorageError, NotAPartition.
 
-    `is_clean` says that a mark of a clean shutdown vouches for it; the offsets are those of the checkpoints.
+    `is_clean` says that a mark of a clean shutdown vouches for it; the offsets are those of the checkpoints. `ends` has
+    the segments that are known to be sound, which are not read: the offset behind each, by base offset.
     """
     listed = list_directory(directory, fs)
     bases = sorted({parse_base_offset(name) or 0 for name in listed.sizes if is_log_file(name)})
@@ -57,6 +65,9 @@ def foresee_cuts(
     end = -1
     for at, base in enumerate(bases):
         if at < unflushed and not _is_read(listed, base, fs):
+            continue
+        if base in ends:
+            end = ends[base]
             continue
         found = _scanned(listed, base, fs)
         end = found.end_offset

@@ -450,10 +450,13 @@ class LogSegment(SegmentFiles):
 
     def add_final_time_entry(self) -> None:
         """Write the largest timestamp into the slot that the time index kept free for it."""
-        tail, index = self.tail, self.time_index
+        tail = self.tail
+        if tail.max_timestamp < 0:
+            return  # nothing was appended here: the index stays unopened
+        index = self.time_index
         last = index.last_entry
         # an index made before the data was damaged may have more than the data shows
-        if 0 <= tail.max_timestamp >= last.timestamp and tail.offset_of_max_timestamp >= last.offset:
+        if tail.max_timestamp >= last.timestamp and tail.offset_of_max_timestamp >= last.offset:
             before = index.entries
             index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
             if index.entries != before:

@@ -6,15 +6,14 @@ at the segment's start. So neither an index nor a size field can lead past a rec
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
 from kafkalog._core.values import OffsetPosition
-from kafkalog.errors import CorruptRecord
+from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.batch_search import only_zeros
-from kafkalog.storage.damage import bad_row, damage_at, sound_rows
+from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
 from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
 
 FIRST_CHUNK_BYTES: Final = 16 << 10
@@ -111,6 +110,18 @@ def segment_chunks(
         yield from SegmentWalk(extent, Anchor(0, extent.base_offset), start, stop, check_crc).chunks()
 
 
+def anchor_behind(extent: Extent, error: CorruptRecord) -> Anchor | None:
+    """Return where a walk goes on behind damage, None for nowhere; `error` gets the sound offsets around it."""
+    expected = error.offset or 0
+    found = next_sound(extent.data.file, error.position or 0, extent.data.end, expected)
+    error.last_sound_offset = expected - 1 if expected > extent.base_offset else None
+    if found is None:
+        error.next_sound_offset = None if extent.is_last else extent.bound
+        return None
+    error.next_sound_offset = min(found.base_offset, extent.bound)
+    return Anchor(found.position, expected)
+
+
 class SegmentWalk:
     """One walk over a segment's batches, from an anchor on.
 
@@ -119,93 +130,88 @@ class SegmentWalk:
     """
 
     __slots__ = (
-        "_anchor", "_asked", "_at", "_bound", "_check_crc", "_data", "_extent", "_following", "_given", "_is_sure",
-        "_is_wide", "_piece", "_start", "_stop", "_table", "_want",
+        "_anchor", "_at", "_bound", "_check_crc", "_end", "_extent", "_file", "_following", "_given", "_is_sure",
+        "_is_wide", "_path", "_start", "_stop", "_want",
     )  # fmt: skip
 
     def __init__(self, extent: Extent, anchor: Anchor, start: int, stop: int, check_crc: bool = True) -> None:
+        data = extent.data
         self._extent = extent
+        self._file = data.file
+        self._path = data.path
         self._anchor = anchor
         self._start = start
         self._bound = LARGEST_OFFSET if extent.overlaps else extent.bound
         self._stop = min(stop, extent.bound) if extent.overlaps else stop
         self._check_crc = check_crc
-        self._piece = extent.data.slice(anchor.position, extent.data.size - anchor.position)
-        self._at = 0
+        self._at, self._following, entry = anchor
+        self._end = data.end
         self._want = FIRST_CHUNK_BYTES
         self._is_wide = False  # the read took the batch behind the first one in whole
-        self._following = anchor.next_offset
-        self._is_sure = anchor.last_offset < 0  # the walk needs no index entry to be true
+        self._is_sure = entry < 0  # the walk needs no index entry to be true
         self._given = False
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks; NotAnchored, before the first one, where the anchor does not hold."""
-        while self._at < self._piece.size and self._following < self._stop:
-            self._read()
-            table = self._table
-            good = sound_rows(table, self._data, self._following, self._bound)
-            self._check_anchor(good)
-            rows = self._borne_out(good)
+        while self._at < self._end and self._following < self._stop:
+            data, table = self._read()
+            good = rows = sound_rows(table, data, self._following, self._bound)
+            if not self._is_sure:
+                self._check_anchor(table, good)
+            if good and table.begins_behind_gap(good - 1, self._following) and self._has_to_wait(table, good):
+                rows -= 1
             if rows:
-                chunk = self._chunk(rows)
-                if chunk.first < rows:
-                    self._given = True
-                    yield chunk
-                self._following = chunk.next_offset
+                first = 0 if self._given else self._first_row(table, rows)
+                self._following = table.last_offset_of(rows - 1) + 1
+                if first < rows:
+                    self._given = self._is_sure = True
+                    yield Chunk(data, table, first, rows, self._path, self._at)
                 if self._following >= self._stop:
                     break
             if good < len(table):
-                raise self._damage(bad_row(table, good, self._following, self._bound, self._piece.path))
-            if not self._goes_on(good, rows):
+                raise self._damage(bad_row(table, good, self._following, self._bound, self._path))
+            if not self._goes_on(data, table, rows):
                 break
-        if not self._is_sure and not self._given:
+        if not self._is_sure:
             raise NotAnchored  # nothing bears out that the segment ends below `start`
 
-    def _read(self) -> None:
-        piece = self._piece
-        self._asked = asked = min(self._want, piece.size - self._at)
-        self._data = piece.slice(self._at, asked).read()
-        position = piece.position + self._at
-        self._table = scan(self._data, file_mode=True, base_position=position, check_crc=self._check_crc)
+    def _read(self) -> tuple[bytes, BatchTable]:
+        at = self._at
+        try:
+            data = self._file.pread(min(self._want, self._end - at), at)
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self._path, position=at) from error
+        return data, scan(data, file_mode=True, base_position=at, check_crc=self._check_crc)
 
-    def _check_anchor(self, good: int) -> None:
+    def _check_anchor(self, table: BatchTable, good: int) -> None:
         """NotAnchored where the first batch is not one that the index entry may name.
 
         Releases before 3.9.1 wrote one entry for several batches, so the batch may end below the entry's offset.
         """
-        if self._is_sure or self._given or not len(self._table):
-            return
-        entry = self._anchor.last_offset
-        if self._at == 0:
-            if not good or self._table.last_offset_of(0) > entry:
+        if len(table) and self._at == self._anchor.position:
+            last_offset = table.last_offset_of(0)
+            if not good or last_offset > self._anchor.last_offset:
                 raise NotAnchored
-            self._is_sure = self._table.last_offset_of(0) == entry
+            self._is_sure = last_offset == self._anchor.last_offset
 
-    def _borne_out(self, good: int) -> int:
-        """Return how many of the `good` rows to give: the last one waits, behind a gap, for the batch after it."""
-        table = self._table
-        is_last = good < len(table) or self._at + table.valid_bytes >= self._piece.size
-        if not good or is_last or self._is_wide and good == 1:
-            return good
-        return good - 1 if table.begins_behind_gap(good - 1, self._following) else good
+    def _has_to_wait(self, table: BatchTable, good: int) -> bool:
+        """Return True if a batch follows that can bear out the last of the `good` rows, which begins behind a gap."""
+        is_last = good < len(table) or self._at + table.valid_bytes >= self._end
+        return not is_last and not (self._is_wide and good == 1)
 
-    def _chunk(self, rows: int) -> Chunk:
-        table = self._table
-        first = 0
-        if not self._given:
-            first = bisect_left(memoryview(table.last_offsets), self._start, 0, rows)
-            if first < rows and not self._is_sure and table.base_offset(first) > self._start:
-                raise NotAnchored  # a gap that no batch before it bears out
-        return Chunk(self._data, table, first, rows, self._piece.path, self._piece.position + self._at)
+    def _first_row(self, table: BatchTable, rows: int) -> int:
+        """Return the first row to give, `rows` for none; NotAnchored where a gap leads to it."""
+        first = table.row_of(self._start, rows)
+        if first < rows and not self._is_sure and table.base_offset(first) > self._start:
+            raise NotAnchored  # a gap that no batch before it bears out
+        return first
 
-    def _goes_on(self, good: int, rows: int) -> bool:
+    def _goes_on(self, data: bytes, table: BatchTable, rows: int) -> bool:
         """Place the next read behind the rows that were given; False at an end of zeros. CorruptRecord."""
-        table, piece = self._table, self._piece
-        position = piece.position + self._at
-        if len(self._data) < self._asked:
-            raise self._cut(position + len(self._data))
-        if rows < good:
-            self._at = table.position(rows) - piece.position
+        if len(data) < min(self._want, self._end - self._at):  # another process has cut the file
+            raise self._cut(self._at + len(data))
+        if rows < len(table):
+            self._at = table.position(rows)
             self._is_wide = rows == 0
             self._want = self._wide(table.size(rows)) if self._is_wide else CHUNK_BYTES
             return True
@@ -216,40 +222,39 @@ class SegmentWalk:
             raise self._bad_size(table.stop_value, table.stop_position)
         self._at += table.valid_bytes
         self._want = CHUNK_BYTES
-        if not good:
-            self._take_large(position)
+        if not rows:
+            self._take_large(data)
         return True
 
-    def _take_large(self, position: int) -> None:
-        """Read the batch at `position`, of which the last read held a part, as a whole. CorruptRecord."""
-        piece, size = self._piece, claimed_size(self._data)
+    def _take_large(self, data: bytes) -> None:
+        """Read the next batch, of which the last read held a part, as a whole. CorruptRecord."""
+        size = claimed_size(data)
         self._want = max(CHUNK_BYTES, size)
-        if self._at + self._want > piece.size and self._asked == piece.size - self._at:
-            raise self._cut(position)
-        if not is_worth_reading(piece.file, position, size):
-            raise self._bad_size(size - LOG_OVERHEAD, position)
+        if self._at + self._want > self._end and self._at + len(data) == self._end:
+            raise self._cut(self._at)
+        if not is_worth_reading(self._file, self._at, size):
+            raise self._bad_size(size - LOG_OVERHEAD, self._at)
 
     def _wide(self, size: int) -> int:
         """Return how many bytes to read to have the batch of `size` bytes here and the one after it."""
-        piece, at = self._piece, self._at + size
-        claimed = claimed_size(piece.slice(min(at, piece.size), LOG_OVERHEAD).read())
-        is_whole = claimed <= piece.size - at and is_worth_reading(piece.file, piece.position + at, claimed)
+        at = min(self._at + size, self._end)
+        claimed = claimed_size(FileSlice(self._file, at, min(LOG_OVERHEAD, self._end - at)).read())
+        is_whole = claimed <= self._end - at and is_worth_reading(self._file, at, claimed)
         return size + (max(CHUNK_BYTES, claimed) if is_whole else CHUNK_BYTES)
 
     def _ends_in_zeros(self, position: int) -> bool:
         """Return True if the rest is room reserved ahead: zeros, in the last segment or behind its last offset."""
-        extent = self._extent
-        is_complete = extent.is_last or self._following == extent.bound
-        return is_complete and only_zeros(self._piece.file, position, extent.data.size)
+        is_complete = self._extent.is_last or self._following == self._extent.bound
+        return is_complete and only_zeros(self._file, position, self._end)
 
     def _bad_size(self, field: int, position: int) -> Exception:
         what = f"the size field {field} is not that of the batch here"
-        return self._damage(damage_at(what, self._piece.path, self._following, position))
+        return self._damage(damage_at(what, self._path, self._following, position))
 
     def _cut(self, position: int) -> Exception:
         what = "the segment ends in the middle of a batch"
-        return self._damage(damage_at(what, self._piece.path, self._following, position))
+        return self._damage(damage_at(what, self._path, self._following, position))
 
     def _damage(self, error: CorruptRecord) -> Exception:
         """Return the error to raise: the damage, or NotAnchored where a wrong anchor may be all that is wrong."""
-        return error if self._is_sure or self._given else NotAnchored()
+        return error if self._is_sure else NotAnchored()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from kafkalog._core.scan import BatchTable, scan
@@ -80,10 +81,8 @@ def _part_of(made: Sequence[LogSegment], offset: int) -> LogSegment:
 
 def _discard(part: LogSegment) -> None:
     """Remove its files; what cannot be removed stays until the next opening or clean."""
-    try:
-        part.delete_if_exists()
-    except KafkalogError:
-        part.close_handlers()
+    with suppress(KafkalogError):
+        part.delete_if_exists()  # which closes them first
 
 
 def has_overflow(segment: LogSegment) -> bool:

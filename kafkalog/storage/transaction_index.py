@@ -221,7 +221,13 @@ class TransactionIndex:
         except OSError as error:
             raise StorageError.from_os(error, "delete the transaction index", path=self.path) from error
 
-    delete_if_exists = unlink
+    def delete_if_exists(self) -> bool:
+        """As `unlink`; the descriptor is given back first."""
+        try:
+            self.close()
+        finally:
+            found = self.unlink()
+        return found
 
     def close(self) -> None:
         """Give the descriptor back; the next use opens the file again. StorageError; it is given back all the same."""

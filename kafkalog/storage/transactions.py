@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
-from kafkalog.storage.aborted_txns import check_believable, check_sanity, read_aborted_txns
+from kafkalog.storage.aborted_txns import AbortedTxn, check_believable, check_sanity, read_aborted_txns
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
@@ -119,12 +120,23 @@ class Transactions:
         self._end_offset = 0  # of the log, as it was last asked about
         self._before: dict[int, tuple[Any, _SegmentTxns]] = {}
         self._ranges: dict[int, tuple[Any, AbortedRanges]] = {}
-        self._problems: dict[str, KafkalogError] = {}
+        self._problems: dict[str, tuple[KafkalogError, Callable[[], object]]] = {}  # and a way to look again
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """The files that could not be used so far, and where scanning met damage."""
-        return tuple(self._problems.values())
+        """The files that could not be used so far, and where scanning met damage.
+
+        Each is looked at again: their owner may have been writing, replacing or deleting it.
+        """
+        with self._lock:
+            for path, (_, look) in list(self._problems.items()):
+                try:
+                    look()
+                    del self._problems[path]
+                except (FormatError, CorruptRecord, StorageError) as error:
+                    if _is_missing(error):
+                        del self._problems[path]
+            return tuple(error for error, _ in self._problems.values())
 
     def forget(self) -> None:
         """Drops what is known: the log was cut."""
@@ -142,9 +154,13 @@ class Transactions:
 
         `end_position` is where the log ends in the last of `segments`. StorageError where files cannot be read.
         """
+        return min(self.open_transactions(segments, end_offset, end_position).values(), default=None)
+
+    def open_transactions(self, segments: Any, end_offset: int, end_position: int) -> dict[int, int]:
+        """Return the first offset of each transaction that is open, by producer id; arguments as above."""
         with self._lock:
             self._follow(segments, end_offset, end_position)
-            return min(self._tail_now.scan.open.values(), default=None)
+            return dict(self._tail_now.scan.open)
 
     def relocate(self, directory: str) -> None:
         """Know that the partition directory has another name."""
@@ -255,7 +271,7 @@ class Transactions:
                 tail = _Tail(offset, carried, segment, self._position(segment, offset))
                 last = segment.translate_offset(offset - 1) if tail.position else None
             except CorruptRecord as error:
-                self._problems[segment.path] = error
+                self._note_damage(segment, error)
                 continue
             if last is not None:
                 tail.remember(last[1])
@@ -289,14 +305,22 @@ class Transactions:
     def _snapshot(self, offset: int) -> dict[int, int] | None:
         """First offsets of the transactions open at `offset`, by producer; None without a snapshot that is sound."""
         path = os.path.join(self._directory, snapshot_file_name(offset))
+        read = partial(read_snapshot, path, fs=self._fs)
         try:
-            entries = read_snapshot(path, fs=self._fs)
+            entries = read()
         except (FormatError, StorageError) as error:
             if not _is_missing(error):
-                self._problems[path] = error
+                self._problems[path] = error, read
             return None
         open_ones = ((e.producer_id, e.current_txn_first_offset) for e in entries if e.current_txn_first_offset >= 0)
         return dict(open_ones)
+
+    def _note_damage(self, segment: Any, error: CorruptRecord) -> None:
+        def look() -> None:
+            if self._fs.exists(segment.path):
+                raise error
+
+        self._problems[segment.path] = error, look
 
     def _scan(
         self,
@@ -313,11 +337,12 @@ class Transactions:
         read = _Window(records)
         following = segments.higher(segment.base_offset)
         is_last = following is None or stop < segment.size
-        bound = LARGEST_OFFSET if following is None else following.base_offset
+        overlaps = following is None or getattr(segment, "overlaps", False)
+        bound = LARGEST_OFFSET if overlaps else following.base_offset
         extent = Extent(segment.base_offset, records.slice(0, stop), bound, is_last)
 
         def damaged(error: CorruptRecord) -> None:
-            self._problems[segment.path] = error
+            self._note_damage(segment, error)
             met.note(error, scan, records.read(error.position or 0, _HEADER_BYTES))
 
         anchor = Anchor(start, segment.base_offset)
@@ -396,14 +421,19 @@ class Transactions:
         path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
         if getattr(segment, "is_damaged", False):
             return None
-        try:
+
+        def read() -> list[AbortedTxn]:
             # each had a batch in the segment, so the index is the shorter file
             entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, _LEAST_INDEX_BYTES))
             check_sanity(entries, segment.base_offset, path)
             check_believable(entries, end_offset, path)
+            return entries
+
+        try:
+            entries = read()
         except (FormatError, StorageError) as error:
             if not _is_missing(error):
-                self._problems[path] = error
+                self._problems[path] = error, read
             return None
         return tuple(AbortedTransaction(e.producer_id, e.first_offset, e.last_offset) for e in entries) or None
 

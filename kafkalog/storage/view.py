@@ -50,6 +50,10 @@ from kafkalog.util.paths import real_path
 
 T = TypeVar("T")
 
+_PAUSES_MS: Final = (20, 80, 200, 700)
+"""How long a broker may take between the renames of one segment's files, ever longer where its machine is busy."""
+_BUSY_MS: Final = 2000
+"""A directory that changed so short a time ago has an owner at work."""
 LOOKS: Final = 3
 """How often the same data must look damaged while its owner may be changing it."""
 
@@ -79,6 +83,7 @@ class LogView:
         self._state = self._watch.listed(None)  # replaced under self._lock, read without
         self._transactions = Transactions(self.path, fs=fs)
         self._fs = fs
+        self._clock = clock
         self._epoch_problem: KafkalogError | None = None
         self.metrics = LogMetrics()
         LOGS.add(self)
@@ -120,6 +125,15 @@ class LogView:
         It goes up to the log end and not to the checkpointed high watermark, which lags. StorageError.
         """
         return self._retried(self._last_stable_offset)
+
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """First offset of each transaction that is open, by producer id. StorageError."""
+
+        def ask(state: ViewState) -> dict[int, int]:
+            return self._transactions.open_transactions(state.segments, state.end_offset, state.end.size)
+
+        return self._retried(ask)
 
     @property
     def leader_epoch(self) -> int:
@@ -171,13 +185,30 @@ class LogView:
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """What is wrong as far as was looked: each error names file, position and what; none is raised here."""
+        """What is wrong as far as was looked: each error names file, position and what; none is raised here.
+
+        A file in question is looked at again after a moment, or several in a directory that is changing: its owner
+        replaces the files of a segment one by one.
+        """
+        for pause_ms in _PAUSES_MS:
+            if not (any(segment.problems for segment in self._state.segments) or self._transactions.problems):
+                break
+            self._clock.sleep(pause_ms)
+            if not self._is_changing():
+                break
         state = self._state
         at_end = [state.end.damage, state.end.problem]
         found = [*at_end, None if (trouble := self.tail_damage) in at_end else trouble, *state.checkpoints.problems]
         found += [problem for segment in state.segments for problem in segment.problems]
         found += [self._epoch_problem, *self._transactions.problems]
         return tuple(problem for problem in found if problem is not None)
+
+    def _is_changing(self) -> bool:
+        try:
+            changed_ms = self._fs.stat(self.path).st_mtime_ns // 1_000_000
+        except OSError:
+            return False
+        return self._clock.milliseconds() - changed_ms < _BUSY_MS
 
     # Following the directory
 
@@ -201,7 +232,8 @@ class LogView:
             self._check_open()
             state = self._state
             if state.start_offset <= offset <= state.end_offset:
-                return extent_of(state, offset)._replace(overlaps=self._fs.has_overlaps)
+                found = extent_of(state, offset)
+                return found._replace(overlaps=True) if self._fs.has_overlaps else found
             if attempt:
                 break
             self._refresh_fully()

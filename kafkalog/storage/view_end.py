@@ -69,7 +69,7 @@ def find_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -> 
                 damage = damage or end.problem
                 end = SegmentEnd(found.position, end.next_offset, leader_epoch=end.leader_epoch)
                 continue
-        return end._replace(damage=damage)
+        return end if damage is None else end._replace(damage=damage)
 
 
 def extend_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -> SegmentEnd:
@@ -78,7 +78,8 @@ def extend_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -
     The walk stops before the first batch that is cut off or damaged, or whose offsets do not ascend or do not fit the
     segment. Zeros up to the end (a preallocated file) are no problem.
     """
-    end = end._replace(problem=None)
+    if end.problem is not None:
+        end = end._replace(problem=None)
     bound = min(base_offset + MAX_OFFSETS, MAX_OFFSET)  # a log's end is an offset too
     extent = Extent(base_offset, FileSlice(file, 0, length), bound, is_last=True)
     try:

@@ -47,12 +47,14 @@ class ViewFiles:
     """The files of the segment in `<directory>/<file_name>`, whose data counts up to `size`.
 
     A slice handed out keeps the data file's descriptor, so it can be read after the owner deleted the file
-    and after `release`. Threads: safe; `size` and `is_last` are set by the view, under its lock.
+    and after `release`. `overlaps` is True while the owner replaces this segment or the next one, so that both may have
+    the same records. Threads: safe; `size`, `is_last` and `overlaps` are set by the view, under its lock.
     """
 
     __slots__ = (
         "__weakref__", "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records",
-        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last", "used",
+        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last", "overlaps",
+        "used",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +64,7 @@ class ViewFiles:
         self.file_name = listed.name
         self.inode = listed.inode
         self.is_last = False
+        self.overlaps = False
         self.used = False
         self._directory = directory
         self._fs = fs
@@ -215,6 +218,13 @@ class ViewFiles:
 
     @property
     def problems(self) -> tuple[CorruptIndex, ...]:
-        """What is wrong with the indexes that were read so far."""
-        found = [index.problem for index in (self._offset_index, self._time_index) if index is not None]
-        return tuple(problem for problem in found if problem is not None)
+        """What is wrong with the indexes that were read so far, and still is.
+
+        Their owner may have been replacing or deleting the segment: where its data file is gone, so are its indexes.
+        """
+        with self._descriptors.lock:
+            broken = [one for one in (self._offset_index, self._time_index) if one is not None and one.problem]
+            for index in broken:
+                index.refresh()
+            problems = tuple(index.problem for index in broken if index.problem is not None)
+        return problems if problems and self._fs.exists(self.path) else ()

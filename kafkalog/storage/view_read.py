@@ -10,13 +10,16 @@ from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp
 
 
 def extent_of(state: ViewState, offset: int) -> Extent:
-    """Return the segment in which a walk to `offset` begins."""
+    """Return the segment in which a walk to `offset` begins.
+
+    While its owner replaces segments, a `.swap` has records of those that it takes the place of, and they are there.
+    """
     segment = state.segments.floor(offset) or state.segments[0]
     following = state.segments.higher(segment.base_offset)
     size = state.end.size if following is None else segment.size
     bound = state.end_offset if following is None else following.base_offset
     data = segment.records.slice(0, size)
-    return Extent(segment.base_offset, data, bound, following is None, segment.offset_index)
+    return Extent(segment.base_offset, data, bound, following is None, segment.offset_index, segment.overlaps)
 
 
 def read_state(state: ViewState, start_offset: int, max_length: int, min_one_message: bool) -> FetchDataInfo:

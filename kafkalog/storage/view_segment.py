@@ -186,9 +186,8 @@ class ViewSegment(ViewFiles):
         `bound` is the offset at which the next segment begins; errors as for `time_search`.
         """
         end = self.base_offset + MAX_OFFSETS if bound is None else bound
-        extent = Extent(
-            self.base_offset, self.records.slice(0, self._size), end, bound is None, self.offset_index
-        )
+        data = self.records.slice(0, self._size)
+        extent = Extent(self.base_offset, data, end, bound is None, self.offset_index, self.overlaps)
         return find_offset_by_timestamp(extent, self.time_index, timestamp, start_offset)
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ import os
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
+from kafkalog.storage.names import SWAP_SUFFIX
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.view_end import SegmentEnd, empty_end, find_end, still_there
 from kafkalog.storage.view_files import Descriptors
@@ -146,11 +147,12 @@ class DirectoryWatch:
         known = {} if old is None else {(s.base_offset, s.inode): s for s in old.segments}
         segments = LogSegments(self._segment_of(entry, known) for entry in listed)
         last = segments.active
-        for segment in segments[:-1]:  # each: one may have been cut, written to and rolled again since the last look
-            segment.measure()
+        for segment, following in zip(segments[:-1], listed[1:], strict=True):
+            segment.measure()  # each: one may have been cut, written to and rolled again since the last look
             segment.is_last = False
+            segment.overlaps = segment.file_name.endswith(SWAP_SUFFIX) or following.name.endswith(SWAP_SUFFIX)
         was_last = last.is_last
-        last.is_last = True
+        last.is_last, last.overlaps = True, False
         checkpoints = self._checkpointed()
         known_end = old.end if old is not None and was_last and old.active is last else None
         end, length, mtime_ns = self._end_of(last, known_end)
@@ -184,8 +186,8 @@ class DirectoryWatch:
 
         From `known` on where that still holds, else from the last index entry, else from the start.
         """
+        file = last.file  # opened first: `stat` then asks the file itself
         stat = last.stat()
-        file = last.file
         last.set_size(stat.st_size)
         if known is None or known.size > stat.st_size or not still_there(file, known):
             last.forget_indexes()

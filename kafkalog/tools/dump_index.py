@@ -11,7 +11,7 @@ from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
 from kafkalog.records.format import NO_TIMESTAMP
 from kafkalog.storage import names
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.mapped_file import MAX_INDEX_BYTES
+from kafkalog.storage.preallocated_file import MAX_INDEX_BYTES
 from kafkalog.tools.dump_complaints import Complaints
 from kafkalog.tools.dump_options import DumpOptions
 from kafkalog.tools.dump_printer import Printer

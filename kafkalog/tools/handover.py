@@ -27,7 +27,7 @@ from kafkalog.tools.handover_journal import Journal
 from kafkalog.tools.handover_node import find_metadata, read_node
 from kafkalog.tools.handover_plan import Found, HandoverPlan, make_plan, refused
 from kafkalog.tools.handover_report import HandoverReport
-from kafkalog.tools.handover_survey import PartitionSurvey, survey
+from kafkalog.tools.handover_survey import TRANSACTION_STATE, PartitionSurvey, survey
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -95,7 +95,8 @@ def _planned(
     entries: dict[str, TopicEntry] = {}
     for directory in reversed(homes):
         entries |= TopicStore(directory, fs=fs).topics()
-    found, broken = _surveyed(homes, options.topics, fs)
+    has_coordinator = TRANSACTION_STATE in metadata.main.image.topics
+    found, broken = _surveyed(homes, options.topics and [*options.topics, *[TRANSACTION_STATE] * has_coordinator], fs)
     names = set(options.topics) or {*found, *entries}
     missing = sorted(names - {*found, *entries})
     if missing:
@@ -106,7 +107,10 @@ def _planned(
         )
     topics = {name: Found(entries.get(name), found.get(name, ())) for name in names}
     given = max(read_next_producer_id(path, fs=fs) for path in homes)
-    plan = make_plan(node, metadata, topics, home=homes[0], adopt=options.adopt, next_producer_id=given)
+    ended = frozenset(end for one in found.get(TRANSACTION_STATE, ()) for end in one.ends)
+    plan = make_plan(
+        node, metadata, topics, home=homes[0], adopt=options.adopt, next_producer_id=given, ended=ended
+    )
     plan.problems += [refused(error) for error in broken]
     if any(found.values()):
         plan.notes += [
@@ -186,8 +190,8 @@ def undo_handover(
         for path in dict.fromkeys([*homes, *([where] if where else [])]):
             held.enter_context(LogDir.acquire(path, fs=fs))
         metadata = find_metadata(homes, where, fs)
-        journal = handover_journal.read(metadata, fs)
-        if journal is None:
-            raise IllegalState("there is no handover to take back", path=handover_journal.path_of(metadata))
-        take_back(metadata, journal, fs)
-    return journal
+        for beside in (metadata.main, *metadata.twins):
+            if (journal := handover_journal.read(beside, fs)) is not None:
+                take_back(metadata, beside, journal, fs)
+                return journal
+        raise IllegalState("there is no handover to take back", path=handover_journal.path_of(metadata.main))

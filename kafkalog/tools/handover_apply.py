@@ -20,9 +20,12 @@ from kafkalog.manager.topics import TopicStore, format_topics
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import kraft_batch
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.partition_metadata import replace_topic_id
+from kafkalog.storage.view import LogView
 from kafkalog.tools import handover_journal
-from kafkalog.tools.handover_journal import SAVED_BOOTSTRAP, Journal, digest
+from kafkalog.tools.handover_journal import Journal, digest, saved_path
+from kafkalog.tools.handover_node import Metadata
 from kafkalog.tools.handover_plan import HandoverPlan, TopicPlan
 from kafkalog.tools.handover_records import batches, config_records, partition_record, producer_ids_record, topic_record
 from kafkalog.util.fileio import FileSystem, atomic_write
@@ -52,7 +55,7 @@ def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
     metadata = plan.metadata
     groups = record_groups(plan)
     count = sum(map(len, groups))
-    bootstrap = _bootstrap(metadata, groups, now_ms, fs) if metadata.is_fresh and count else b""
+    bootstrap = _bootstrap(metadata, groups, now_ms, fs) if metadata.is_fresh and (count or plan.twins) else b""
     carried = {path: before for topic in plan.topics for path, before in topic.carries}
     journal = Journal(
         metadata.end_offset,
@@ -61,14 +64,15 @@ def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
         tuple(topic.name for topic in plan.topics if topic.action != "known"),
         carried,
     )
-    if bootstrap:
-        _put(os.path.join(metadata.path, SAVED_BOOTSTRAP), _content(metadata.bootstrap_path, fs), fs)
+    begins = (metadata, *plan.twins) if bootstrap else ()
+    for one in begins:
+        _put(saved_path(one), _content(one.bootstrap_path, fs), fs)
     handover_journal.write(metadata, journal, fs)
     for topic in plan.topics:
         _carry(topic, fs)
-    if bootstrap:
-        _put(metadata.bootstrap_path, bootstrap, fs)
-    elif count:
+    for one in begins:
+        _put(one.bootstrap_path, bootstrap, fs)
+    if not metadata.is_fresh and count:
         made = batches(groups, metadata.end_offset, metadata.leader_epoch, now_ms)
         with _metadata_log(metadata, metadata.end_offset, fs) as log:
             for batch in made:
@@ -141,12 +145,19 @@ def _metadata_log(metadata: ClusterMetadata, end_offset: int, fs: FileSystem) ->
         log.close()
 
 
-def take_back(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
-    """Undo the newest handover, where no controller has written since; IllegalState otherwise. StorageError."""
+def take_back(found: Metadata, metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
+    """Undo the handover of `journal`, which lies beside `metadata`: that of `found`, or a twin of it.
+
+    IllegalState if a controller has written since. StorageError.
+    """
+    begins = (found.main, *found.twins)
     if journal.bootstrap_sha256:
-        _restore_bootstrap(metadata, journal, fs)
-    elif metadata.end_offset == journal.end_after > journal.end_before:
-        with _metadata_log(metadata, journal.end_after, fs) as log:
+        if not metadata.is_fresh:
+            raise _too_late(metadata, journal)
+        for one in begins:
+            _restore_bootstrap(one, journal, fs)
+    elif metadata.end_offset > journal.end_before and _is_untouched(metadata, journal, fs):
+        with _metadata_log(metadata, metadata.end_offset, fs) as log:
             log.truncate_to(journal.end_before)
     elif metadata.end_offset != journal.end_before:
         raise _too_late(metadata, journal)
@@ -155,14 +166,24 @@ def take_back(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> No
             replace_topic_id(fs, path, before)
             name, _, _ = os.path.basename(path).rpartition("-")
             _set_id(os.path.dirname(path), name, before, fs)
-    handover_journal.remove(metadata, fs)
+    handover_journal.remove(metadata, begins, fs)
+
+
+def _is_untouched(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> bool:
+    """Return True if only elections of a controller that could not start follow what the handover wrote."""
+    if metadata.end_offset <= journal.end_after:
+        return metadata.end_offset == journal.end_after
+    with LogView(metadata.log_path, fs=fs) as view:
+        return all(
+            chunk.batches[row].is_control
+            for chunk in log_chunks(view, journal.end_after, metadata.end_offset)
+            for row in range(chunk.first, chunk.last)
+        )
 
 
 def _restore_bootstrap(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
-    if not metadata.is_fresh:
-        raise _too_late(metadata, journal)
-    saved = os.path.join(metadata.path, SAVED_BOOTSTRAP)
-    if digest(_content(metadata.bootstrap_path, fs)) == journal.bootstrap_sha256:
+    saved = saved_path(metadata)
+    if fs.exists(saved) and digest(_content(metadata.bootstrap_path, fs)) == journal.bootstrap_sha256:
         _put(metadata.bootstrap_path, _content(saved, fs), fs)
 
 

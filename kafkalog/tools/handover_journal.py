@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
@@ -16,7 +17,7 @@ from kafkalog.util.fileio import FileSystem, atomic_write
 
 JOURNAL_FILE: Final = "kafkalog.handover.json"
 SAVED_BOOTSTRAP: Final = "kafkalog.bootstrap.checkpoint"
-"""What bootstrap.checkpoint was before."""
+"""The file that a controller begins with, as it was before."""
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 64 << 20
 _HINT: Final = "it only serves to take a handover back: move it away"
@@ -45,6 +46,11 @@ def digest(content: bytes) -> str:
 def path_of(metadata: ClusterMetadata) -> str:
     """The journal's file."""
     return os.path.join(metadata.path, JOURNAL_FILE)
+
+
+def saved_path(metadata: ClusterMetadata) -> str:
+    """Return the path of the copy of the file that a controller begins with."""
+    return os.path.join(metadata.path, SAVED_BOOTSTRAP)
 
 
 def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
@@ -86,9 +92,9 @@ def _parsed(data: Any) -> Journal:
     return Journal(before, after, sha, tuple(topics), dict(carried))
 
 
-def remove(metadata: ClusterMetadata, fs: FileSystem) -> None:
-    """Forget the handover. StorageError."""
-    for path in (path_of(metadata), os.path.join(metadata.path, SAVED_BOOTSTRAP)):
+def remove(metadata: ClusterMetadata, begins: Iterable[ClusterMetadata], fs: FileSystem) -> None:
+    """Remove the journal and what was saved of the files in `begins`. StorageError."""
+    for path in (path_of(metadata), *(saved_path(one) for one in begins)):
         try:
             fs.unlink_if_exists(path)
         except OSError as error:

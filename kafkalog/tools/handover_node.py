@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
-from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from kafkalog.manager.cluster_metadata import ClusterMetadata, choose_metadata, read_cluster_metadata
 from kafkalog.manager.meta_properties import MAX_FILE_BYTES, MetaProperties, check_one_node
-from kafkalog.storage.names import META_PROPERTIES
+from kafkalog.storage.names import BOOTSTRAP_FILE, META_PROPERTIES, METADATA_DIRECTORY
 from kafkalog.storage.partition_metadata import check_topic_id
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.properties import parse_properties
@@ -27,6 +27,16 @@ class Node(NamedTuple):
     cluster_id: str
     node_id: int
     directory_ids: dict[str, str]
+
+
+class Metadata(NamedTuple):
+    """A broker's metadata, and its twins: bootstrap files in other data directories that it could begin with as well.
+
+    Before 4.4 every data directory is formatted with one, and the broker begins with that of its metadata.log.dir.
+    """
+
+    main: ClusterMetadata
+    twins: tuple[ClusterMetadata, ...]
 
 
 def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
@@ -70,22 +80,29 @@ def _node_id(text: str) -> int:
     return int(text)
 
 
-def find_metadata(dirs: Sequence[str], metadata_dir: str | None, fs: FileSystem) -> ClusterMetadata:
-    """The broker's metadata: in `metadata_dir`, else in the one data directory that has it.
+def find_metadata(dirs: Sequence[str], metadata_dir: str | None, fs: FileSystem) -> Metadata:
+    """Return the broker's metadata: that of `metadata_dir`, else that of the data directory that surely has it.
 
-    IllegalArgument where there is none; errors as for `read_cluster_metadata`.
+    IllegalArgument if there is none, if `metadata_dir` is not the directory that the broker has used, or if it is not
+    clear which of two it uses; errors as for `read_cluster_metadata`.
     """
-    asked = [metadata_dir] if metadata_dir is not None else list(dict.fromkeys(dirs))
-    found = [one for one in (read_cluster_metadata(path, fs=fs) for path in asked) if one is not None]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    asked = dict.fromkeys([*dirs, *([metadata_dir] if metadata_dir is not None else [])])
+    found = {path: one for path in asked if (one := read_cluster_metadata(path, fs=fs)) is not None}
+    chosen = choose_metadata(list(found.values()))
+    if metadata_dir is not None and chosen is not None and chosen.path != metadata_dir:
+        named = found.get(metadata_dir)
+        if named is None or named.rank < chosen.rank:
+            raise IllegalArgument(
+                f"the broker's metadata is in {chosen.path}, not here", path=metadata_dir,
+                hint=f"give --metadata-dir {chosen.path}; if the broker's metadata.log.dir is really {metadata_dir}, "
+                f"move {METADATA_DIRECTORY if chosen.rank else BOOTSTRAP_FILE} out of the other",
+            )  # fmt: skip
+        chosen = named
+    if chosen is None:
         raise IllegalArgument(
-            f"{found[1].path} has a broker's metadata too", path=found[0].path,
-            hint="say with --metadata-dir which is in use: metadata.log.dir, else the first of log.dirs",
-        )  # fmt: skip
-    raise IllegalArgument(
-        "there is no broker's metadata here: neither a metadata log nor a bootstrap.checkpoint",
-        path=os.pathsep.join(asked),
-        hint="give the broker's metadata.log.dir with --metadata-dir; a directory that is new: " + FORMAT_HINT,
-    )
+            "there is no broker's metadata here: neither a metadata log nor a file that begins one",
+            path=os.pathsep.join(asked),
+            hint="give the broker's metadata.log.dir with --metadata-dir; a directory that is new: " + FORMAT_HINT,
+        )
+    twins = (one for one in found.values() if one is not chosen and one.rank == chosen.rank == 0)
+    return Metadata(chosen, tuple(twins))

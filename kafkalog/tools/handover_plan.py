@@ -19,9 +19,9 @@ from kafkalog.manager.cluster_metadata import ClusterMetadata
 from kafkalog.manager.topics import TopicEntry
 from kafkalog.storage.names import collides_with
 from kafkalog.storage.partition_metadata import new_topic_id
-from kafkalog.tools.handover_node import Node
+from kafkalog.tools.handover_node import Metadata, Node
 from kafkalog.tools.handover_records import NewPartition
-from kafkalog.tools.handover_survey import PartitionSurvey
+from kafkalog.tools.handover_survey import Open, PartitionSurvey
 
 Action = Literal["new", "grown", "adopted", "known"]
 PRODUCER_ID_BLOCK: Final = 1000
@@ -70,10 +70,14 @@ class TopicPlan:
 
 @dataclass
 class HandoverPlan:
-    """All topics, in order of their names; a handover with a problem is refused."""
+    """All topics, in order of their names; a handover with a problem is refused.
+
+    What goes into `metadata` goes into `twins` as well: bootstrap files that the broker may begin with instead.
+    """
 
     node: Node
     metadata: ClusterMetadata
+    twins: tuple[ClusterMetadata, ...] = ()
     topics: list[TopicPlan] = field(default_factory=list)
     next_producer_id: int | None = None
     problems: list[Problem] = field(default_factory=list)
@@ -82,8 +86,10 @@ class HandoverPlan:
     @property
     def is_done(self) -> bool:
         """True when nothing is left to do."""
-        return self.next_producer_id is None and all(
-            one.action == "known" and not one.carries for one in self.topics
+        return (
+            self.next_producer_id is None
+            and all(one.action == "known" and not one.carries for one in self.topics)
+            and all(one.image.contains(self.metadata.image) for one in self.twins)
         )
 
     def refuse(self, what: str, hint: str) -> None:
@@ -100,21 +106,27 @@ class Found(NamedTuple):
 
 def make_plan(
     node: Node,
-    metadata: ClusterMetadata,
+    metadata: Metadata,
     found: Mapping[str, Found],
     *,
     home: str,
     adopt: bool = False,
     next_producer_id: int = 0,
+    ended: frozenset[Open] = frozenset(),
 ) -> HandoverPlan:
-    """The plan for the topics `found`; partitions without a directory are to be made by the broker in `home`.
+    """Return the plan for the topics `found`; partitions without a directory are to be made by the broker in `home`.
 
-    Producer ids below `next_producer_id` were given to clients, which may not have written yet.
+    Producer ids below `next_producer_id` were given to clients, which may not have written yet. The broker's
+    coordinator ends the transactions in `ended`.
     """
-    plan = HandoverPlan(node, metadata)
+    plan = HandoverPlan(node, metadata.main, metadata.twins)
     _check_controller(plan)
+    if metadata.main.rank == 0:
+        plan.notes.append(
+            "no broker has begun its metadata here: give each directory of its log.dirs, and its metadata.log.dir"
+        )
     for name in sorted(found):
-        _plan_topic(plan, name, found[name], home, adopt)
+        _plan_topic(plan, name, found[name], home, adopt, ended)
     _plan_producer_ids(plan, found, next_producer_id)
     return plan
 
@@ -135,10 +147,15 @@ def _check_controller(plan: HandoverPlan) -> None:
     if image.open_transaction:
         plan.refuse("a metadata transaction of the controller is not ended", start_once)
     if not image.metadata_version:
-        plan.refuse("the metadata names no metadata.version", start_once)
+        plan.refuse(
+            "the metadata names no metadata.version, so no broker can start on it",
+            "kafkalog handover --undo takes back a handover that wrote it; else format the directory again",
+        )
 
 
-def _plan_topic(plan: HandoverPlan, name: str, found: Found, home: str, adopt: bool) -> None:
+def _plan_topic(
+    plan: HandoverPlan, name: str, found: Found, home: str, adopt: bool, ended: frozenset[Open]
+) -> None:
     known = plan.metadata.image.topics.get(name)
     own_id = _own_id(plan, name, found, known if adopt else None)
     if own_id is None:
@@ -181,7 +198,7 @@ def _plan_topic(plan: HandoverPlan, name: str, found: Found, home: str, adopt: b
         action = "grown"
     carries = tuple((one.path, one.topic_id) for one in found.partitions if one.topic_id != topic_id)
     if action != "known":
-        _note_partitions(plan, found.partitions)
+        _note_partitions(plan, found.partitions, ended)
     plan.topics.append(
         TopicPlan(name, action, topic_id, count, settings, tuple(add), carries, tuple(found.partitions))
     )
@@ -255,17 +272,18 @@ def _note_collisions(plan: HandoverPlan, name: str) -> None:
             plan.notes.append(f"{name} and {other} are one name in the broker's metrics: '.' and '_' are one there")
 
 
-def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey]) -> None:
+def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey], ended: frozenset[Open]) -> None:
     for one in found:
         if one.torn is not None:
             plan.notes.append(f"{one.topic_partition} ends in a torn batch, which the broker cuts off: {one.torn}")
-        if one.undecided is not None:
-            plan.notes.append(
-                f"{one.topic_partition} has an open transaction from offset {one.undecided} on, which no coordinator "
-                "will end: consumers that read_committed stop there; once the broker runs, kafka-transactions.sh abort "
-                f"--topic {one.topic_partition.topic} --partition {one.topic_partition.partition} --start-offset "
-                f"{one.undecided} ends it"
-            )
+        for producer_id, offset in sorted(one.open_transactions.items(), key=lambda item: item[1]):
+            if Open(producer_id, one.topic_partition) not in ended:
+                plan.notes.append(
+                    f"{one.topic_partition} has an open transaction from offset {offset} on, which no coordinator "
+                    "will end: consumers that read_committed stop there; once the broker runs, kafka-transactions.sh "
+                    f"abort --topic {one.topic_partition.topic} --partition {one.topic_partition.partition} "
+                    f"--start-offset {offset} ends it"
+                )
         if one.epochs_problem is not None:
             plan.refuse(
                 f"{one.path}/leader-epoch-checkpoint: {one.epochs_problem}",

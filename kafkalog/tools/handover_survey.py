@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
+from kafkalog.records.internal import coordinator_record
+from kafkalog.records.message import MessageError
+from kafkalog.records.schemas.transactions import KEYS, VALUES
+from kafkalog.records.tables import batch_table
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.partition_metadata import read_partition_metadata
@@ -16,14 +20,25 @@ from kafkalog.storage.view import LogView
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 
+TRANSACTION_STATE: Final = "__transaction_state"
+_UNFINISHED: Final = frozenset({1, 2, 3, 7})
+"""States of a transaction that a coordinator ends: ongoing, its end prepared, or its producer being fenced."""
+
+
+class Open(NamedTuple):
+    """A transaction that is open in a partition."""
+
+    producer_id: int
+    topic_partition: TopicPartition
+
 
 class PartitionSurvey(NamedTuple):
-    """One partition directory as it lies.
+    """One partition directory.
 
     topic_id: of partition.metadata, None without that file. leader_epoch: the highest that any batch or the epoch
-    file has, -1 for none. largest_producer_id: -1 for none. undecided: the first offset of a transaction that is open,
-    None for none. torn: what lies behind the last whole batch, None for nothing. epochs_problem: why the epoch file
-    cannot be read.
+    file has, -1 for none. largest_producer_id: -1 for none. open_transactions: the first offset of each, by producer
+    id. torn: what lies behind the last whole batch, None for nothing. epochs_problem: why the epoch file cannot be
+    read. ends: what a transaction coordinator ends that loads this partition of `__transaction_state`.
     """
 
     topic_partition: TopicPartition
@@ -33,9 +48,10 @@ class PartitionSurvey(NamedTuple):
     end_offset: int
     leader_epoch: int
     largest_producer_id: int
-    undecided: int | None
+    open_transactions: dict[int, int]
     torn: str | None
     epochs_problem: str | None
+    ends: frozenset[Open] = frozenset()
 
     @property
     def directory(self) -> str:
@@ -55,19 +71,19 @@ def survey(topic_partition: TopicPartition, path: str, fs: FileSystem) -> Partit
             epoch = max(epoch, LeaderEpochCache.read(path, fs=fs).latest_epoch)
         except CorruptCheckpoint as error:
             epochs_problem = error.message
-        stable, end = view.last_stable_offset, view.log_end_offset
         damage = view.damage
         return PartitionSurvey(
             topic_partition,
             path,
             read_partition_metadata(fs, path),
             view.log_start_offset,
-            end,
+            view.log_end_offset,
             epoch,
             _largest_producer_id(view, path, fs),
-            stable if stable < end else None,
+            view.open_transactions,
             None if damage is None else str(damage.message),
             epochs_problem,
+            frozenset(_ended(view)) if topic_partition.topic == TRANSACTION_STATE else frozenset(),
         )
 
 
@@ -90,3 +106,22 @@ def _producer_ids(view: LogView, offset: int) -> Iterator[int]:
     for chunk in log_chunks(view, offset, view.log_end_offset):
         if chunk.batches.has_producers:
             yield from (chunk.batches[row].producer_id for row in range(chunk.first, chunk.last))
+
+
+def _ended(view: LogView) -> Iterator[Open]:
+    """Yield what a coordinator with these records ends; one that cannot be read is left out, as a broker does it."""
+    values: dict[bytes, bytes | None] = {}
+    for chunk in log_chunks(view, view.log_start_offset, view.log_end_offset):
+        for row in range(chunk.first, chunk.last):
+            if not chunk.batches[row].is_control:
+                table = batch_table(chunk.data, chunk.batches, row, base_position=chunk.position, path=chunk.path)
+                values.update((record.key or b"", record.value) for record in table)
+    for key, value in values.items():
+        try:
+            data = coordinator_record(key, value, KEYS, VALUES).value
+        except MessageError:
+            continue
+        if data is not None and data["transactionStatus"] in _UNFINISHED:
+            for entry in data["transactionPartitions"] or ():
+                for number in entry["partitionIds"]:
+                    yield Open(data["producerId"], TopicPartition(entry["topic"], number))

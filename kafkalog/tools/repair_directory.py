@@ -28,7 +28,7 @@ from kafkalog.tools.repair_opening import NextOpening, next_openings
 from kafkalog.tools.repair_plan import Change, PartitionRepair, RepairOptions, cut_of, plan_repair
 from kafkalog.tools.repair_report import PartitionReport
 from kafkalog.tools.verify import is_partition
-from kafkalog.tools.verify_directory import BOOTSTRAP_FILE, list_partitions, state_of
+from kafkalog.tools.verify_directory import BOOTSTRAP_FILE, list_partitions, was_closed_well
 from kafkalog.tools.verify_job import State, check_segment
 from kafkalog.tools.verify_partition import make_job
 from kafkalog.tools.verify_report import Finding, Findings, Severity
@@ -72,6 +72,8 @@ class DirectoryRepair:
         self.reports: list[PartitionReport] = []
         self.openings: list[NextOpening] = []
         self._ends: dict[TopicPartition, int] = {}
+        self._changes: list[Change] = []
+        self._sound_ends: dict[str, dict[int, int]] = {}
         self._directory = directory
         self._group = group
         self._options = options
@@ -81,20 +83,18 @@ class DirectoryRepair:
 
     def plan(self) -> None:
         """Fills `reports`; nothing on disk changes."""
-        changes = []
         for repair in self._plans():
-            changes += _light(repair.changes)
+            self._take(repair)
             self.note(repair)
-        self.openings = next_openings(self._directory, self._group.partitions, changes, self._fs)
+        self._look_at_openings()
 
     def apply(self, backup: Backup) -> None:
         """Makes the changes; those noted when an error is raised were made."""
-        changes = []
         with self.held() as log_dir:
             for one in self._plans():
-                changes += _light(one.changes)
+                self._take(one)
                 self.carry_out(one, log_dir, backup)
-        self.openings = next_openings(self._directory, self._group.partitions, changes, self._fs)
+        self._look_at_openings()
 
     def refuse_in_use(self) -> None:
         """DirectoryLocked while a broker or a writer, also one in this process, has the data directory."""
@@ -121,7 +121,7 @@ class DirectoryRepair:
 
     def work(self) -> list[PartitionWork]:
         """What there is to plan, partition by partition."""
-        state = state_of(self._directory, self._fs)._replace(is_live=False)
+        state = State(is_live=False, is_clean=was_closed_well(self._directory, self._fs))
         return [PartitionWork(path, state, self._options, self._rules(path)) for path in self._group.partitions]
 
     def _plans(self) -> Iterator[PartitionRepair]:
@@ -172,6 +172,16 @@ class DirectoryRepair:
         changes = tuple(change.without_data() for change in repair.changes)
         if changes or repair.left or repair.path != self._directory:
             self.reports.append(PartitionReport(repair.path, changes, tuple(repair.left)))
+
+    def _take(self, one: PartitionRepair) -> None:
+        """Keep of a plan, which may be carried out, what the next opening depends on."""
+        self._changes += _light(one.changes)
+        self._sound_ends[one.path] = one.sound_ends
+
+    def _look_at_openings(self) -> None:
+        self.openings = next_openings(
+            self._directory, self._group.partitions, self._changes, self._sound_ends, self._fs
+        )
 
     def _rules(self, path: str) -> IndexRules:
         """The topic's settings where this library keeps them, Kafka's defaults otherwise."""

@@ -46,6 +46,8 @@ def with_lost_markers(found: bytes, path: str, pieces: Sequence[Finding], fs: Fi
     StorageError.
     """
     lost = [one.lost for one in pieces if one.lost is not None]
+    if not lost:
+        return found
     try:
         known = parse_aborted_txns(fs.read_file(path, 1 << 30), path) if fs.exists(path) else []
     except FormatError:

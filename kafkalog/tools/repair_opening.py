@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from kafkalog.storage.kept import told
 from kafkalog.storage.names import parse_dir
 from kafkalog.storage.next_opening import Cut, foresee_cuts
 from kafkalog.tools.repair_plan import Change
-from kafkalog.tools.verify_directory import state_of
+from kafkalog.tools.verify_directory import was_closed_well
 from kafkalog.tools.verify_report import printable
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint, whole_number
@@ -54,28 +54,36 @@ def opening_lines(openings: Iterable[NextOpening]) -> Iterator[str]:
 
 
 def next_openings(
-    directory: str, partitions: Sequence[str], changes: Sequence[Change], fs: FileSystem
+    directory: str,
+    partitions: Sequence[str],
+    changes: Sequence[Change],
+    ends: Mapping[str, Mapping[int, int]],
+    fs: FileSystem,
 ) -> list[NextOpening]:
     """What the next opening does to those of the partitions that were not closed well, or have one of the changes.
 
-    The changes are planned, or done. A partition that cannot be read is left out: that is told elsewhere.
+    The changes are planned, or done. `ends` has the sound segments of each partition, as for `foresee_cuts`. A
+    partition that cannot be read is left out: that is told elsewhere.
     """
-    is_clean = state_of(directory, fs).is_clean and all(one.kind == "rebuild" for one in changes)
-    points, starts = (_offsets_after(directory, name, changes, fs) for name in (RECOVERY_POINT_FILE, LOG_START_FILE))
+    is_clean = was_closed_well(directory, fs) and all(one.kind == "rebuild" for one in changes)
     changed = {one.path for one in changes}
     touched = {os.path.dirname(path) for path in changed}
+    opened = [path for path in partitions if not is_clean or path in touched]
+    if not opened:
+        return []
+    points, starts = (_offsets_after(directory, name, changes, fs) for name in (RECOVERY_POINT_FILE, LOG_START_FILE))
     found = []
-    for path in partitions:
+    for path in opened:
         try:
             key, kind = parse_dir(os.path.basename(path))
         except NotAPartition:
             continue
-        if kind or is_clean and path not in touched:
+        if kind:
             continue
-        point = points.get(key, 0)
+        point, start = points.get(key, 0), starts.get(key, 0)
         try:
             cuts = foresee_cuts(
-                path, fs, is_clean=is_clean, recovery_point=point, log_start_offset=starts.get(key, 0)
+                path, fs, is_clean=is_clean, recovery_point=point, log_start_offset=start, ends=ends.get(path, {})
             )
         except (KafkalogError, OSError):
             continue

@@ -96,6 +96,11 @@ class PartitionRepair(NamedTuple):
     end_offset: int | None = None
     facts: tuple[SegmentFacts, ...] = ()
 
+    @property
+    def sound_ends(self) -> dict[int, int]:
+        """The segments in which nothing is damaged, and nothing but batches: the offset behind each, by base offset."""
+        return {one.base_offset: one.next_offset for one in self.facts if not one.places}
+
 
 def plan_repair(
     path: str,

@@ -38,11 +38,15 @@ class Checkpoints:
 
 def state_of(directory: str, fs: FileSystem) -> State:
     """Whether somebody writes the data directory now, and whether it was closed well."""
+    return State(is_locked(directory, fs=fs), was_closed_well(directory, fs))
+
+
+def was_closed_well(directory: str, fs: FileSystem) -> bool:
+    """Return True if the data directory has the mark of a clean shutdown."""
     try:
-        clean = fs.exists(os.path.join(directory, CLEAN_SHUTDOWN_FILE))
+        return fs.exists(os.path.join(directory, CLEAN_SHUTDOWN_FILE))
     except OSError:
-        clean = False
-    return State(is_locked(directory, fs=fs), clean)
+        return False
 
 
 def read_checkpoints(directory: str, findings: Findings | None, fs: FileSystem) -> Checkpoints:

@@ -97,8 +97,13 @@ def _refreshed(job: SegmentJob, fs: FileSystem) -> SegmentJob | None:
         return None
     except OSError:
         return job
-    is_last = not job.with_indexes or logs[-1:] == [os.path.basename(job.path)]
-    return replace(job, size=status.st_size, is_last=is_last)
+    own = os.path.basename(job.path)
+    following = next((name for name in logs if name > own), None)
+    next_base = job.next_base_offset
+    if next_base is not None:  # its owner may have cut the log, and appended past the place where that one began
+        next_base = None if following is None else names.parse_base_offset(following)
+    is_last = not job.with_indexes or logs[-1:] == [own]
+    return replace(job, size=status.st_size, is_last=is_last, next_base_offset=next_base)
 
 
 def _look(

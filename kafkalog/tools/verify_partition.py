@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkalog.errors import StorageError
@@ -54,10 +54,10 @@ def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
     logs = [name for name in listed if names.is_log_file(name)]
     bases = {names.parse_base_offset(name) for name in logs}
     for name, following in zip(logs, [*logs[1:], None], strict=False):
-        job = make_job(os.path.join(path, name), state, name == logs[-1], fs)
+        next_base = None if following is None else names.parse_base_offset(following)
+        job = make_job(os.path.join(path, name), state, following is None, fs, next_base_offset=next_base)
         if job is not None:
-            next_base = None if following is None else names.parse_base_offset(following)
-            plan.segments.append(replace(job, next_base_offset=next_base))
+            plan.segments.append(job)
         elif os.path.islink(os.path.join(path, name)):
             plan.findings.add(
                 Severity.DAMAGE, "link", "a symbolic link whose target is missing, with the name of a segment",
@@ -90,6 +90,7 @@ def make_job(
     base_offset: int | None = None,
     with_indexes: bool = True,
     require_indexes: bool = True,
+    next_base_offset: int | None = None,
 ) -> SegmentJob | None:
     """The job for a file of batches; None for one that is gone by now."""
     try:
@@ -100,7 +101,7 @@ def make_job(
     except OSError:
         size = 0
     base = base_offset if base_offset is not None else names.parse_base_offset(path) or 0
-    return SegmentJob(path, base, size, is_last, state, with_indexes, require_indexes)
+    return SegmentJob(path, base, size, is_last, state, with_indexes, require_indexes, next_base_offset)
 
 
 class PartitionOutcome(NamedTuple):

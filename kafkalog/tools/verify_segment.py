@@ -383,8 +383,8 @@ class SegmentPass:
             self._find_misplaced()
         facts.places = sorted(self._places, key=lambda place: place.position)
         facts.kept = ranges_between(facts.places, facts.size)
-        facts.damaged = any(place.severity == Severity.DAMAGE for place in facts.places)
         for place in facts.places:
+            facts.damaged |= place.severity == Severity.DAMAGE
             if place.severity is not None:
                 self._findings.add(
                     place.severity, place.kind, place.what, offset=place.offset, position=place.position,
@@ -420,9 +420,12 @@ class SegmentPass:
 
 def ranges_between(places: Sequence[Place], size: int) -> list[tuple[int, int]]:
     """Return the ranges of the first `size` bytes that lie outside of the places, which ascend."""
-    starts = [0, *(place.end for place in places)]
-    ends = [*(place.position for place in places), size]
-    return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
+    ranges, start = [], 0
+    for place in places:
+        if start < place.position:
+            ranges.append((start, place.position))
+        start = place.end
+    return [*ranges, (start, size)] if start < size else ranges
 
 
 def _outside(one: Placed, kept: Sequence[Placed], base_offset: int) -> Place:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
@@ -22,11 +22,6 @@ _HINT: Final = (
     "move the file away, and what it said is found by reading the logs; `kafkalog repair --checkpoints --apply` keeps "
     "the lines that can be read"
 )
-
-
-def checkpoint_content(lines: Sequence[str]) -> bytes:
-    """The content of a checkpoint file with these lines."""
-    return "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines)).encode()
 
 
 class CheckpointFile(Generic[E]):
@@ -65,14 +60,21 @@ class CheckpointFile(Generic[E]):
             self.create_if_missing()
         return self._parsed(content or b"")
 
+    def create(self, entries: Iterable[E]) -> None:
+        """Make the file, which must be new; nothing is synced. StorageError, then a part of it may be there."""
+        try:
+            with self._fs.open_file(self.path, "exclusive") as file:
+                file.pwrite(self._formatted(entries), 0)
+        except OSError as error:
+            raise StorageError.from_os(error, "create the checkpoint file", path=self.path) from error
+
     def write(self, entries: Iterable[E]) -> None:
         """Replace the content; after a crash it is the old one or the new one, whole.
 
         StorageError when the file system fails; the old content stays.
         """
-        content = checkpoint_content([self._format(entry) for entry in entries])
         try:
-            atomic_write(self._fs, self.path, content)
+            atomic_write(self._fs, self.path, self._formatted(entries))
         except OSError as error:
             raise StorageError.from_os(error, "write the checkpoint file", path=self.path) from error
 
@@ -90,6 +92,10 @@ class CheckpointFile(Generic[E]):
         CorruptCheckpoint names the line: wrong version or count, a field too many, no number.
         """
         return self._parsed(self._content() or b"")
+
+    def _formatted(self, entries: Iterable[E]) -> bytes:
+        lines = [self._format(entry) for entry in entries]
+        return "".join(f"{line}\n" for line in (str(CURRENT_VERSION), str(len(lines)), *lines)).encode()
 
     def _content(self) -> bytes | None:
         try:

@@ -59,6 +59,7 @@ class OpenSet:
         self._default_limit = default_limit
         self._limit: int | None = None
         self._held: OrderedDict[int, _Ref] = OrderedDict()
+        self._total: Callable[[], int] = self._held.__len__  # what counts against the limit
         self.given_up = 0
         """How many were let go to make room, so far: many in a short time say that the limit is too low."""
 
@@ -85,7 +86,7 @@ class OpenSet:
 
     def discard(self, holder: Holder) -> None:
         """Count it no more: it was closed, or is to stay open."""
-        self._forget(id(holder))
+        self._held.pop(id(holder), None)
 
     def _gone(self, ref: _Ref) -> None:
         if self._held.get(ref.key) is ref:
@@ -99,9 +100,6 @@ class OpenSet:
         limit = self.limit
         while self._total() + extra > limit and self._let_one_go():
             pass
-
-    def _total(self) -> int:
-        return len(self._held)
 
     def give_up(self, count: int) -> int:
         """How many were let go of at most `count`: the system says that there are too many, whatever the limit."""
@@ -142,13 +140,18 @@ class MemorySet(OpenSet):
     def __init__(self, default_limit: Callable[[], int]) -> None:
         super().__init__(default_limit)
         self._pages: dict[int, int] = {}
+        self._total = self._sum
 
     def add(self, holder: Holder, size_bytes: int = 0) -> None:
         """Count `size_bytes` of memory that `holder` took."""
         self._pages[id(holder)] = max(1, -(-size_bytes // _PAGE_BYTES))
         super().add(holder)
 
-    def _total(self) -> int:
+    def discard(self, holder: Holder) -> None:
+        """As `OpenSet.discard`."""
+        self._forget(id(holder))
+
+    def _sum(self) -> int:
         return sum(self._pages.values())  # one step of the interpreter
 
     def _forget(self, key: int) -> None:

@@ -153,6 +153,7 @@ BAD: list[Change] = [
     set_schema(format=None), set_schema(format=b""), set_schema(format=b"+"), set_schema(format=b"z"),
     # a column of bytes
     column(set_array(length=2)), column(set_array(length=-3)), column(set_array(offset=-1)),
+    column(set_array(length=2**48 + 1)), column(set_array(offset=2**62)),
     column(set_array(null_count=2)), column(set_array(n_buffers=2)), column(set_array(n_buffers=4)),
     column(set_array(n_children=1)), column(set_array(buffers=None)), column(set_array(release=Release())),
     column(no_pointer("buffers", 1)), column(no_pointer("buffers", 2)),
@@ -190,6 +191,22 @@ def test_what_contradicts_itself_is_refused(n: int) -> None:
         kind = error.kind
     assert kind in ("malformed", "type", "missing", "headers")
     assert sorted(node.released) == ["array", "schema"]
+
+
+def test_a_column_may_be_longer_than_its_table() -> None:
+    node = table(text())
+    node.children[0].array.length = 2**48  # the largest length that is taken
+    assert len(read(node)) == 3
+
+
+def test_a_column_may_be_null_throughout() -> None:
+    nothing = Node(b"z", 3, [b"\0", ends(0, 0, 0, 0), b""], name=b"value", nulls=3)
+    assert [row[1] for row in read(table(nothing))] == [None] * 3
+
+
+def test_an_empty_column_may_begin_far_behind() -> None:
+    far = Node(b"z", 0, [None, None, None], name=b"value", offset=2**48)
+    assert read(Node(b"+s", 0, [None], [far])) == []
 
 
 def test_null_marks_without_a_map_count_only_where_there_are_nulls() -> None:
@@ -420,6 +437,24 @@ def test_names_of_topics_that_are_no_text() -> None:
     assert met == ["a", "b"]
     with pytest.raises(BadArrow, match="row 0 has no topic"):
         fed(ArrowEncoder(resolve), table(text()))
+
+
+def test_many_topics_are_each_asked_for_once() -> None:
+    names = [b"topic %03d" % i for i in range(500)]
+    bounds, met = ends(*range(0, 9 * 501, 9)), list[str]()
+
+    def resolve(topic: str) -> tuple[int, int, int]:
+        met.append(topic)
+        return 1, 1000, 0
+
+    encoder = ArrowEncoder(resolve)
+    for _ in range(2):
+        columns = [Node(b"u", 500, [None, bounds, b"".join(names)], name=name) for name in (b"topic", b"value")]
+        fed(encoder, Node(b"+s", 500, [None], columns))
+    encoder.seal()
+    found = {parcel.topic: [r.value for r in decode(parcel, scan(parcel))] for parcel in encoder.take()}
+    assert found == {name.decode(): [name] * 2 for name in names}
+    assert met == [name.decode() for name in names]
 
 
 def test_a_parcel_of_nothing() -> None:

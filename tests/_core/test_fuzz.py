@@ -177,7 +177,7 @@ def walk_all(rng: random.Random, data: bytes) -> None:
     for target in (-(2**63), -1, 0, 9, 2**62, 2**63 - 1):
         for walk in (scan.find_offset, scan.find_max_timestamp):
             found = walk(data, target, rng.randrange(len(data) + 2))
-            assert not found.found or 0 <= found.position < len(data)
+            assert found.position == -1 or 0 <= found.position < len(data)
         pick.find_record_by_time(data, rng.randrange(-1, len(data) + 2), target, target)
         pick.pick_by_time(data, target, rng.choice([-1, 5]), target, 0)
         pick.pick(data, target)

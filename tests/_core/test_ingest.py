@@ -128,6 +128,12 @@ def test_one_key_for_all_headers_and_single_records() -> None:
 def test_misuse() -> None:
     with pytest.raises(ValueError, match="partitions"):
         LineEncoder(0)
+    with pytest.raises(ValueError, match="1000001 partitions"):
+        LineEncoder(1_000_001)
+    for size in (60, 2**31):
+        with pytest.raises(ValueError, match=f"limit of {size} bytes is outside 61 to 2147483647"):
+            LineEncoder(batch_bytes=size)
+    assert LineEncoder(batch_bytes=61).add(b"v", None, T) == LineEncoder(batch_bytes=2**31 - 1).add(b"v", None, T)
     with pytest.raises(ValueError, match="delimiter"):
         LineEncoder(delimiter=b"")
     with pytest.raises(IndexError):

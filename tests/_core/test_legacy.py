@@ -94,6 +94,14 @@ def test_arguments() -> None:
     assert messages.build() == message(3, b"k", b"v")
 
 
+@pytest.mark.parametrize("content", [b"", b"v"])
+def test_a_message_set_releases_its_buffers(content: bytes) -> None:
+    key, value = bytearray(content), bytearray(content)
+    MessageSet(1).append(0, T, key, value)
+    key.append(1)  # BufferError while something holds it
+    value.append(1)
+
+
 @pytest.mark.parametrize(("offset", "wanted"), [(0, [0, 1, 2]), (10, [8, 9, 10]), (2, [0, 1, 2])])
 def test_relative_offsets_of_v1(offset: int, wanted: list[int]) -> None:
     """REC-38."""

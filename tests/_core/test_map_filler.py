@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalog._core.decode import decode
+from kafkalog._core.legacy import MessageSet
 from kafkalog._core.map_filler import MapFiller
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog._core.scan import scan
@@ -14,13 +15,17 @@ from tests.builder import R, batch, message_v1
 ROWS = [R(b"value", b"key %d" % i, headers=(("h", b"1"),) * (i % 2)) for i in range(5)]
 V2 = batch(ROWS)
 V1 = message_v1(7, b"value", b"key")
+_old = MessageSet(0)
+_old.append(7, -1, b"key", b"value")
+V0 = bytes(_old.build())
 
 
 def filler(offset_map: SkimpyOffsetMap, end: int = 2**62, most: int = 1000) -> MapFiller:
     return MapFiller(offset_map, AbortedRanges(), start_offset=0, end_offset=end, most=most)
 
 
-@given(st.sampled_from([V2, V1]), st.lists(st.tuples(st.integers(12, 300), st.integers(0, 255)), max_size=3))
+@given(st.sampled_from([V2, V1, V0]), st.lists(st.tuples(st.integers(12, 300), st.integers(0, 255)), max_size=3))
+@example(V0, [])
 @example(V2, [(177, 128)])  # the batch ends below its base offset, its records are sound
 def test_damage_has_the_place_and_the_words_that_the_decoder_has(data: bytes, changes: list[tuple[int, int]]) -> None:
     """CLN-28: whatever lies in the records, checksums not asked; sound records put what the decoder reads.
@@ -53,6 +58,17 @@ def test_damage_has_the_place_and_the_words_that_the_decoder_has(data: bytes, ch
     model.pop(None, None)
     assert {key: offset_map.get(key) for key in model if key is not None} == model
     assert offset_map.size == len(model)
+
+
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
+def test_an_unknown_format_is_refused(magic: int) -> None:
+    changed = bytearray(V2)
+    changed[16] = magic
+    batches = scan(changed, check_crc=False, file_mode=True)
+    reader = filler(SkimpyOffsetMap(240))
+    assert not reader.take(changed, batches, 0, 1)
+    assert reader.error_text == decode(changed, batches).error_text == "the format is none of v0, v1 and v2"
+    assert (reader.error_batch, reader.error_position, reader.error_record) == (0, 0, 0)
 
 
 def test_groups_of_keys_go_on_over_batches() -> None:

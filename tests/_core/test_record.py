@@ -47,6 +47,17 @@ def test_views_copy_nothing_and_keep_the_chunk() -> None:
     assert bytes(view) == b"v0"
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_the_view_of_empty_bytes_is_a_view_and_of_null_is_none(own: bool) -> None:
+    empty, null = Record(b"", b""), Record(None, None)
+    if not own:
+        data = batch([R(b"", b""), R(None, None)])
+        empty, null = decode(data, scan(data))
+    assert isinstance(empty.value_view, memoryview) and isinstance(empty.key_view, memoryview)
+    assert len(empty.value_view) == len(empty.key_view) == 0
+    assert null.value_view is None and null.key_view is None
+
+
 def test_repr_fits() -> None:
     text = repr(from_table()[0])
     assert text == "<Record @7 2018-05-15T11:45:18.288Z key=b'k0' value=2 B headers=2>"

@@ -15,7 +15,7 @@ def test_header_is_kept(codec: int) -> None:
     wanted[8:12] = (61 + 7 - 12).to_bytes(4, "big")
     wanted[21:23] = (0x58 | codec).to_bytes(2, "big")
     assert out == seal(bytes(wanted))
-    assert scan(out).is_valid(0)
+    assert scan(out)[0].is_valid
 
 
 def test_there_and_back() -> None:

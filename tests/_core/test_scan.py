@@ -141,17 +141,25 @@ def test_find_offset_walks_headers() -> None:
     assert [find_offset(data, n).base_offset for n in (0, 4, 5, 9, 10, 14, 15, 19)] == [0, 0, 10, 10, 10, 10, 15, 15]
     assert find_offset(data, 12, size).position == size
     missing = find_offset(data, 20)
-    assert (missing.found, missing.resume_position, missing.stop_reason) == (False, len(data), REASON_END)
+    assert (missing.position, missing.resume_position, missing.stop_reason) == (-1, len(data), REASON_END)
     cut = find_offset(data[: size + 40], 12)
-    assert (cut.found, cut.size) == (True, size)  # only headers are read: the batch itself may be cut off
+    assert (cut.position, cut.size) == (size, size)  # only headers are read: the batch itself may be cut off
     needs = find_offset(data[: size + 20], 12)
-    assert (needs.found, needs.resume_position, needs.stop_reason) == (False, size, REASON_PARTIAL)
+    assert (needs.position, needs.resume_position, needs.stop_reason) == (-1, size, REASON_PARTIAL)
+
+
+def test_row_of_an_offset() -> None:
+    table = scan(batch([R()] * 5, base_offset=0) + batch([R()] * 5, base_offset=10) + batch([R()] * 5, base_offset=15))
+    assert [table.row_of(n, 3) for n in (-1, 0, 4, 5, 9, 10, 14, 15, 19, 20)] == [0, 0, 0, 1, 1, 1, 1, 2, 2, 3]
+    assert [table.row_of(20, stop) for stop in (0, 1, 2)] == [0, 1, 2]
+    with pytest.raises(IndexError):
+        table.row_of(20, 4)
 
 
 def test_find_max_timestamp() -> None:
     data = b"".join(batch([R(timestamp=t)], base_offset=i) for i, t in enumerate((100, 300, 200)))
     assert [find_max_timestamp(data, t).base_offset for t in (0, 100, 101, 300)] == [0, 0, 1, 1]
-    assert not find_max_timestamp(data, 301).found
+    assert find_max_timestamp(data, 301).position == -1
     v1 = message_v1(0, b"v", timestamp=70) + message_v1(1, b"v", timestamp=80)
     assert find_max_timestamp(v1, 75).base_offset == 1
 

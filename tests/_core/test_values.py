@@ -46,6 +46,10 @@ def test_unknown_values() -> None:
     for ask in (only.on_same_segment, only.on_older_segment, only.position_diff):
         with pytest.raises(ValueError, match="offset only"):
             ask(LogOffsetMetadata(8, 0, 0))
+    known = LogOffsetMetadata(8, 0, 0)
+    for ask in (known.on_same_segment, known.on_older_segment, known.position_diff):
+        with pytest.raises(ValueError, match="offset only"):
+            ask(only)
 
 
 def test_append_info_counts() -> None:

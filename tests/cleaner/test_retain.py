@@ -88,6 +88,18 @@ def test_tombstones_of_old_formats_go_by_the_age_of_their_segment() -> None:
     assert legacy_delete_horizon_ms(None, RETENTION_MS) == 0
 
 
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("end", [None, 0], ids=["below the map's end", "above it"])
+def test_an_empty_value_is_no_tombstone(magic: int, end: int | None) -> None:
+    """CLN-50: no horizon is set."""
+    builder = LegacyBuilder(0, magic=1)
+    builder.append(NOW, b"a", b"")
+    data = bytes(builder.build()) if magic == 1 else made(0, (b"a", b""))
+    (batch,) = batches_of(Cleaner(retain_legacy_deletes=False).clean(data, end=end).data)
+    assert [record.value for record in batch.records()] == [b""]
+    assert batch.header.delete_horizon_ms is None
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [c for c in CODECS if c != CompressionType.ZSTD])
 def test_old_formats_become_v2_and_begin_at_the_first_record_that_stays(magic: int, codec: CompressionType) -> None:
@@ -200,6 +212,16 @@ def test_an_old_message_without_key_at_the_end_leaves_an_empty_batch() -> None:
     (empty,) = batches_of(Cleaner().clean(bytes(builder.build())).data)
     assert (empty.base_offset, empty.last_offset, empty.size, empty.header.max_timestamp) == (4, 4, 61, NOW)
     empty.ensure_valid()
+
+
+@pytest.mark.parametrize(("magic", "by_log"), [(0, False), (1, True)])
+def test_the_empty_batch_of_an_old_message_has_its_kind_of_time(magic: int, by_log: bool) -> None:
+    """CLN-12: the bit means nothing in v0."""
+    messages = MessageSet(magic)
+    messages.append(4, NOW, None, b"1", attributes=0x08)
+    (empty,) = batches_of(Cleaner().clean(bytes(messages.build())).data)
+    wanted = TimestampType.LOG_APPEND_TIME if by_log else TimestampType.CREATE_TIME
+    assert (empty.header.timestamp_type, empty.header.max_timestamp) == (wanted, NOW if by_log else -1)
 
 
 def test_last_sequences_of_three_producers() -> None:

@@ -17,6 +17,7 @@ from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.util.java_hash import partition_of
 from tests.commands import kafkalog, ok, started
 from tests.server.groups.groups import commit
+from tests.server.groups.other_kinds import share_records, streams_records
 from tests.server.nodes import node_for
 
 
@@ -149,3 +150,39 @@ def test_what_consume_keeps_by_name_is_a_group_of_the_server(data: Path, tmp_pat
     finally:
         server.terminate()
         server.communicate()
+
+
+@pytest.fixture
+def of_broker(data: Path) -> Path:
+    """The same with groups that only a broker serves."""
+
+    async def write_all() -> None:
+        async with node_for(data) as node:
+            for group_id, made in (("shared", share_records("shared", "m")), ("streamed", streams_records("streamed"))):
+                node.groups.log.append(group_id, made)
+
+    asyncio.run(write_all())
+    return data
+
+
+def test_groups_of_a_broker_are_shown_with_their_kind(of_broker: Path, tmp_path: Path) -> None:
+    found = {row["group"]: row for row in rows(of_broker, tmp_path)}
+    assert {name: row["kept"] for name, row in found.items()} == {
+        "g": "group", "other": "group", "shared": "share", "streamed": "streams",
+    }  # fmt: skip
+    assert set(found["shared"].values()) == {"shared", "share", None}
+    assert found["streamed"]["current_offset"] == 7
+    assert [row["group"] for row in rows(of_broker, tmp_path, "-G", "shared")] == ["shared"]
+    table = ok("offsets", "groups", "-d", of_broker, "--cursors", tmp_path / "cursors").decode().splitlines()
+    assert table[-2].split() == ["shared", *["-"] * 6, "share"]
+
+
+@pytest.mark.parametrize("kind", ["share", "streams"])
+def test_a_group_of_a_broker_is_neither_moved_nor_deleted(of_broker: Path, tmp_path: Path, kind: str) -> None:
+    before = rows(of_broker, tmp_path)
+    where = ("-d", of_broker, "-t", "t", "-G", {"share": "shared", "streams": "streamed"}[kind], "--cursors", tmp_path)
+    done = kafkalog("offsets", "reset", *where, "--to-earliest", "--execute")
+    assert done.returncode == 1 and f"kafka-{kind}-groups --reset-offsets".encode() in done.stderr
+    done = kafkalog("offsets", "delete", *where)
+    assert done.returncode == 1 and f"kafka-{kind}-groups --delete".encode() in done.stderr
+    assert rows(of_broker, tmp_path) == before

@@ -9,6 +9,7 @@ import kafkalog
 from kafkalog.exchange.kafka_dir import EXPORT_FILE
 from kafkalog.testing import kafka_server
 from tests import commands
+from tests.server.groups.other_kinds import share_records
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: pip install kafkalog[test]")
 GROUPS = {f"group {n}": n + 1 for n in range(5)}
@@ -79,6 +80,20 @@ def test_the_topic_that_is_there_is_used_and_not_made_unasked(data: Path, tmp_pa
     assert len(list((tmp_path / "new").glob("__consumer_offsets-*"))) == 3
     with kafka_server(directory=tmp_path / "new") as server:
         assert committed(server.bootstrap, "others") == {group: [at, at + 10] for group, at in GROUPS.items()}
+
+
+def test_names_of_a_brokers_groups_are_left_out(data: Path, tmp_path: Path) -> None:
+    taken, *others = GROUPS
+    with kafkalog.open_dirs(tmp_path / "new", "a") as dirs:
+        dirs.create_topic("__consumer_offsets", 1, {"cleanup.policy": "compact"})
+        dirs["__consumer_offsets", 0].append([(*one, 1) for one in share_records(taken, "m")])
+    done = commands.kafkalog(
+        "import", "--format", "kafka-dir", data, "-t", "orders", "-d", tmp_path / "new", "--group-offsets"
+    )
+    assert done.returncode == 1 and f"no offsets were committed for {taken!r}".encode() in done.stderr
+    with kafka_server(directory=tmp_path / "new") as server:
+        found = committed(server.bootstrap, "orders")
+        assert found == {taken: [-1001, -1001]} | {group: [GROUPS[group], GROUPS[group] + 10] for group in others}
 
 
 def test_files_of_records_have_none(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +25,8 @@ class Broker:
     reference: who asks the broker for `ask` and what stands on it, None where that is not called; work: where settings
     and the broker's own log (`broker.log`) go; data: the directory of partitions; settings: over those that all
     brokers here have; options: the JVM's; ports: of clients and of the controller, where it has to come back on the
-    same ones.
+    same ones; others: more data directories; version: of the broker, "4.3" or "4.4"; has_voters: its voters are in its
+    metadata (`--standalone`), not in its settings.
     """
 
     def __init__(
@@ -36,12 +37,17 @@ class Broker:
         settings: Mapping[str, str] | None = None,
         options: tuple[str, ...] | None = None,
         ports: Iterable[int] | None = None,
+        *,
+        others: Sequence[Path] = (),
+        version: str = "4.3",
+        has_voters: bool = False,
     ) -> None:
         self._reference = reference
+        self._version, self._has_voters = version, has_voters
         self._ports = None if ports is None else tuple(ports)
         self._work = work
         self._data = data
-        self._own = dict(settings or {})
+        self._own = {"log.dirs": ",".join(map(str, (data, *others))), **(settings or {})}
         self._options = toolchain.quick_start() if options is None else options
         self._process: subprocess.Popen[bytes] | None = None
         self.log_file = work / "broker.log"
@@ -49,7 +55,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         for _ in range(ATTEMPTS):
-            if self._starts(*(self._ports or _free_ports(2))):
+            if self._starts(*(self._ports or free_ports(2))):
                 return self
         raise RuntimeError(f"the broker did not start:\n{self.log()[-3000:]}")
 
@@ -58,25 +64,33 @@ class Broker:
         self.bootstrap = f"localhost:{port}"
         properties = self._properties(port, controller)
         if not (self._data / "meta.properties").exists():
-            _format(properties)
+            self._format(properties)
         options = (*self._options, "-Dinterop.level=info")
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                toolchain.java_command("kafka.Kafka", str(properties), options=options),
+                toolchain.broker_command(self._version, "kafka.Kafka", str(properties), options=options),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         return self._answers()
 
-    def format(self) -> None:
-        """Formats the data directory and starts nothing."""
-        _format(self._properties(1, 2))
+    def format(self, *options: str) -> None:
+        """Formats the data directories and starts nothing."""
+        self._format(self._properties(*(self._ports or (1, 2))), *options)
+
+    def _format(self, properties: Path, *options: str) -> None:
+        how = (*options, "--standalone") if self._has_voters else options
+        format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *how)
+        command = toolchain.broker_command(self._version, *format_, options=toolchain.quick_start())
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
     def _properties(self, port: int, controller: int) -> Path:
         self._work.mkdir(parents=True, exist_ok=True)
         path = self._work / "server.properties"
-        path.write_text(_settings(port, controller, self._data, self._own), encoding="utf-8")
+        voters = "controller.quorum.bootstrap.servers" if self._has_voters else "controller.quorum.voters"
+        quorum = {voters: f"{'' if self._has_voters else '1@'}localhost:{controller}"}
+        path.write_text(_settings(port, controller, quorum | self._own), encoding="utf-8")
         return path
 
     @property
@@ -136,7 +150,8 @@ class Broker:
         return [record_tuple(row) for row in self.ask("consume", topic=topic)]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports that no program listens on."""
     sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
@@ -144,21 +159,13 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _format(properties: Path) -> None:
-    format_ = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
-    command = toolchain.java_command(*format_, options=toolchain.quick_start())
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
-
-
-def _settings(port: int, controller: int, data: Path, own: Mapping[str, str]) -> str:
+def _settings(port: int, controller: int, own: Mapping[str, str]) -> str:
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.voters": f"1@localhost:{controller}",
         "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller}",
         "advertised.listeners": f"PLAINTEXT://localhost:{port}",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(data),
         "num.network.threads": "1",
         "num.io.threads": "2",
         "background.threads": "2",

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -128,3 +133,61 @@ def _produced(server: KafkaServer, user: str, mechanism: str, topic: str) -> int
         return int(error.args[0].code())
     assert len(told) == 1
     return None if told[0] is None else int(told[0].code())
+
+
+def test_a_user_whom_the_broker_has_deleted_logs_in_in_no_order_of_directories(
+    tmp_path: Path, reference: Reference
+) -> None:
+    """Kafka 4.3 formats each data directory with the first users, and deletes them in the log of one alone."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    broker = Broker(reference, tmp_path / "broker", one, AUTHORIZED, others=[two])
+    broker.format("--add-scram", "SCRAM-SHA-256=[name=gone,password=gone's password]")
+    with broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        keys = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        for change in (
+            UserScramCredentialUpsertion("ann", keys, b"ann's password"),
+            UserScramCredentialDeletion("gone", ScramMechanism.SCRAM_SHA_256),
+        ):
+            for future in admin.alter_user_scram_credentials([change]).values():
+                future.result()
+    stale = read_cluster_metadata(two)
+    assert stale is not None and stale.image.scram, "this directory still has the user"
+    for order in ((one, two), (two, one)):
+        with served_on(tmp_path, *order) as server:
+            assert _refused_login(server, "gone") and not _refused_login(server, "ann")
+
+
+def _refused_login(server: Any, user: str) -> bool:
+    errors: list[Any] = []
+    admin = AdminClient({**_login(server, user, "SCRAM-SHA-256"), "error_cb": errors.append})
+    for _ in range(200):
+        admin.poll(0.1)
+        if any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+            return True
+        try:
+            admin.list_topics(timeout=0.2)
+            return False
+        except KafkaException:
+            continue
+    raise AssertionError(errors)
+
+
+@contextmanager
+def served_on(tmp_path: Path, *directories: Path) -> Iterator[Any]:
+    """`kafkalog serve` on data directories in this order; what has its address."""
+    ready = tmp_path / "ready"
+    where = ["--listen", SASL["listeners"], "--ready-file", str(ready)]
+    settings = [word for name, value in AUTHORIZED.items() for word in ("-X", f"{name}={value}")]
+    given = [word for path in directories for word in ("-d", str(path))]
+    command = [sys.executable, "-m", "kafkalog.cli.main", "serve", *where, *settings, *given]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not ready.exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        yield SimpleNamespace(bootstrap=ready.read_text().split()[1])
+    finally:
+        process.terminate()
+        process.wait(60)

@@ -22,6 +22,7 @@ SPARK_POM = HERE / "spark-pom.xml"
 OFFSET_MAP_POM = HERE / "offset-map-pom.xml"
 TIERED_POM = HERE / "tiered-pom.xml"
 KAFKA_39_POM = HERE / "kafka39-pom.xml"
+KAFKA_44_POM = HERE / "kafka44-pom.xml"
 CLIENTS = HERE / "java_clients"
 SKIP_VARIABLE = "KAFKALOG_NO_INTEROP"
 
@@ -83,6 +84,12 @@ def jars_39() -> Path:
     return _fetched(KAFKA_39_POM, "Kafka 3.9")
 
 
+@functools.cache
+def jars_44() -> Path:
+    """The directory of the jars of Kafka 4.4's broker; the first call on a machine downloads about 45 MB."""
+    return _fetched(KAFKA_44_POM, "Kafka 4.4")
+
+
 def _fetched(pom: Path, what: str) -> Path:
     target = cache_dir() / f"jars-{_digest([pom])}"
     if not target.is_dir():
@@ -113,6 +120,14 @@ def clients_command(version: str) -> list[str]:
     own = classes(CLIENTS, path if version == "3.9" else None)
     log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return [require("java"), *quick_start(), log_settings, "-cp", f"{own}:{path}/*", "clients.Main"]
+
+
+def broker_command(version: str, *main_and_arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+    """A command line that runs a class of the broker of "4.3" or "4.4"."""
+    if version == "4.3":
+        return java_command(*main_and_arguments, options=options)
+    log_settings = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+    return [require("java"), *options, log_settings, "-cp", f"{jars_44()}/*", *main_and_arguments]
 
 
 def java_command(*main_and_arguments: str, source: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:

@@ -1,10 +1,15 @@
 """What the clean-shutdown marker says, and how it comes and goes with all partitions of a directory."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from kafkalog.config import LogConfig
+from kafkalog.errors import DirectoryLocked
 from kafkalog.manager.clean_shutdown import agreed_epoch, parse_broker_epoch, read_broker_epoch
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.partition import NEW, Found, open_partition
 from tests.manager.managers import MARKER, T0, T1, Held, names
 
 
@@ -39,6 +44,39 @@ def test_an_epoch_counts_where_all_directories_tell_it(tmp_path: Path) -> None:
         (tmp_path / name / MARKER).write_text(f'{{"version":0,"brokerEpoch":{epoch}}}')
     with Held(tmp_path / "a", tmp_path / "b") as held:
         assert held.manager.previous_broker_epoch == -1
+
+
+def test_the_marker_is_gone_while_a_partition_is_open_for_writing(tmp_path: Path) -> None:
+    """CKPT-7: from before its files change until it is closed well; it is open once."""
+    log_dir = LogDir.acquire(tmp_path)
+    path = str(tmp_path / "t-0")
+    log = open_partition(log_dir, path, LogConfig(), NEW, make=os.mkdir)
+    log.close()
+    log_dir.partition_closed("t-0", True)
+    log_dir.release()
+    assert MARKER in names(tmp_path)
+    log_dir = LogDir.acquire(tmp_path)
+    log = open_partition(log_dir, path, LogConfig(), Found(True))
+    assert MARKER not in names(tmp_path)
+    with pytest.raises(DirectoryLocked, match="t-0 is open for writing in this process already") as caught:
+        open_partition(log_dir, path, LogConfig(), Found(True))
+    assert caught.value.path == path
+    log.close()
+    log_dir.release()
+    assert MARKER not in names(tmp_path), "no one said that it was closed well"
+
+
+@pytest.mark.parametrize(("is_clean", "is_new"), [(True, False), (False, False), (True, True)])
+def test_a_recovered_partition_is_vouched_for_as_a_new_one_is(tmp_path: Path, is_clean: bool, is_new: bool) -> None:
+    """CKPT-7: of one that was found clean the marker tells only what a marker told before."""
+    if not is_new:
+        (tmp_path / "t-0").mkdir()
+    log_dir = LogDir.acquire(tmp_path)
+    found = Found(is_clean)
+    open_partition(log_dir, str(tmp_path / "t-0"), LogConfig(), found, make=os.mkdir if is_new else None).close()
+    log_dir.partition_closed("t-0", True)
+    log_dir.release()
+    assert (MARKER in names(tmp_path)) == (is_new or not is_clean)
 
 
 def test_each_directory_is_clean_or_not_by_itself(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """A disk that fails takes its directory offline, and no other."""
 
 import errno
+import logging
 import threading
 from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import CorruptCheckpoint, IllegalArgument, StorageError
+from kafkalog.broker_config import BrokerConfig
+from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalArgument, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.log import UnifiedLog
@@ -153,6 +155,45 @@ def test_damage_of_one_log_takes_that_log_offline_and_no_other(disks: tuple[Path
         ((key, error),) = held.manager.problems.items()
         assert key.partition == 0 and isinstance(error, CorruptCheckpoint)
         assert all(one.is_online for one in held.manager.directories)
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+def test_damage_of_a_log_that_was_closed_well_is_cut_off_only_in_a_copy(
+    disks: tuple[Path, Path, FaultFS], recovers: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LOAD-32: else the log is offline, and one line says so and why."""
+    a, b, _ = disks
+    with Held(a, b) as held:
+        made(held, a, b)
+    file = a / "t-0" / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with caplog.at_level(logging.WARNING), Held(a, b, recovers_damage=recovers) as held:
+        assert held.manager.logs[T1].log_end_offset == held.manager.logs[T2].log_end_offset == 3
+        said = [one.getMessage() for one in caplog.records if one.name == "kafkalog.manager.loading"]
+        if recovers:
+            assert held.manager.logs[T0].log_end_offset == 2 and not held.manager.problems
+            assert len(said) == 1 and said[0].startswith("t-0 is recovered in a copy, though it was closed well: ")
+        else:
+            error = held.manager.problems[T0]
+            assert isinstance(error, CorruptRecord) and T0 not in held.manager.logs
+            assert said == [f"{a / 't-0'} is offline, the others are served: {error}"]
+            assert file.read_bytes() == data
+
+
+def test_no_further_log_is_opened_where_the_disk_has_failed(disks: tuple[Path, Path, FaultFS]) -> None:
+    """LOAD-32."""
+    a, b, fs = disks
+    with Held(a, b) as held:
+        made(held, a, b)
+    (a / MARKER).unlink()
+    rule = fs.fail("open", "open_read", path=f"{a}/t-", code=errno.EIO)
+    with Held(a, b, fs=fs, config=BrokerConfig(num_recovery_threads_per_data_dir=1)) as held:
+        assert [one.is_online for one in held.manager.directories] == [False, True]
+        assert list(held.manager.logs) == [T1]
+        assert rule.fired == 1
+        fs.heal()
 
 
 def test_an_error_that_is_none_of_the_disk_ends_the_start(

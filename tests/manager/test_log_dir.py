@@ -361,6 +361,23 @@ def test_no_marker_while_a_partition_was_not_closed(tmp_path: Path) -> None:
     assert not (tmp_path / MARKER).exists()
 
 
+@pytest.mark.parametrize("more", [None, "notes.txt", "a-0"])
+def test_a_directory_that_is_discarded_goes_with_what_is_worthless(tmp_path: Path, more: str | None) -> None:
+    path = tmp_path / "made"
+    held = LogDir.acquire(path, create=True)
+    (path / "topics.json").touch()
+    (path / MARKER).touch()
+    if more is not None:
+        (path / more).mkdir()
+    before = set(os.listdir(path))
+    LogDir.acquire(path).discard(("topics.json",))
+    assert set(os.listdir(path)) == before, "another holder has it still"
+    held.discard(("topics.json",))
+    assert path.exists() == (more is not None) and not is_locked(path)
+    if more is not None:
+        assert set(os.listdir(path)) == before
+
+
 def test_one_writer_for_a_partition(tmp_path: Path) -> None:
     with LogDir.acquire(tmp_path) as held:
         held.partition_opened("a-0", True)

@@ -387,6 +387,25 @@ def test_a_cut_through_the_manager_lowers_what_the_checkpoints_say(tmp_path: Pat
             manager.truncate_to(TopicPartition("t", 1), 0)
 
 
+def test_a_cut_below_the_log_start_outlives_a_crash(tmp_path: Path) -> None:
+    """MGR-25: the checkpoint of log starts would give up what was appended behind the cut."""
+    with open_one(tmp_path) as manager:
+        log = manager.get_or_create(T0)
+        log.append_batches(bytearray(run(0, 5)))
+        log.maybe_increment_log_start_offset(4)
+        for job in manager.jobs:
+            if "checkpoint" in job.name:
+                job.run()
+        assert "t 0 4" in (tmp_path / "log-start-offset-checkpoint").read_text()
+        assert manager.truncate_to(T0, 1)
+        log.append_batches(bytearray(run(1, 2)))
+        crashed = tmp_path.with_name("crashed")
+        shutil.copytree(tmp_path, crashed)
+    with open_one(crashed) as manager:
+        log = manager.logs[T0]
+        assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+
+
 def test_all_checkpoints_may_be_missing(tmp_path: Path) -> None:
     """CKPT-5: and bootstrap.checkpoint and meta.properties beside them are no partitions (CKPT-10)."""
     make_logs(tmp_path, 2)

@@ -1,6 +1,7 @@
 """Moving a partition to another data directory: a future log, and its taking the place of the current one."""
 
 import errno
+import logging
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,37 @@ def test_the_future_log_takes_the_place_of_the_current_one(tmp_path: Path) -> No
     with Held(a, b) as held:
         assert {key: Path(log.path).parent for key, log in held.manager.logs.items()} == {T0: b, T1: a}
         assert held.manager.logs[T0].log_end_offset == 4
+
+
+@pytest.mark.parametrize(("call", "failing", "offline"), [
+    (None, "", []),
+    ("fsync", "a", ["a"]),
+    ("rename", "b/cleaner-offset-checkpoint", ["b"]),
+    ("open_read", "a/cleaner-offset-checkpoint", ["a"]),
+])  # fmt: skip
+def test_what_fails_once_the_logs_have_changed_places_takes_its_disk_offline(
+    tmp_path: Path, call: str | None, failing: str, offline: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """MGR-9: it is logged with its directory, and the new log is the one that is there."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    fs = FaultFS()
+    with Held(a, b, fs=fs) as held:
+        held.made(T0, directory=a)
+        held.made(T1, directory=a)
+        (a / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+        future = copied(held, b)
+        if call is not None:
+            fs.fail(call, path=str(tmp_path / failing), code=errno.EIO)
+        with caplog.at_level(logging.WARNING):
+            assert held.manager.replace_with_future(T0) is future
+        assert [Path(one.path).name for one in held.manager.directories if not one.is_online] == offline
+        warned = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+        assert len(warned) == len(offline) and all(
+            message.startswith(f"{tmp_path / name}: ") for message, name in zip(warned, offline, strict=True)
+        )
+        assert (b / "t-0").is_dir() and not (a / "t-0").exists()
+        assert (held.manager.get(T0) is future) == (offline != ["b"])
+        fs.heal()
 
 
 def test_a_log_without_a_future_one_cannot_be_replaced(tmp_path: Path) -> None:

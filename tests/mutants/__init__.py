@@ -3,5 +3,5 @@
 mutmut and cosmic-ray do not fit. Both know Python alone, not the compiled modules. mutmut calls every function through
 a trampoline of its own, which shifts the frames and names that tests look at, and chooses tests by one run of the whole
 suite. cosmic-ray edits the working tree and runs one command for every change. Here a change is one place of one line
-in a copy of the tree, and the tests closest to its module run first.
+in a copy of the tree, tried with the tests that ran the line.
 """

@@ -108,8 +108,8 @@ class _Finder:
 
 def _is_untried(node: ast.AST) -> bool:
     match node:
-        case ast.Assert() | ast.JoinedStr():
-            return True
+        case ast.Assert() | ast.JoinedStr() | ast.keyword(arg="strict", value=ast.Constant(value=True)):
+            return True  # what is asserted, in `zip` too, holds
         case ast.FunctionDef(name=name) | ast.If(test=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
             return name in UNTRIED
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import report
+from tests.mutants import blocks, report
 from tests.mutants.__main__ import chosen
 from tests.mutants.cython_changes import cython_changes
 from tests.mutants.python_changes import Change, compiles, python_changes
-from tests.mutants.reach import PACKAGES, files_reaching
+from tests.mutants.reach import PACKAGES, Seen, files_naming, files_reaching
 from tests.mutants.trial import Copy, Outcome
 from tests.trees import ROOT
 
@@ -46,6 +50,11 @@ def test_the_changes_of_a_function() -> None:
         (9, "in", "not in"),
         (9, "7", "8"),
     ]
+
+
+def test_what_a_program_asserts_of_lengths_is_left_as_it_is() -> None:
+    assert changes(b"zip(a, b, strict=True)") == [(1, "zip(a, b, strict=True)", "pass"), (1, "a, b", "b, a")]
+    assert (1, "False", "True") in changes(b"zip(a, b, strict=False)")
 
 
 def test_each_change_is_one_place_of_a_program() -> None:
@@ -99,6 +108,112 @@ def test_a_package_has_sources_and_its_patterns_have_tests(name: str) -> None:
 def test_the_closest_tests_come_first() -> None:
     found = files_reaching(PACKAGES["cleaner"], "kafkalog/cleaner/segment_reader.py", ROOT)
     assert found[0] == "tests/cleaner/test_segment_reader.py" and len(found) > 10
+
+
+def test_tests_of_a_module_are_those_that_name_it_too() -> None:
+    found = files_naming(PACKAGES["server"], "kafkalog/server/settings.py", ROOT)
+    assert "tests/server/test_settings.py" in found
+    assert set(found) < set(files_reaching(PACKAGES["server"], "kafkalog/server/settings.py", ROOT))
+
+
+def test_the_tests_of_a_line_are_those_that_ran_its_statement() -> None:
+    source = b"LIMIT = 2\n\ndef room(n):\n    if n:\n        return call(\n            n, LIMIT)\n    return 0\n"
+    seen = Seen(json.dumps({
+        "seconds": {"test_a.py::slow": 2.0, "test_a.py::quick": 1.0, "test_b.py::other": 0.5, "test_c.py::apart": 0.1},
+        "tests": ["", "test_a.py::slow", "test_a.py::quick", "test_b.py"],
+        "lines": {"room.py": {"1": [0], "4": [1, 2], "5": [1], "6": [2], "7": [3]}},
+    }))  # fmt: skip
+    assert seen.tests_of("room.py", source, 4) == ["test_a.py::quick", "test_a.py::slow"]
+    assert seen.tests_of("room.py", source, 5) == ["test_a.py::slow"]
+    assert seen.tests_of("room.py", source, 6) == ["test_a.py::quick", "test_a.py::slow"]
+    assert seen.tests_of("room.py", source, 7) == ["test_b.py::other"], "a fixture of the file ran it"
+    assert seen.tests_of("room.py", source, 1) == ["test_b.py::other", "test_a.py::quick", "test_a.py::slow"]
+    assert seen.tests_of("other.py", source, 4) == []
+
+
+def test_the_plugin_sees_which_test_runs_which_line(tmp_path: Path) -> None:
+    found = Copy(ROOT, tmp_path / "copy").watch(["tests/test_times.py"], 300)
+    path = "kafkalog/times.py"
+    source = (ROOT / path).read_bytes()
+    lines = [line for line, text in enumerate(source.decode().splitlines(), 1) if "return" in text]
+    tests = [test for line in lines for test in found.tests_of(path, source, line)]
+    assert tests and all(test.partition("::")[0].endswith("test_times.py") for test in tests)
+
+
+CYTHON = b"""from libc.stdint cimport int64_t
+
+cdef enum:
+    SIZE = 4
+
+cdef int64_t end(int64_t at = 3) noexcept nogil:
+    cdef int64_t most = least(at)
+    if at >= most:
+        at += 1
+        return at + SIZE
+    return most
+
+cdef int64_t least(int64_t at) noexcept nogil:
+    return at
+"""
+
+
+@pytest.mark.parametrize(("line", "tests"), [
+    (8, ["many", "once"]),
+    (10, ["many", "once"]),
+    (11, ["none", "many"]),
+    (14, ["least", "none", "once", "many"]),
+    (4, ["least", "none", "once", "many"]),
+])  # fmt: skip
+def test_the_tests_of_a_cython_line_are_those_that_ran_its_block(line: int, tests: list[str]) -> None:
+    names = ["test_a.py::least", "test_a.py::none", "test_a.py::once", "test_a.py::many"]
+    lines = {"7": [2, 3], "9": [3], "11": [1], "13": [0, 1, 2, 3]}
+    page = {"seconds": dict.fromkeys(names, 1), "tests": names, "lines": {"end.pyx": lines}}
+    found = Seen(json.dumps(page)).tests_of("end.pyx", CYTHON, line)
+    assert {test.partition("::")[2] for test in found} == set(tests)
+
+
+def test_all_tests_of_modules_that_import_a_constant_are_those_of_its_line() -> None:
+    path = "kafkalog/_core/arrow_rows.pxd"
+    source = (ROOT / path).read_bytes()
+    line = source.decode().splitlines().index("    TOPIC = 2") + 1
+    lines = {"kafkalog/_core/arrow_encoder.pyx": {"300": [0]}, "kafkalog/_core/arrow_rows.pyx": {"90": [1]}}
+    lines["kafkalog/_core/crc.pyx"] = {"20": [2]}
+    page = {"seconds": {"a::b": 1, "a::c": 2, "a::d": 3}, "tests": ["a::b", "a::c", "a::d"], "lines": lines}
+    assert Seen(json.dumps(page)).tests_of(path, source, line) == ["a::b", "a::c"]
+
+
+ROOM = """
+int room(int size) {
+    if (size > 2)
+        size += 1;
+    else
+        size -= 1;
+    return size;
+}
+"""
+CALLS = """
+import ctypes, sys
+from pathlib import Path
+from tests.mutants.blocks import Blocks
+blocks = Blocks(Path(sys.argv[1]))
+room = ctypes.CDLL(sys.argv[1] + "/room.so").room
+blocks.switch("large")
+room(3)
+blocks.switch("small")
+room(1), room(1)
+print(sorted((line, sorted(tests)) for line, tests in blocks.lines()["room.c"].items()))
+"""
+
+
+def test_blocks_of_compiled_code_are_known_by_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "room.c").write_text(ROOM)
+    flags = [*blocks.FLAGS.split(), "-g", "-O0", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, "-o", "room.so", "room.c"], cwd=tmp_path, check=True)
+    environ = {**os.environ, "LD_PRELOAD": str(blocks.build(tmp_path)), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", CALLS, str(tmp_path)]
+    printed = subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout
+    ran = dict(ast.literal_eval(printed))
+    assert ran[3] == ["large", "small"] and ran[4] == ["large"] and ran[6] == ["small"]
 
 
 def small_tree(root: Path, source: str, test: str) -> Change:

@@ -48,6 +48,19 @@ def test_what_a_coordinator_record_does_not_say(key: bytes, value: bytes, messag
     assert caught.value.message == message
 
 
+def test_a_streams_group_of_4_4_says_which_descriptions_of_its_topology_were_stored() -> None:
+    """Kafka 4.4 has two more tagged fields (KIP-1331)."""
+    key = struct.pack(">h", 17) + text("g")
+    value = struct.pack(">hiq", 0, 3, 9) + b"".join((
+        uvarint(3), uvarint(0), uvarint(4), struct.pack(">i", 1), uvarint(2), uvarint(4), struct.pack(">i", -2),
+        uvarint(3), uvarint(4), struct.pack(">i", 1),
+    ))  # fmt: skip
+    assert coordinator_record(key, value, groups.KEYS, groups.VALUES).value == {
+        "epoch": 3, "metadataHash": 9, "validatedTopologyEpoch": 1, "storedDescriptionTopologyEpoch": -2,
+        "failedDescriptionTopologyEpoch": 1,
+    }  # fmt: skip
+
+
 def test_an_unknown_type_has_its_number() -> None:
     with pytest.raises(UnknownRecordType) as caught:
         coordinator_record(struct.pack(">h", 99), VALUE, groups.KEYS, groups.VALUES)

@@ -109,6 +109,17 @@ def test_the_packer_refuses_what_is_no_batch() -> None:
         with pytest.raises(ValueError, match=r"batch"):
             while packer.next() is not None:
                 packer.keep()
+    for data, at, size in (
+        (good[:-1], 0, len(good)),
+        (good + good[:-1], len(good), len(good)),
+        (good[:8] + (48).to_bytes(4, "big") + good[12:], 0, 60),
+    ):
+        packer = Packer(data)
+        with pytest.raises(ValueError, match=f"the batch at byte {at} says that it has {size} bytes"):
+            while packer.next() is not None:
+                packer.keep()
+    empty = Packer(good[:8] + (49).to_bytes(4, "big") + good[12:61])
+    assert empty.next() == b"" and empty.next() is None
     packer = Packer(good)
     for call in (packer.keep, lambda: packer.seal(1)):
         with pytest.raises(ValueError, match="no batch is being packed"):

@@ -17,11 +17,13 @@ import pytest
 from kafkalog.server import metrics_http
 from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.metric_families import families
-from kafkalog.server.metrics import ServerMetrics
+from kafkalog.server.metrics import BOUNDS_MS, ServerMetrics
 from kafkalog.server.metrics_http import HttpListener, Page, SharedPage
 from kafkalog.server.status import status_of as gather_status
 from kafkalog.server.turns import TURN_ROWS
+from kafkalog.server.wire.versions import APIS
 from kafkalog.testing import ServerDidNotStart, kafka_server
+from kafkalog.util.prometheus import lines
 from tests.server.http_pages import exchange, listening, read_all, status_of
 from tests.server.nodes import node_for
 from tests.trees import SOURCES
@@ -177,11 +179,14 @@ def test_connections_have_a_limit(listener: HttpListener, monkeypatch: pytest.Mo
 
 def test_stop_ends_what_is_open() -> None:
     with listening({"/": hello}) as listener:
-        link = socket.create_connection(("127.0.0.1", listener.port), timeout=20)
+        port = listener.port
+        link = socket.create_connection(("127.0.0.1", port), timeout=20)
         link.sendall(b"GET ")
         assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
     with link:
         assert read_all(link) == b""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=20)
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -240,6 +245,22 @@ def test_the_document_names_every_metric_of_a_server() -> None:
     text = (SOURCES / "docs" / "server.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| `(kafkalog_server_\w+)` \| (\w+) \|", text, re.MULTILINE))
     assert told == {family.name: family.kind for family in families(ServerMetrics())}
+
+
+def test_times_are_told_in_seconds_with_their_sum_and_their_buckets() -> None:
+    metrics = ServerMetrics()
+    for took_ms, worked_ms, code in ((1.0, 0.5, 0), (2000.0, 0.5, 0), (60_000.0, 1.0, 3)):
+        metrics.requests.done(APIS[0], took_ms, worked_ms, code)
+    text = [line for family in families(metrics) for line in lines(family)]
+    found = [line for line in text if line.startswith("kafkalog_server_request_") and 'api="produce"' in line]
+    told = dict(line.rstrip().rsplit(" ", 1) for line in found)
+    name, of_produce = "kafkalog_server_request_seconds", '{api="produce"}'
+    assert float(told[f"{name}_sum{of_produce}"]) == 62.001 and told[f"{name}_count{of_produce}"] == "3"
+    buckets = {float(re.findall(r'le="(.*?)"', line)[0]): int(told[line]) for line in told if "_bucket" in line}
+    assert buckets == {bound: (bound >= 0.001) + (bound >= 2.5) + (bound == float("inf")) for bound in buckets}
+    assert sorted(buckets) == [*(bound / 1000 for bound in BOUNDS_MS), float("inf")]
+    assert float(told[f"kafkalog_server_request_work_seconds_total{of_produce}"]) == 0.002
+    assert told['kafkalog_server_request_errors_total{api="produce",error_code="3"}'] == "1"
 
 
 @pytest.mark.parametrize("turns", range(5))

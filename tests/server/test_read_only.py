@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import kafkalog
 from kafkalog.errors import DirectoryLocked, PartitionNotFound
 from kafkalog.server.config import ServerConfig
 from kafkalog.server.node import Node
+from kafkalog.server.passing import NoWritesToLinks, stand_ins
 from kafkalog.server.security.users import add_user
 from kafkalog.server.serving import serving
 from kafkalog.server.txns.transaction import prepared
@@ -201,3 +203,43 @@ def test_no_directory(tmp_path: Path) -> None:
 
     with pytest.raises(PartitionNotFound):
         asyncio.run(run())
+
+
+def test_a_stand_in_has_partitions_and_files_and_nothing_else_that_lies_there(left: Path) -> None:
+    for name in ("notes", f"orders-0.{'0' * 32}-delete", "lost+found", "__cluster_metadata-0"):
+        (left / name).mkdir()
+        (left / name / "text").write_bytes(bytes(1000))
+    with stand_ins([str(left)]) as [made]:
+        assert {one.name for one in Path(made).iterdir() if one.is_dir()} == {
+            "orders-0", "orders-1", "__cluster_metadata-0",
+        }  # fmt: skip
+        files = {one.name for one in left.iterdir() if one.is_file()}
+        assert {one.name for one in Path(made).iterdir() if one.is_file()} == files - {".lock"}
+        assert all(one.stat().st_mode & 0o777 == 0o600 for one in Path(made).iterdir() if one.is_file())
+
+
+def test_how_much_of_a_directory_that_was_not_closed_well_is_copied_is_logged(
+    left: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with stand_ins([str(left)]):
+        assert "was not closed well" not in caplog.text
+    (left / CLEAN_SHUTDOWN_FILE).unlink()
+    with stand_ins([str(left)]) as [made]:
+        copied = [one for one in Path(made).rglob("*.log") if not one.is_symlink()]
+        last = [max((left / f"orders-{index}").glob("*.log")) for index in (0, 1)]
+        assert sorted(one.name for one in copied) == sorted(one.name for one in last)
+        size = sum(one.stat().st_size for one in last)
+        words = f"{left} was not closed well: {size} bytes of its last segments are copied and recovered"
+        assert size > 0 and words in caplog.messages
+
+
+def test_a_cut_behind_a_link_cuts_a_copy_and_readers_go_on_with_it(tmp_path: Path) -> None:
+    source, link = tmp_path / "source", tmp_path / "link"
+    source.write_bytes(b"0123456789")
+    link.symlink_to(source)
+    with NoWritesToLinks().open_file(link, "rw") as file:
+        file.truncate(4)
+        assert os.pread(file.fileno(), 100, 0) == b"0123"
+    assert (source.read_bytes(), link.read_bytes(), link.is_symlink()) == (b"0123456789", b"0123", False)
+    assert sorted(tmp_path.iterdir()) == [link, source]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,11 +22,13 @@ SETTINGS = [word for name, value in SMALL.items() for word in ("-X", f"{name}={v
 
 
 @contextmanager
-def served(tmp_path: Path, *args: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], int]]:
+def served(
+    tmp_path: Path, *args: str, before: str = "", stdout: int | None = None
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
     ready = tmp_path / "ready"
     given = ["--listen", "127.0.0.1:0", "--ready-file", str(ready), *SETTINGS, *args]
     command = [sys.executable, "-c", before + COMMAND[2], "serve", *given]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
     try:
         while not ready.exists():
             assert process.poll() is None, process.stderr and process.stderr.read()
@@ -38,13 +41,13 @@ def served(tmp_path: Path, *args: str, before: str = "") -> Iterator[tuple[subpr
         process.communicate()
 
 
-def asked(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as sock:
-        return answered(sock)
+def asked(port: int, *call: Any) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
+        return answered(sock, *call)
 
 
-def answered(sock: socket.socket) -> bytes:
-    body = request_bytes("api_versions", 3, SOFTWARE)
+def answered(sock: socket.socket, *call: Any) -> bytes:
+    body = request_bytes(*(call or ("api_versions", 3, SOFTWARE)))
     sock.sendall(len(body).to_bytes(4, "big") + body)
     size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
     return sock.recv(size, socket.MSG_WAITALL)
@@ -132,6 +135,22 @@ def test_memory_is_given_back(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(timeout=20) == 0
         assert not folder.exists()
+
+
+def test_full_collections_leave_new_logs_alone(tmp_path: Path) -> None:
+    watch = (
+        "import atexit, gc; most = [0]; "
+        "gc.callbacks.append(lambda *_: most.append(max(most.pop(), gc.get_freeze_count()))); "
+        "atexit.register(lambda: print('frozen', most[0], flush=True)); "
+    )
+    frozen = []
+    for name, count in (("few", 400), ("many", 1200)):
+        topic = {"name": name, "num_partitions": count, "replication_factor": -1, "assignments": [], "configs": []}
+        with served(tmp_path, "-d", str(tmp_path / name), before=watch, stdout=subprocess.PIPE) as (process, port):
+            asked(port, "create_topics", 7, {"topics": [topic], "timeout": 60_000, "validate_only": False})
+            process.terminate()
+            frozen.append(int(process.communicate(timeout=60)[0].removeprefix("frozen ")))
+    assert frozen[1] - frozen[0] > 1024 * 20, frozen
 
 
 def test_settings_come_from_a_file_and_x_goes_before_it(tmp_path: Path) -> None:

@@ -153,6 +153,9 @@ def test_it_grows_and_never_shrinks(tmp_path: Path) -> None:
             await topics.add_partitions("t", 1)
         with pytest.raises(UnknownTopicOrPartition):
             await topics.add_partitions("u", 1)
+        assert topics.check_growth("t", 10_004) == after
+        with pytest.raises(PolicyViolation, match="Excessively large number of partitions per request"):
+            topics.check_growth("t", 10_005)
 
     with_topics(tmp_path, use)
 

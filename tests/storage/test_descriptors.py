@@ -133,6 +133,27 @@ def test_a_slice_outlives_closing_and_deleting(tmp_path: Path, end: Callable[[Fi
         assert records.read(0, 100) == data[:100]  # as long as somebody has a slice
 
 
+def test_a_slice_of_a_closed_file_knows_it_again(tmp_path: Path, few: None) -> None:
+    """Where too many are open, closing does not open one more: it is found by its name, and never another file."""
+    path, data = tmp_path / "0.log", run(0, 3)
+    path.write_bytes(data)
+    (tmp_path / "open").write_bytes(b"x")
+    others = [LazyFile(str(tmp_path / "open"), OS) for _ in range(FEW)]
+    for busy in others:
+        assert busy.pread(1, 0) == b"x"
+        busy.pin(has_name=True)
+    records = FileRecords.listed(str(path), 300), FileRecords.listed(str(path), 300)
+    one, other = (each.slice(100, 200) for each in records)
+    for each in records:
+        each.close()
+    assert one.read() == data[100:]
+    path.rename(tmp_path / "elsewhere")
+    path.write_bytes(bytes(300))
+    with pytest.raises(StorageError, match="the file was deleted or closed") as caught:
+        other.read()
+    assert (caught.value.errno, caught.value.path) == (errno.ENOENT, str(path))
+
+
 def test_what_was_unlinked_and_nobody_reads_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_bytes(run(0, 3))

@@ -23,7 +23,7 @@ def viewed(directory: Path, parts: list[bytes]) -> tuple[LogView, Counting]:
 def read_bytes(view: LogView, fs: Counting, offset: int) -> list[int]:
     """The sizes of the reads that a record costs; it has to be found."""
     fs.reads.clear()
-    record = record_at_offset(view.segments[0], offset, is_last=True)
+    record = record_at_offset(view.segments[0], offset, view)
     assert record is not None and record.offset == offset
     return list(fs.reads)
 
@@ -38,6 +38,21 @@ def test_a_record_costs_one_read_of_little_more_than_its_batch(tmp_path: Path, s
         for offset in range(2 * RECORDS, 50 * RECORDS, 7):
             (read,) = read_bytes(view, fs, offset)
             assert read <= (whole if whole > 8192 else 4 * 4096)
+
+
+@pytest.mark.parametrize("size", [20, 400, 1500])
+def test_the_last_record_costs_one_read(tmp_path: Path, size: int) -> None:
+    """Nothing lies behind its batch that could bear it out: the log ends there."""
+    view, fs = viewed(tmp_path, batches(0, 60, RECORDS, size=size))
+    with view:
+        last = 60 * RECORDS - 1
+        read_bytes(view, fs, last)  # opens the index
+        assert len(read_bytes(view, fs, last)) == 1
+        found = record_at_offset(view.segments[0], last, view)
+        assert found is not None and view.segments[0].time_index.entries
+        fs.reads.clear()
+        assert record_at_time(view.segments[0], found.timestamp, 0, view.segments) == (last, found.timestamp, 0)
+        assert len(fs.reads) == 1
 
 
 @pytest.mark.parametrize("size", [9000, 200_000])
@@ -71,7 +86,7 @@ def test_a_time_costs_one_read(tmp_path: Path, size: int, by: int) -> None:
         assert entries and segment.offset_index.entries
         for timestamp, offset in entries[1:]:
             fs.reads.clear()
-            assert record_at_time(segment, timestamp + by, 0) == (offset + by, timestamp + by, 0)
+            assert record_at_time(segment, timestamp + by, 0, view.segments) == (offset + by, timestamp + by, 0)
             assert len(fs.reads) == 1
             assert fs.reads[0] <= max(2 * len(parts[-1]) + OFFSET_BYTES, 4 * 4096)
 
@@ -84,5 +99,5 @@ def test_a_file_that_was_renamed_since_the_listing_is_looked_for_in_another_way(
         segment = view.segments[0]
         log = min((tmp_path / "t-0").glob("*.log"))
         log.rename(log.with_suffix(".log.moved"))
-        assert record_at_offset(segment, 0) is None
-        assert record_at_time(segment, 0, 0) is None
+        assert record_at_offset(segment, 0, view) is None
+        assert record_at_time(segment, 0, 0, view.segments) is None

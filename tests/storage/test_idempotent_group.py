@@ -58,6 +58,7 @@ def together(a_log: UnifiedLog, group: list[Sent]) -> tuple[int, int] | str:
         info = a_log.append_batches(bytearray(b"".join(built(what) for what in group)))
     except KafkalogError as error:
         return type(error).__name__
+    assert info.last_leader_epoch == -1, "none was given"
     return info.first_offset, info.last_offset
 
 

@@ -141,6 +141,23 @@ def test_refresh_reads_on(path: Path) -> None:
     owner.close()
 
 
+@pytest.mark.parametrize("kind", [OffsetIndexView, TimeIndexView])
+def test_entries_that_a_refresh_adds_go_on_from_the_last_one(
+    path: Path, kind: type[OffsetIndexView] | type[TimeIndexView]
+) -> None:
+    """One step on they are read; one that does not grow ends the entries."""
+    made = offset_bytes if kind is OffsetIndexView else time_bytes
+    rows = [(3, 500), (4, 501)] if kind is OffsetIndexView else [(500, 3), (501, 3)]
+    path.write_bytes(made(rows[0]))
+    view = kind(path, BASE)
+    path.write_bytes(made(*rows))
+    view.refresh()
+    assert [view.entry(n) for n in range(view.entries)] == [kind(path, BASE).entry(n) for n in (0, 1)]
+    path.write_bytes(made(*rows, rows[1]))
+    view.refresh()
+    assert (view.entries, view.problem) == (2, None)
+
+
 def test_after_a_truncation(path: Path) -> None:
     """format.md section 14, B1: old entries stay behind the new ones, where they can look like a part of them."""
     owner = OffsetIndex(path, BASE, 800)

@@ -1,5 +1,6 @@
 """Opening a partition directory, rule by rule; the golden vectors hold the same rules against the reference's files."""
 
+import logging
 import os
 import struct
 from pathlib import Path
@@ -19,6 +20,7 @@ from kafkalog.storage.recovery_run import RecoveryProgress
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from kafkalog.util.scheduler import MockScheduler
+from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, config, files, lead, log, offset_entries
 from tests.storage.test_log_transactions import ABORT, COMMIT, built, end, write
 
@@ -116,6 +118,23 @@ def test_a_damaged_index_beside_sound_data(tmp_path: Path, suffix: str) -> None:
     (folder / name(5, suffix)).write_bytes(bytes(48))
     again = log(tmp_path, **SETTINGS)
     assert again.log_end_offset == 12 and whole(again)
+    again.close()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_damaged_index_below_the_recovery_point_is_rebuilt_and_logged(
+    tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LOAD-28: once for its segment, whose new indexes are on disk; those of the others stay as they are."""
+    folder = filled(tmp_path, killed=True)
+    (folder / name(5, suffix)).write_bytes(bytes(48))
+    fs = FaultFS()
+    with caplog.at_level(logging.WARNING):
+        again = log(tmp_path, fs=fs, recovery_point=10, **UNCLEAN)
+    assert caplog.messages == [f"the indexes of {folder / name(5)} are damaged: they are made anew"]
+    assert whole(again)
+    synced = {Path(call.path).name for call in fs.named("fdatasync", "fsync")}
+    assert {name(5, ".index"), name(5, ".timeindex")} <= synced and name(0, ".index") not in synced
     again.close()
 
 

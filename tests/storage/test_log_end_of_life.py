@@ -28,7 +28,10 @@ def test_a_closed_log_is_on_disk_and_refuses_every_use(tmp_path: Path) -> None:
     log.close()
     assert "00000000000000000003.snapshot" in {one.name for one in (tmp_path / "t-0").iterdir()}
     assert any(call.path.endswith(".log") for call in fs.named("fsync", "fdatasync")) and log.recovery_point == 3
-    for use in (lambda: lead(log), lambda: log.read(0, 100), log.roll, log.flush, lambda: log.truncate_to(0)):
+    for use in (
+        lambda: lead(log), lambda: log.read(0, 100), log.roll, log.flush, lambda: log.truncate_to(0), log.commit,
+        log.delete_old_segments, lambda: log.delete_before(1), lambda: log.expire_producers(2**62),
+    ):  # fmt: skip
         with pytest.raises(LogClosed):
             use()
 

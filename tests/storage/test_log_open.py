@@ -77,6 +77,24 @@ def test_roll_by_time_after_opening_counts_from_the_first_batch(tmp_path: Path) 
     assert bases(again) == [0, 1]
 
 
+@pytest.mark.parametrize("timestamp", [-1, 0, 1])
+def test_the_largest_time_of_a_log_opened_again(tmp_path: Path, timestamp: int) -> None:
+    """LOG-56: the final time entry names its batch; time 0 is one, -1 is none."""
+    settings = {"index_interval_bytes": 150}
+    a_log = log(tmp_path, **settings)
+    lead(a_log, timestamp=timestamp, times=2)
+    a_log.close()
+    for _ in range(2):  # from the data, then from the entry that the first close wrote
+        a_log = log(tmp_path, **settings)
+        largest = (timestamp, 0) if timestamp >= 0 else (-1, -1)
+        tail = a_log.active_segment.tail
+        assert (tail.max_timestamp, tail.offset_of_max_timestamp) == largest
+        a_log.close()
+        again = log(tmp_path, **settings)
+        assert time_entries(again.active_segment) == ([largest] if timestamp >= 0 else [])
+        again.close_handlers()
+
+
 @pytest.mark.parametrize("base", [0, 5, 10])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "zeros", "odd", "text", "beyond"])
@@ -134,13 +152,20 @@ def test_left_over_files(tmp_path: Path) -> None:
     assert (directory / "notes.txt").exists() and list(directory.glob("*.checkpoint.deleted"))
 
 
-def test_a_damaged_replacement_takes_nothing_away(tmp_path: Path) -> None:
+def test_a_damaged_replacement_takes_nothing_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """LOAD-3: the reference puts a `.log.swap` in place whatever is in it."""
     filled(tmp_path).close()
     directory = tmp_path / "topic-0"
-    (directory / f"{5:020d}.log.swap").write_bytes(b"x")
-    again = log(tmp_path, **SETTINGS)
+    for suffix in (".log", ".index", ".timeindex"):
+        (directory / f"{5:020d}{suffix}.swap").write_bytes(b"x")
+    before = {path.name: path.read_bytes() for path in directory.glob("*5.*") if path.suffix != ".swap"}
+    assert set(before) >= {f"{5:020d}.log", f"{5:020d}.index", f"{5:020d}.timeindex"}
+    with caplog.at_level(logging.WARNING):
+        again = log(tmp_path, **SETTINGS)
+    path = directory / f"{5:020d}.log.swap"
+    assert caplog.messages == [f"{path} is damaged: removed, the segments it was made from are still there"]
     assert (bases(again), again.log_end_offset) == ([0, 5, 10], 12)
+    assert {name: (directory / name).read_bytes() for name in before} == before
     assert not list(directory.glob("*.swap"))
 
 

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, StorageError
+from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.segment import LogSegment
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
-from tests.storage.logs import bases, lead, log, make_overflowed
+from tests.storage.logs import bases, lead, log, make_overflowed, run
 
 pytestmark = pytest.mark.in_memory
 
@@ -145,6 +145,57 @@ def test_a_log_that_lost_segments_meanwhile_is_left_alone(tmp_path: Path, meanwh
     assert a_log.state is state and offsets(a_log) == before
     a_log.close()
     assert not left_over(tmp_path / "topic-0")
+
+
+def part_of(a_log: UnifiedLog, *offsets: int) -> LogSegment:
+    made = a_log.new_cleaned_segment(offsets[0])
+    for offset in offsets:
+        made.append(run(offset, 1))
+    made.on_become_inactive()
+    made.flush()
+    return made
+
+
+@pytest.mark.parametrize(("parts", "misplaced"), [
+    ([(0, 3), (4, 7)], None),
+    ([(2, 3), (7,)], None),
+    ([(0, 4), (4, 7)], (0, 4, 4)),
+    ([(0, 3), (4, 8)], (4, 8, 8)),
+    ([(0, 3), (9,)], (9, 9, 8)),
+])  # fmt: skip
+def test_new_segments_lie_one_behind_the_other_where_the_old_ones_were(
+    tmp_path: Path, parts: list[tuple[int, ...]], misplaced: tuple[int, int, int] | None
+) -> None:
+    """Neither reaches into the next one; else nothing has changed."""
+    a_log = filled(tmp_path)
+    old = tuple(a_log.segments)[:2]
+    with a_log.being_cleaned() as cuts:
+        made = [part_of(a_log, *one) for one in parts]
+        if misplaced is None:
+            a_log.replace_segments(made, old, cuts)
+            assert offsets(a_log) == [*(offset for one in parts for offset in one), *range(8, 13)]
+        else:
+            base, last, end = misplaced
+            message = f"offsets {base} to {last} have no place between 0 and {end}"
+            with pytest.raises(CorruptRecord, match=message) as caught:
+                a_log.replace_segments(made, old, cuts)
+            assert (caught.value.path, caught.value.offset) == (old[0].path, base)
+            assert tuple(a_log.segments)[:2] == old and offsets(a_log) == [*range(13)]
+            a_log.drop_unused(made)
+    a_log.close()
+    assert not left_over(tmp_path / "topic-0")
+
+
+def test_segments_that_begin_below_the_old_ones_are_refused(tmp_path: Path) -> None:
+    a_log = filled(tmp_path)
+    old = (a_log.segments[1],)
+    with a_log.being_cleaned() as cuts:
+        made = part_of(a_log, 3, 4)
+        with pytest.raises(CorruptRecord, match="offsets 3 to 4 have no place between 4 and 8"):
+            a_log.replace_segments((made,), old, cuts)
+        a_log.drop_unused((made,))
+    assert offsets(a_log) == [*range(13)]
+    a_log.close()
 
 
 def test_an_overflowed_segment_is_split_in_place(tmp_path: Path) -> None:

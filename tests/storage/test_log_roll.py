@@ -55,6 +55,19 @@ def test_rolls_by_the_clock_where_batches_have_no_time(tmp_path: Path) -> None:
     assert bases(a_log) == [0, 1, 3]
 
 
+def test_a_follower_rolls_by_the_clock_where_batches_have_no_time(tmp_path: Path) -> None:
+    """LOG-14: by its own clock, once for all batches of an append."""
+    clock = MockClock(NOW)
+    a_log = log(tmp_path, clock=clock, segment_ms=1000)
+    a_log.append_as_follower(run(0, 1, timestamp=-1, step=0), 0)
+    clock.advance(1000)
+    a_log.append_as_follower(run(1, 2, timestamp=-1, step=0), 0)
+    assert bases(a_log) == [0]
+    clock.advance(1)
+    a_log.append_as_follower(run(3, 2, timestamp=-1, step=0), 0)
+    assert bases(a_log) == [0, 3]
+
+
 def test_a_first_time_followed_by_none_never_rolls(tmp_path: Path) -> None:
     """LOG-14: however long it takes."""
     clock = MockClock(NOW)

@@ -1,5 +1,6 @@
 """A walk over a whole log: every sound batch is given, or the damage is raised or told with its place."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.log_walk import log_chunks, sound_chunks
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.view import LogView
 from tests.raw_batches import batches, write_segment
 from tests.storage.damage_cases import DAMAGE, damage
@@ -41,6 +43,72 @@ def walked(directory: Path) -> list[int]:
 def test_a_sound_log_is_given_whole(directory: Path) -> None:
     assert len(segment_files(directory)) == 3
     assert walked(directory) == list(range(BATCHES))
+
+
+def cut_off(data: bytearray) -> None:
+    del data[-10:]
+
+
+def add_zeros(data: bytearray) -> None:
+    data += bytes(100)
+
+
+def lower_the_last_offset(data: bytearray) -> None:
+    data[400:408] = (23).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("is_closed_well", [False, True])
+@pytest.mark.parametrize(("change", "position", "offset", "message"), [
+    (None, None, None, ""),
+    (cut_off, 400, 24, "the segment ends in the middle of a batch"),
+    (add_zeros, 500, 25, "zeros follow the last batch"),
+    (lower_the_last_offset, 400, 24, "the batch begins at offset 23, below the 24 that comes next"),
+])  # fmt: skip
+def test_the_end_of_a_walk_raises_what_no_crash_leaves(
+    directory: Path,
+    is_closed_well: bool,
+    change: Callable[[bytearray], None] | None,
+    position: int | None,
+    offset: int | None,
+    message: str,
+) -> None:
+    """A torn write of a log that was not closed well is its end; a misplaced batch is damage in any log."""
+    path = segment_files(directory)[-1]
+    data = bytearray(path.read_bytes())
+    if change is not None:
+        change(data)
+        path.write_bytes(data)
+    if is_closed_well:
+        (directory.parent / CLEAN_SHUTDOWN_FILE).write_text('{"version":0,"brokerEpoch":-1}')
+    is_damage = change is lower_the_last_offset or is_closed_well and change is not None
+    with LogView(directory) as view:
+        end = view.log_end_offset
+        assert end == (25 if change in (None, add_zeros) else 24)
+        assert (view.tail_damage is not None) == is_damage
+        assert len(list(log_chunks(view, 0, end - 1))) > 2, "what lies before the end is given"
+    if not is_damage:
+        assert walked(directory) == list(range(end))
+        return
+    with pytest.raises(CorruptRecord, match=message) as caught:
+        walked(directory)
+    assert (caught.value.path, caught.value.position, caught.value.offset) == (str(path), position, offset)
+
+
+@pytest.mark.parametrize(("offset", "is_damage"), [(24, False), (25, True), (26, True)])
+def test_a_batch_that_may_belong_behind_the_end_is_damage_of_the_end(
+    directory: Path, offset: int, is_damage: bool
+) -> None:
+    """Its offsets may be right and those behind it wrong: then the log ends further on."""
+    path = segment_files(directory)[-1]
+    path.with_suffix(".index").unlink()
+    data = bytearray(path.read_bytes())
+    data[100:108] = offset.to_bytes(8, "big")
+    path.write_bytes(data)
+    with LogView(directory) as view:
+        found = view.tail_damage
+        assert (view.log_end_offset, found is not None) == (25, is_damage)
+    if found is not None:
+        assert (found.path, found.position, found.offset) == (str(path), 100, 21)
 
 
 @pytest.mark.parametrize("kind", DAMAGE)

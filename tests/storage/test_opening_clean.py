@@ -46,6 +46,8 @@ def test_only_the_end_of_a_log_is_opened(tmp_path: Path) -> None:
     assert not fs.calls
     before = files(tmp_path / "topic-0")
     a_log.close()
+    closed = {os.path.basename(call.path) for call in fs.named("open", "open_read")}
+    assert not [name for name in closed if name.endswith("index") and not name.startswith(last)]
     assert not fs.named("fsync", "fdatasync")  # nothing was written
     after = files(tmp_path / "topic-0")
     assert {name for name in before if before[name] != after[name]} == {last + ".index", last + ".timeindex"}

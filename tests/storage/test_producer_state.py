@@ -196,8 +196,8 @@ class TestMarkers:
         driver.data(0, pid=2, txn=True)
         driver.data(1, txn=True)
         assert driver.known.current_txn_first_offset == 0
-        assert driver.manager.producers.open_transactions == {0: PID, 1: 2}
-        assert driver.manager.producers.first_undecided_offset == 0
+        assert list(driver.manager.producers.open_transactions.items()) == [(0, PID), (1, 2)]
+        assert driver.manager.producers.first_unstable_offset == 0
 
     def test_no_other_batch_while_one_is_open(self, driver: Driver) -> None:
         """PSM-8."""

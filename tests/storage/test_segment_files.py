@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, LogClosed, StorageError
+from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.util.clock import MockClock
+from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized, time_entries
 
@@ -180,6 +182,42 @@ def test_delete_removes_all_files_and_tolerates_missing_ones(tmp_path: Path) -> 
     seg.delete_if_exists()
     assert files(tmp_path) == {}
     assert piece.read() == run(0, 3)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_an_unlinked_segment_keeps_its_indexes_only_for_a_reader(tmp_path: Path, is_read: bool) -> None:
+    """SEG-31: they are opened while they are there still; a segment that no one reads costs no file."""
+    made = segment(tmp_path, index_interval_bytes=50)
+    for offset in range(3):
+        made.append(run(offset, 1, timestamp=NOW + offset))
+    made.close()
+    data = (tmp_path / f"{NAME}.log").read_bytes()
+    fs = FaultFS()
+    seg = segment(tmp_path, exists=True, fs=fs, index_interval_bytes=50)
+    piece = seg.records.slice(100, 200) if is_read else None
+    fs.calls.clear()
+    seg.unlink_files()
+    opened = {Path(call.path).suffix for call in fs.named("open", "open_read")}
+    assert files(tmp_path) == {} and opened == ({".index", ".timeindex"} if is_read else set())
+    if piece is not None:
+        assert piece.read() == data[100:]
+        assert seg.offset_index.lookup(1).offset == 1 and seg.time_index.entries
+
+
+def test_files_that_cannot_be_deleted_are_closed(tmp_path: Path) -> None:
+    """SEG-27: all of them, whichever fails; the error is that of the first."""
+    fs = FaultFS()
+    before = open_descriptors()
+    seg = segment(tmp_path, fs=fs, index_interval_bytes=50)
+    for offset in range(3):
+        seg.append(run(offset, 1))
+    seg.add_aborted(AbortedTxn(0, 1, 0, 2, 3))
+    assert open_descriptors() > before
+    fs.fail("unlink", code=errno.EIO)
+    with pytest.raises(StorageError) as caught:
+        seg.delete_if_exists()
+    assert (caught.value.errno, caught.value.path) == (errno.EIO, str(tmp_path / f"{NAME}.log"))
+    assert open_descriptors() == before and len(files(tmp_path)) == 4
 
 
 def test_a_failed_rename_names_the_file(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A segment's transaction index, open for writing (checklist TXN)."""
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
 from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.util.descriptors import DESCRIPTORS
 from tests.counting import Counting
 from tests.faults import FaultFS
 
@@ -33,6 +36,39 @@ def test_last_offsets_rise(tmp_path: Path, last: int) -> None:
     index.append(AbortedTxn(0, 4, 0, 51, 60))
     assert index.count == 5
     index.close()
+
+
+@pytest.mark.parametrize(("call", "use", "message"), [
+    ("fsync", lambda index: index.flush(), "cannot sync the transaction index"),
+    ("ftruncate", lambda index: index.truncate_to(11), "cannot cut the transaction index"),
+    ("pwrite", lambda index: index.append(AbortedTxn(0, 4, 0, 60, 60)), "cannot write the transaction index"),
+    ("unlink", lambda index: index.delete_if_exists(), "cannot delete the transaction index"),
+    ("rename", lambda index: index.rename_to(index.path + ".deleted"), "cannot rename the transaction index"),
+])  # fmt: skip
+def test_what_the_system_refuses_names_the_file_and_changes_nothing(
+    tmp_path: Path, call: str, use: Callable[[TransactionIndex], object], message: str
+) -> None:
+    """TXN-8: what is tried again succeeds."""
+    path = filled(tmp_path).path
+    fs = FaultFS()
+    index = TransactionIndex(path, 0, fs=fs)
+    assert index.count == len(ENTRIES)
+    fs.fail(call, code=errno.EIO, times=1)
+    with pytest.raises(StorageError, match=message) as caught:
+        use(index)
+    assert (caught.value.errno, caught.value.path) == (errno.EIO, path)
+    assert index.entries() == ENTRIES
+    use(index)
+    index.close()
+
+
+@pytest.mark.parametrize("end", [TransactionIndex.close, TransactionIndex.delete_if_exists])
+def test_a_closed_one_is_no_open_file_any_more(tmp_path: Path, end: Callable[[TransactionIndex], object]) -> None:
+    before = len(DESCRIPTORS)
+    index = filled(tmp_path)
+    assert len(DESCRIPTORS) == before + 1
+    end(index)
+    assert len(DESCRIPTORS) == before
 
 
 @pytest.mark.parametrize(("offset", "left"), [(51, 4), (50, 3), (36, 3), (35, 2), (11, 1), (10, 0), (0, 0)])

@@ -133,6 +133,16 @@ def test_transactions_that_span_segments(tmp_path: Path) -> None:
     check(directory, log)
 
 
+def test_aborted_ranges_are_those_of_every_segment_asked_about(tmp_path: Path) -> None:
+    """A chunk of one segment lies in two once that segment was split."""
+    events: list[Event] = [("data", 1, 1), ("abort", 1, 0), ("plain", 0, 1), ("roll", 0, 0)]
+    made([*events, *events, *events, ("plain", 0, 1)]).write(tmp_path / "t-0")
+    with LogView(tmp_path / "t-0") as view:
+        assert [segment.base_offset for segment in view.segments] == [0, 3, 6, 9]
+        asked = [(0, 3), (3, 6), (6, 9), (0, 4), (0, 6), (3, 7), (0, 9), (0, 10), (9, 10)]
+        assert [len(view.aborted_ranges(*one)) for one in asked] == [1, 1, 1, 2, 2, 2, 3, 3, 0]
+
+
 # name: events, snapshots that are there, entries left in each segment's index (None: no file)
 ODD_TAILS: dict[str, tuple[list[Event], list[int], dict[int, int | None]]] = {
     "a later transaction of the same producer is aborted in the next segment": (

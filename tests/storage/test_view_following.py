@@ -1,25 +1,44 @@
 """Mode "r" below the face: following a directory that another process changes."""
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog.chunks import records
-from kafkalog.errors import OffsetOutOfRange, PartitionNotFound
+from kafkalog.errors import CorruptRecord, OffsetOutOfRange, PartitionNotFound
+from kafkalog.storage.index_view import IndexView
 from kafkalog.storage.view import LogView
 from kafkalog.storage.view_watch import FRESH_MS, LISTING_MS
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
+from tests import builder
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, write_segment
 from tests.storage.views import append, log_file, offsets, thousand_offsets
+from tests.transactional import TRANSACTIONAL
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return thousand_offsets(tmp_path / "orders-3")
+
+
+def test_a_closed_view_holds_no_copy_of_an_index(folder: Path) -> None:
+    view = LogView(folder)
+    assert offsets(view, 777, 778) == [777]
+    assert view.offset_for_time(0) is not None
+
+    def copies() -> list[IndexView[Any]]:
+        found = [one for one in gc.get_objects() if isinstance(one, IndexView)]
+        return [one for one in found if one.path.startswith(str(folder))]
+
+    assert copies()
+    view.close()
+    assert not copies()
 
 
 class TestFollowing:
@@ -197,6 +216,36 @@ class TestFollowing:
             assert offsets(view) == [*range(0, 500, 10), *range(500, 1000)]
             assert view.read(101, 1).fetch_offset_metadata.message_offset == 100
 
+    def test_a_swap_file_that_joins_segments_beside_the_last_of_them(self, folder: Path) -> None:
+        """The first one is renamed away, the second is not yet: what the new file has of it is no damage."""
+        first, second = log_file(folder, 0), log_file(folder, 500)
+        Path(f"{first}.swap").write_bytes(first.read_bytes() + second.read_bytes()[:2000])
+        write_segment(folder, 1000, batches(1000, 1, 10))
+        for suffix in ("index", "timeindex", "log"):
+            path = folder / f"{0:020d}.{suffix}"
+            path.rename(f"{path}.deleted")
+        with LogView(folder) as view:
+            assert [segment.overlaps for segment in view.segments] == [True, False, False]
+            assert offsets(view) == list(range(1010))
+            assert offsets(view, 480, 520) == list(range(480, 520))
+            found = [view.offset_for_time(time) for time in (1490, 1500, 1700)]
+            assert [one and one.offset for one in found] == [490, 500, 700]
+        damaged = bytearray(Path(f"{first}.swap").read_bytes())
+        damaged[100] ^= 1
+        Path(f"{first}.swap").write_bytes(damaged)
+        with LogView(folder) as view, pytest.raises(CorruptRecord):
+            offsets(view)
+
+    def test_swap_files_of_a_split_beside_the_segment_that_they_replace(self, folder: Path) -> None:
+        whole, second = log_file(folder, 0), log_file(folder, 500)
+        content = second.read_bytes()
+        append(whole, content)
+        second.rename(f"{second}.swap")
+        write_segment(folder, 1000, batches(1000, 1, 10))
+        with LogView(folder) as view:
+            assert [segment.overlaps for segment in view.segments] == [True, True, False]
+            assert offsets(view) == list(range(1010))
+
     def test_file_that_vanishes_between_listing_and_opening(self, folder: Path) -> None:
         """The directory is listed again."""
 
@@ -286,3 +335,50 @@ class TestFollowing:
         with LogView(folder) as view:
             assert view.log_start_offset == 0
             assert [problem.path for problem in view.problems] == [str(checkpoint)]
+
+
+class TestPassingProblems:
+    """What an owner is just writing, replacing or deleting is looked at again before it is a problem."""
+
+    @pytest.mark.parametrize("suffix", ["index", "timeindex"])
+    def test_an_index_that_comes_a_moment_later_is_no_problem(self, folder: Path, suffix: str) -> None:
+        path = folder / f"{0:020d}.{suffix}"
+        content = path.read_bytes()
+        path.unlink()
+        with LogView(folder) as view:
+            view.offset_for_time(1400)
+            view.read(300, 1)
+            [problem] = view.problems
+            assert problem.path == str(path) and "missing" in problem.message
+            path.write_bytes(content)
+            assert view.problems == ()
+
+    def test_indexes_of_a_segment_that_is_deleted_are_no_problem(self, folder: Path) -> None:
+        with LogView(folder) as view:
+            for suffix in ("index", "timeindex"):
+                (folder / f"{0:020d}.{suffix}").unlink()
+            view.offset_for_time(1400)
+            view.read(300, 1)
+            assert len(view.problems) == 2
+            (folder / f"{0:020d}.log").unlink()
+            assert view.problems == ()
+
+    def test_a_snapshot_that_is_being_written_is_no_problem(self, tmp_path: Path) -> None:
+        with kafkalog.open(tmp_path / "t-0", "a") as log:
+            for number in range(3):
+                of_producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number}
+                log.append_bytes(builder.batch([b"v"], attributes=TRANSACTIONAL, **of_producer))
+                log.roll()
+        [*_, newest] = sorted((tmp_path / "t-0").glob("*.snapshot"))
+        content = newest.read_bytes()
+        newest.write_bytes(content[:5])
+        with LogView(tmp_path / "t-0") as view:
+            assert view.last_stable_offset == 0
+            assert [problem.path for problem in view.problems] == [str(newest)]
+            newest.write_bytes(content)
+            assert view.problems == () and view.last_stable_offset == 0
+            newest.write_bytes(content[:5])
+        with LogView(tmp_path / "t-0") as view:
+            assert view.last_stable_offset == 0
+            newest.unlink()
+            assert view.problems == ()

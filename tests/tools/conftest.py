@@ -9,15 +9,15 @@ from tests.broker_directory import format_directory, write_metadata_log
 from tests.handover_cases import KEEP, write
 
 
-@pytest.fixture(scope="module", params=["fresh", "running"])
+@pytest.fixture(scope="module", params=["fresh", "fresh 4.4", "fresh 4.4 standalone", "running", "running 4.4"])
 def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Topics of ours in a directory that was just formatted, and in one in which a controller has been."""
-    data = tmp_path_factory.mktemp(request.param) / "data"
+    data = tmp_path_factory.mktemp("template") / "data"
     write(data, "orders-0", internal_segment_bytes=2000, cleanup_policy="compact")
     write(data, "orders-1", 3)
     write(data, "small.one-0", **KEEP)
-    format_directory(data)
-    if request.param == "running":
+    format_directory(data, by="4.4" if "4.4" in request.param else "4.3", has_voters="standalone" in request.param)
+    if "running" in request.param:
         write_metadata_log(data)
     return data
 

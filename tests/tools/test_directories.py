@@ -47,6 +47,17 @@ def test_find(data: Path) -> None:
         find([str(data)], "u")
 
 
+@pytest.mark.parametrize(
+    ("count", "shown"), [(8, "t0, t1, t2, t3, t4, t5, t6, t7"), (9, "t0, t1, t2, t3, t4, t5, t6, t7, ...")]
+)
+def test_up_to_eight_topics_are_named_where_one_is_missing(tmp_path: Path, count: int, shown: str) -> None:
+    for number in range(count):
+        (tmp_path / f"t{number}-0").mkdir()
+    with pytest.raises(UnknownTopicOrPartition) as caught:
+        find([str(tmp_path)], "u")
+    assert caught.value.hint == f"topics here: {shown}"
+
+
 def test_directories_that_are_not_there(data: Path) -> None:
     with pytest.raises(PartitionNotFound):
         partitions([str(data / "no")])

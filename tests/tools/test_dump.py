@@ -4,6 +4,7 @@ import io
 import os
 import struct
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,11 @@ def test_complaints_come_by_file_as_from_a_java_hash_map(tmp_path: Path, monkeyp
     monkeypatch.setattr(dump_complaints, "_full", lambda path: path)
     few = ["b", "a", "r", "Q", "\U0001f389"]  # Q and a share a bucket of 16, so do b and r
     many = [chr(code) for code in (97, 65, *range(110, 121))]
-    for names, expected in ((few, ["Q", "a", "r", "b", "\U0001f389"]), (many, [*"Aanopqrstuvwx"])):
+    twelve, thirteen = [*"abcdefghijkp"], [*"abcdefghijklp"]  # of 16 buckets p has the first, of 32 one behind them
+    for names, expected in (
+        (few, ["Q", "a", "r", "b", "\U0001f389"]), (many, [*"Aanopqrstuvwx"]), (twelve, [*"pabcdefghijk"]),
+        (thirteen, thirteen),
+    ):  # fmt: skip
         complaints, err = dump_complaints.Complaints(), io.BytesIO()
         for name in names:
             complaints.non_consecutive[name] = [(-1, 5)]
@@ -294,6 +299,9 @@ def test_decoders(tmp_path: Path) -> None:
     assert dumped(path, options=bare)[0].splitlines()[3:] == ["| key: 7 payload: 5", ""]
     as_text = DumpOptions(reader=lambda: decoder_reader(None, "string"))
     assert dumped(path, options=as_text) == dumped(path, options=DEEP)
+    for key, value, ending in (("integer", None, "key: 7 payload: \0\0\0\0\0\0\0\5"), (None, "long", "\7 payload: 5")):
+        one = DumpOptions(reader=partial(decoder_reader, key, value))
+        assert dumped(path, options=one)[0].splitlines()[3].endswith(ending)
     path = log_file(tmp_path, [batch([R(b"short", b"\0\0\0\7")])])
     text, error = stopped(path, InvalidRecord, options)
     assert text.endswith("headerKeys: []") and error.offset == 0

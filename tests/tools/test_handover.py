@@ -299,14 +299,6 @@ def test_metadata_in_a_directory_of_its_own(tmp_path: Path) -> None:
     assert not metadata_of(meta).image.topics
 
 
-def test_metadata_in_two_directories(broker_dir: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    format_directory(other)
-    with pytest.raises(IllegalArgument, match="has a broker's metadata too"):
-        handover([broker_dir, other])
-    assert handover([broker_dir, other], metadata_dir=broker_dir).plan.topics
-
-
 def test_a_damaged_journal(broker_dir: Path) -> None:
     apply(broker_dir)
     for bad in ("{", "[]", '{"version": 9}', json.dumps({"version": 1, "end_before": 5, "end_after": 1})):

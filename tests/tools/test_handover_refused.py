@@ -46,7 +46,10 @@ def test_not_formatted(tmp_path: Path) -> None:
     ("line", "what"),
     [
         ("version=0", "KRaft"),
-        ("node.id=x", "node.id"),
+        *(
+            (f"node.id={text}", "node.id .* is no number of a node")
+            for text in ("x", "-1", "1.0", "2147483648", "\u0661")
+        ),
         ("directory.id=short", "topic id"),
         ("cluster.idd=x", "cluster.id"),
     ],
@@ -185,5 +188,3 @@ def test_a_missing_partition_is_left_to_the_broker(broker_dir: Path) -> None:
     report = apply(broker_dir)
     assert any("orders-0 has no directory" in note for note in report.plan.notes)
     assert sorted(metadata_of(broker_dir).image.topics["orders"].partitions) == [0, 1]
-
-

@@ -32,6 +32,7 @@ def test_every_sound_record_is_in_the_log_or_restored(tmp_path: Path) -> None:
     lost = {offset: value for offset, value in originals.items() if 15 <= offset < 18}
     assert there | back == {offset: value for offset, value in originals.items() if offset not in lost}
     assert kafkalog.verify(to, deep=True).ok
+    assert all(one.read_bytes() for one in (to / "orders-0").glob("*.timeindex"))
     with kafkalog.open(to / "orders-0", "a") as log:
         assert log.append(b"more").first_offset == RECORDS
 

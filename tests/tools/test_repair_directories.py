@@ -182,6 +182,17 @@ def test_what_cannot_be_read_is_left_and_the_others_are_repaired(tmp_path: Path)
     assert verify(root / "b-0").ok and not verify(root / "a-0").ok
 
 
+def test_each_file_is_on_disk_before_the_repair_returns(tmp_path: Path) -> None:
+    """Its content, then its name in the directory."""
+    path = write_log(tmp_path / "data" / "t-0", raw_batches.batches(0, 40, 5))
+    path.with_suffix(".index").write_bytes(b"\1" * 8)
+    fs = FaultFS()
+    assert repair(tmp_path / "data", apply=True, fs=fs).ok
+    calls = [(call.op, call.path) for call in fs.calls if "/data/t-0" in call.path and call.op in ("fsync", "rename")]
+    fresh = str(path.with_suffix(".index")) + ".repair"
+    assert calls == [("fsync", fresh), ("rename", fresh), ("fsync", str(path.parent))]
+
+
 def test_every_failure_of_the_disk_leaves_old_or_new(tmp_path: Path) -> None:
     """Each call that changes a file fails once; the next run ends what was begun, and all that went has a backup."""
     for nth in range(1, 200):

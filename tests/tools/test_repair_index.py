@@ -56,16 +56,45 @@ def test_times_from_0_on_are_in_the_index(tmp_path: Path) -> None:
         assert rebuilt_indexes(facts, IndexRules(), FaultFS()) == (b"", wanted)
 
 
-def test_full_indexes_keep_their_entries_and_the_last_time(tmp_path: Path) -> None:
-    """The segment goes on behind a damaged batch, whatever room its indexes have."""
+@pytest.mark.parametrize("room", [80, 1440])
+def test_full_indexes_keep_their_entries_and_the_last_time(tmp_path: Path, room: int) -> None:
+    """The segment goes on behind a damaged batch, whether its indexes are full before it or behind it."""
     parts = raw_batches.batches(0, 400, 5)
     path = write_log(tmp_path / "t-0", parts)
     facts = SegmentFacts(str(path), 0)
     half = sum(map(len, parts[:200]))
     facts.good += [(0, half), (half + len(parts[200]), path.stat().st_size)]
-    offsets, times = rebuilt_indexes(facts, IndexRules(256, 80), FaultFS())
-    assert offsets == raw_batches.index_entries(0, parts, 256)[0][:80]
-    assert len(times) == 6 * 12 and struct.unpack(">qi", times[-12:]) == (1000 + 1999, 1999)
+    offsets, times = rebuilt_indexes(facts, IndexRules(256, room), FaultFS())
+    before = raw_batches.index_entries(0, parts[:200], 256)[0]
+    assert len(offsets) == room and offsets[: len(before)] == before[:room]
+    assert len(times) == room // 12 * 12 and struct.unpack(">qi", times[-12:]) == (1000 + 1999, 1999)
+
+
+def test_indexes_go_on_behind_damage_where_they_were_before_it(tmp_path: Path) -> None:
+    """The largest time so far and the bytes since the last entry count on; positions are those in the file."""
+    times = (5, 9000, 7, 30, 31, 9001, 20, 20)
+    parts = [raw_batches.batch(number, [b"x" * 100], timestamp=time) for number, time in enumerate(times)]
+    path = write_log(tmp_path / "data" / "t-0", parts)
+    data, bad = bytearray(path.read_bytes()), sum(map(len, parts[:3]))
+    data[bad + 70] ^= 1
+    path.write_bytes(data)
+    report = repair(tmp_path / "data", apply=True, all_indexes=True, index_interval_bytes=500)
+    assert [one.kind for one in report.left] == ["crc"]
+    entries, time_entries = raw_batches.index_entries(0, [*parts[:3], *parts[4:]], 500)
+    moved = [(offset, at + len(parts[3]) if at >= bad else at) for offset, at in struct.iter_unpack(">ii", entries)]
+    assert moved == [(4, 4 * len(parts[0])), (7, 7 * len(parts[0]))]
+    assert list(struct.iter_unpack(">ii", path.with_suffix(".index").read_bytes())) == moved
+    assert path.with_suffix(".timeindex").read_bytes() == time_entries == struct.pack(">qiqi", 9000, 1, 9001, 5)
+
+
+def test_the_last_time_entry_may_be_of_a_batch_before_damage(tmp_path: Path) -> None:
+    parts = [raw_batches.batch(n, [b"x"] * 3, timestamp=time) for n, time in ((0, 5), (3, 9000), (6, 7), (9, 8))]
+    path = write_log(tmp_path / "data" / "t-0", parts)
+    data = bytearray(path.read_bytes())
+    data[len(parts[0]) + len(parts[1]) + 70] ^= 1
+    path.write_bytes(data)
+    repair(tmp_path / "data", apply=True, all_indexes=True)
+    assert path.with_suffix(".timeindex").read_bytes() == struct.pack(">qi", 9000, 5)
 
 
 @pytest.mark.parametrize("op", ["open_read", "pread"])

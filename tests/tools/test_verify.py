@@ -173,6 +173,24 @@ def test_single_files(tmp_path: Path) -> None:
     assert "index-missing" in [one.kind for one in verify(path)]
 
 
+def test_snapshots_and_topic_ids_are_verified_as_single_files(tmp_path: Path) -> None:
+    snapshot, topic_id = tmp_path / "00000000000000000005.snapshot", tmp_path / "partition.metadata"
+    snapshot.write_bytes(b"\0\1")
+    topic_id.write_bytes(b"version: 0\ntopic_id: short")
+    report = verify([snapshot, topic_id])
+    assert [(one.kind, one.path) for one in report] == [("snapshot", str(snapshot)), ("checkpoint", str(topic_id))]
+    assert report.sums.files == 2
+
+
+def test_a_data_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
+    """Directories in it tell that it is none."""
+    path = tmp_path / "data-1"
+    shutil.copytree(one_partition().directory, path / "t-0")
+    (path / "log-start-offset-checkpoint").write_text("0\n0\n")
+    report = verify(path)
+    assert report.sums.segments > 1 and [one.kind for one in report.notes] == ["unclean"], str(report)
+
+
 def test_paths_that_are_nothing(tmp_path: Path) -> None:
     with pytest.raises(PartitionNotFound, match="no such file"):
         verify(tmp_path / "none-0")

@@ -255,7 +255,7 @@ def txn_entry(producer: int, first: int, last: int, stable: int) -> bytes:
 @pytest.mark.parametrize(
     ("index", "found"),
     [([(9, 0, 3, 2), (8, 2, 5, 6)], []), ([(9, 0, 3, 2)], ["txn-missing"]),
-     ([(9, 0, 3, 2), (8, 2, 6, 6)], ["txn-entry", "txn-missing"]),
+     ([(8, 2, 5, 6)], ["txn-missing"]), ([(9, 0, 3, 2), (8, 2, 6, 6)], ["txn-entry", "txn-missing"]),
      ([(9, 1, 3, 2), (8, 2, 5, 6)], ["txn-entry"]), ([(8, 2, 5, 6), (9, 0, 3, 2)], ["txn-entry"]),
      ([(9, 0, 3, 9), (8, 2, 5, 6)], ["txn-entry"]), ([(9, 4, 3, 2), (8, 2, 5, 6)], ["txn-entry", "txn-entry"])],
 )  # fmt: skip
@@ -315,6 +315,12 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_looked_at(tmp_path: Path, p
     fs.heal()
     fs.fail("preadv", path="/t-1/" + LOG, code=5, nth=1)
     assert [one.kind for one in verify(tmp_path, fs=fs)] == ["unreadable"]
+    fs.heal()
+    meta = tmp_path / "meta.properties"
+    meta.write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    fs.fail("open_read", path="/meta.properties", code=13)
+    (found,) = verify(tmp_path, fs=fs)
+    assert (found.severity, found.path) == (Severity.UNREADABLE, str(meta)) and "Permission denied" in found.what
 
 
 def test_beside_a_writer(tmp_path: Path) -> None:

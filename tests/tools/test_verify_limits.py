@@ -50,6 +50,48 @@ def test_a_snapshot_knows_nothing_from_its_own_offset_on(
     assert [one.kind for one in verify(path.parent)] == kinds
 
 
+@pytest.mark.parametrize(
+    ("epochs", "found"),
+    [((1, 3, 4, 2), ["epoch", "epoch", "epoch-late"]), ((1, 3, -1, 2), ["epoch", "epoch-late"]),
+     ((1, 3, 3, 4), ["epoch-late", "epoch-late"]), ((0, 1, 0), ["epoch"])],
+)  # fmt: skip
+def test_an_epoch_is_late_only_where_no_lower_one_follows(
+    tmp_path: Path, epochs: tuple[int, ...], found: list[str]
+) -> None:
+    parts = [raw_batches.batch(number, [b"x"], epoch=epoch) for number, epoch in enumerate(epochs)]
+    path = write_log(tmp_path / "t-0", parts)
+    (path.parent / "leader-epoch-checkpoint").write_text(f"0\n1\n{epochs[0]} 0\n")
+    assert [one.kind for one in verify(path.parent).findings] == found
+
+
+def test_old_entries_behind_those_of_an_open_log_are_a_note(tmp_path: Path) -> None:
+    """Zeros at the end of its index tell that the log was not closed: entries of what was cut are still there."""
+    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
+    index = path.with_suffix(".index")
+    entries = index.read_bytes()
+    index.write_bytes(entries + entries[:16] + bytes(80))
+    (note,) = verify(tmp_path).notes[:1]
+    assert verify(tmp_path).ok and (note.kind, note.position) == ("index-order", len(entries))
+    index.write_bytes(entries + entries[:16] + bytes(72) + entries[:8])
+    assert told(verify(tmp_path)) == [(Severity.REPAIRABLE, "index-order")]
+
+
+@pytest.mark.parametrize(("size", "found"), [(2**31 - 1, []), (2**31, ["size"])])
+def test_a_segment_has_less_than_two_gibibytes(tmp_path: Path, size: int, found: list[str]) -> None:
+    path = write_log(tmp_path / "t-0", raw_batches.batches(0, 4, 5))
+    os.truncate(path, size)
+    assert [one.kind for one in verify(path) if one.severity == Severity.DAMAGE] == found
+
+
+def test_a_data_directory_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    write_log(tmp_path / "t-0", raw_batches.batches(0, 4, 5))
+    fs = FaultFS()
+    fs.fail("listdir", path=str(tmp_path), nth=2, code=errno.EIO)
+    with pytest.raises(StorageError, match="cannot list") as caught:
+        verify(tmp_path, fs=fs)
+    assert caught.value.path == str(tmp_path)
+
+
 def test_a_directory_that_waits_for_its_delete_is_noted(tmp_path: Path) -> None:
     write_log(tmp_path / "t-0", raw_batches.batches(0, 4, 5))
     gone = tmp_path / "u-0.0123456789abcdef0123456789abcdef-delete"

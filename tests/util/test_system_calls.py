@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.mapped_file import ReservedFile
+from kafkalog.storage.preallocated_file import PreallocatedFile
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.system_calls import SystemCalls, calls_of, pack_flock, unpack_flock
@@ -124,7 +124,7 @@ def test_a_full_disk_while_filling_leaves_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_an_index_goes_on_without_reserving(tmp_path: Path) -> None:
-    file = ReservedFile(tmp_path / "index", "offset index", MacFiles(), writable=True)
+    file = PreallocatedFile(tmp_path / "index", "offset index", MacFiles(), writable=True)
     file.create()
     file.set_length(1 << 20)
     file.reserve(100)

@@ -165,6 +165,8 @@ StreamsGroupMetadataValue 17 0 flexible 0+
     metadataHash i64
     validatedTopologyEpoch i32 tag 0 = -1
     lastAssignmentConfigs [LastAssignmentConfig]? tag 1
+    storedDescriptionTopologyEpoch i32 tag 2 = -1
+    failedDescriptionTopologyEpoch i32 tag 3 = -1
 StreamsGroupMemberMetadataKey 19 0
     groupId string
     memberId string

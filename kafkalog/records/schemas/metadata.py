@@ -144,6 +144,8 @@ RegisterControllerRecord 27 0 flexible 0+
         maxSupportedVersion i16
 ClearElrRecord 28 0 flexible 0+
     topicName string
+UnregisterControllerRecord 29 0 flexible 0+
+    controllerId i32
 """
 
 RECORDS: Final[dict[int, Schema]] = {schema.number: schema for schema in schemas(TABLE).values()}

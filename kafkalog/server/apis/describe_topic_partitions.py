@@ -68,7 +68,7 @@ async def _row(
         try:
             check_name(name)
         except InvalidTopic:
-            return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name, is_internal=name in INTERNAL), 0, None
+            return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name), 0, None
         return error_row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL), 0, None
     end = min(first + most, topic.partitions)
     row = {

@@ -151,7 +151,7 @@ async def _unknown(node: Node, context: RequestContext, name: str, may_create: b
     try:
         check_name(name)
     except InvalidTopic:
-        return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name, is_internal=is_internal)
+        return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if may_create or (is_internal and _is_node(node, context)):  # another node's coordinators are kept in it
         if not _may_create(node, context, name):
             return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)

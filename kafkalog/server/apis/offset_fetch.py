@@ -57,9 +57,9 @@ async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool)
     rows = []
     turns = Turns()
     for one in {(getattr(one, "name", None), getattr(one, "topic_id", None)): one for one in row.topics}.values():
-        name, topic = topic_of(node, one)
+        name, _ = topic_of(node, one)
         code = 0
-        if name is None or (topic is None and context.api_version >= _FIRST_WITH_IDS):
+        if name is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
         elif not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -35,13 +36,12 @@ class _Loads:
     def __init__(self, members: Members, topics: Iterable[UUID]) -> None:
         self.given: dict[str, set[Place]] = {member_id: set() for member_id in members}
         self.readers: dict[UUID, tuple[str, ...]] = {}
-        ids = sorted(members)
         by_topics: dict[frozenset[UUID], list[str]] = {}
-        for member_id in ids:
-            by_topics.setdefault(members[member_id].topics, []).append(member_id)
-        for topic_id in topics:
-            those = [one for read, several in by_topics.items() if topic_id in read for one in several]
-            self.readers[topic_id] = tuple(those if len(by_topics) == 1 else sorted(those))
+        for member_id, one in members.items():
+            by_topics.setdefault(one.topics, []).append(member_id)
+        for topic_id in topics:  # topics that the same members read have them in the same order, and share a heap
+            those = (several for read, several in by_topics.items() if topic_id in read)
+            self.readers[topic_id] = tuple(chain.from_iterable(those))
         self._heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
         self._heaps_of: dict[str, list[list[tuple[int, str]]]] = {}
 

@@ -17,6 +17,7 @@ from kafkalog.server.groups.consumer_heartbeat import Beat, Beaten, Refused, Rul
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.group_base import GroupBase
 from kafkalog.server.groups.group_log import group_error_code
+from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.util.safe_pattern import PatternError
 
 _LOG: Final = logging.getLogger(__name__)
@@ -77,6 +78,8 @@ class ConsumerPart(GroupBase):
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
             before_it = (records.tombstone(records.CLASSIC_GROUP, group_id),)
             group = None
+        elif isinstance(group, OtherGroup):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group is None:
             if event.epoch != 0:
                 raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

@@ -23,6 +23,7 @@ from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER,
 from kafkalog.server.groups.group_base import Group
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, group_error_code
 from kafkalog.server.groups.offset_part import OffsetPart
+from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.values import Joined, Joining, KeptPosition, Synced, Syncing
 from kafkalog.types import TopicPartition
 
@@ -38,7 +39,7 @@ class GroupOverview(NamedTuple):
 
     group_id: str
     protocol_type: str
-    group_type: str  # "classic" or "consumer"
+    group_type: str  # "classic", "consumer", "share" or "streams"
     state: str
     members: int
     offsets: dict[TopicPartition, int]
@@ -117,6 +118,10 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             self.groups[group_id] = consumers
             self.held.put(group_id, consumers.held_bytes)
             self.watch_all(consumers)
+        others = replay.kept_for_broker()
+        if others:
+            _LOG.info("%d share and streams groups of a broker are kept for it", len(others))
+        self.groups.update(others)
         for group_id in replay.offsets.groups():
             self.groups.setdefault(group_id, ClassicGroup(group_id, now_ms))
 
@@ -139,6 +144,8 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         group = self.groups.get(group_id)
         if group is None and event.member_id:
             return Joined(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
+        if isinstance(group, OtherGroup):
+            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         if isinstance(group, ConsumerGroup):
             if not group.is_empty or not event.protocol_type or not event.protocols:
                 return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
@@ -253,17 +260,18 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             return GroupOverview(
                 group.id, group.protocol_type or "", "classic", str(group.state), len(group.members), offsets
             )
-        return GroupOverview(group.id, "consumer", "consumer", str(group.state), len(group.members), offsets)
+        kind = str(group.kind) if isinstance(group, OtherGroup) else "consumer"
+        return GroupOverview(group.id, kind, kind, str(group.state), len(group.members), offsets)
 
     async def delete(self, group_id: str) -> int:
-        """The error code for deleting a group: only one without members can be."""
+        """The error code for deleting a group: only one without members can be, and none that is kept for a broker."""
         error = await self.ready(group_id, is_written=False)
         if error:
             return error
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if not group.is_empty or (isinstance(group, ClassicGroup) and group.pending):
+        if isinstance(group, OtherGroup) or not group.is_empty or (isinstance(group, ClassicGroup) and group.pending):
             return ErrorCode.NON_EMPTY_GROUP
         try:
             self.forget(group)

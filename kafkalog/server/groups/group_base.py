@@ -16,13 +16,15 @@ from kafkalog.server.groups.effects import Effect, Reply, Wake, Write
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog, group_error_code
 from kafkalog.server.groups.held import HeldBytes
 from kafkalog.server.groups.offsets import GroupOffsets
+from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.timers import GroupTimers
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
-Group = ClassicGroup | ConsumerGroup
+ServedGroup = ClassicGroup | ConsumerGroup
+Group = ServedGroup | OtherGroup
 
 
 class GroupBase:

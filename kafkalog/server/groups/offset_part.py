@@ -14,9 +14,10 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import consumer_heartbeat, rebalance, records
 from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.groups.consumer_group import ConsumerGroup
-from kafkalog.server.groups.group_base import Group, GroupBase
+from kafkalog.server.groups.group_base import GroupBase, ServedGroup
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, commit_error_code
 from kafkalog.server.groups.offsets import Place, expired
+from kafkalog.server.groups.other_group import Kind, OtherGroup
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.values import NO_GENERATION, NO_MEMBER, CommittedOffset, KeptPosition
 from kafkalog.server.turns import TURN_ROWS, Turns
@@ -156,6 +157,11 @@ class OffsetPart(GroupBase):
                 is_new = not is_transactional and committer.version >= _FIRST_WITH_EPOCHS
                 return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
             return 0
+        if isinstance(group, OtherGroup):
+            return group.refuse_commit(
+                committer.member_id, committer.generation, knows_epochs=committer.version >= _FIRST_WITH_EPOCHS,
+                is_transactional=is_transactional,
+            )  # fmt: skip
         if committer.generation < 0 and group.is_empty:
             return 0
         if committer.is_nobody:
@@ -185,8 +191,12 @@ class OffsetPart(GroupBase):
         """The error code for somebody who asks for a group's offsets, with a member's epoch or without."""
         error = await self.ready(group_id, is_written=False) if group_id else 0
         group = self.groups.get(group_id)
-        if error or not isinstance(group, ConsumerGroup) or (member_id is None and epoch < 0):
+        if error or (member_id is None and epoch < 0):
             return error
+        if isinstance(group, OtherGroup):
+            return group.check_member(member_id or "", epoch) if group.kind is Kind.STREAMS else 0
+        if not isinstance(group, ConsumerGroup):
+            return 0
         return _check_epoch(group, Committer(member_id or "", epoch))
 
     def fetched(self, group_id: str, place: Place, is_stable_wanted: bool) -> CommittedOffset | None:
@@ -205,13 +215,18 @@ class OffsetPart(GroupBase):
         return topic is not None and one.topic_id is not None and topic.id != one.topic_id
 
     async def delete_offsets(self, group_id: str, places: Iterable[Place]) -> tuple[int, dict[Place, int]]:
-        """The error code of all, and that of each partition: those that members read now are kept."""
+        """The error code of all, and that of each partition: those that members read now are kept, and all of a group
+        that is kept for a broker."""
         error = await self.ready(group_id, is_written=False)
         if error:
             return error, {}
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        if isinstance(group, OtherGroup):
+            if group.kind is Kind.SHARE:
+                return ErrorCode.GROUP_ID_NOT_FOUND, {}
+            return 0, dict.fromkeys(places, int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
         if isinstance(group, ConsumerGroup):
             read: frozenset[str] | set[str] | None = group.subscribed_topics()
         else:
@@ -239,10 +254,11 @@ class OffsetPart(GroupBase):
             self.offsets.remove(group_id, place)
 
     def forget_topic(self, topic: str) -> None:
-        """The offsets of a topic that was deleted go with it."""
+        """The offsets of a topic that was deleted go with it, but not those of groups that are kept for a broker."""
         by_group: dict[str, list[Place]] = {}
         for group_id, place in self.offsets.of_topic(topic):
-            by_group.setdefault(group_id, []).append(place)
+            if not isinstance(self.groups.get(group_id), OtherGroup):
+                by_group.setdefault(group_id, []).append(place)
         for group_id, places in by_group.items():
             try:
                 self._drop(group_id, places)
@@ -254,9 +270,13 @@ class OffsetPart(GroupBase):
     async def adopt(self, positions: Iterable[KeptPosition]) -> int:
         """Takes in what readers kept by themselves, where it is newer than what is committed; how many were."""
         adopted = 0
+        left_out: set[str] = set()
         for one in positions:
             topic = self._node.topics.get(one.topic)
             if topic is None or one.partition >= topic.partitions or await self.ready(one.group_id):
+                continue
+            if isinstance(self.groups.get(one.group_id), OtherGroup):
+                left_out.add(one.group_id)
                 continue
             place = (one.topic, one.partition)
             known = self.offsets.get(one.group_id, place)
@@ -269,6 +289,9 @@ class OffsetPart(GroupBase):
             adopted += 1
         if adopted:
             _LOG.info("%d positions that readers kept by name are offsets of groups now", adopted)
+        if left_out:
+            names = ", ".join(ascii(name) for name in sorted(left_out))
+            _LOG.warning("positions of readers are not taken in: a broker has groups of the names %s", names)
         return adopted
 
     # Growing old
@@ -290,6 +313,8 @@ class OffsetPart(GroupBase):
         turns = Turns()
         for group in list(self.groups.values()):
             await turns.row()
+            if isinstance(group, OtherGroup):
+                continue
             if self.groups.get(group.id) is not group or self.log.partition_for(group.id) in self._unloaded:
                 continue  # it is another one by now, or not all of it is known
             try:
@@ -300,7 +325,7 @@ class OffsetPart(GroupBase):
             _LOG.info("%d offsets were not needed for %d minutes", dropped, retention_ms // 60_000)
         return dropped
 
-    def _expire_group(self, group: Group, retention_ms: int) -> int:
+    def _expire_group(self, group: ServedGroup, retention_ms: int) -> int:
         offsets = {
             place: one
             for place, one in self.offsets.all_of(group.id).items()
@@ -313,7 +338,9 @@ class OffsetPart(GroupBase):
             self.forget(group)
         return len(places)
 
-    def _old_places(self, group: Group, offsets: Mapping[Place, CommittedOffset], retention_ms: int) -> list[Place]:
+    def _old_places(
+        self, group: ServedGroup, offsets: Mapping[Place, CommittedOffset], retention_ms: int
+    ) -> list[Place]:
         now_ms = self._node.clock()
         if isinstance(group, ConsumerGroup):
             return expired(offsets, now_ms, retention_ms, None, group.subscribed_topics())
@@ -326,7 +353,7 @@ class OffsetPart(GroupBase):
             offsets, now_ms, retention_ms, None, read
         )  # fmt: skip
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: ServedGroup) -> None:
         """Takes back all that is written of a group without members, its offsets first."""
         places = [*self.offsets.all_of(group.id)]
         places += [place for place in self.offsets.pending_places(group.id) if place not in places]
@@ -337,7 +364,7 @@ class OffsetPart(GroupBase):
         self.held.put(group.id, 0)
         del self.groups[group.id]
 
-    def group_tombstones(self, group: Group) -> list[Record]:
+    def group_tombstones(self, group: ServedGroup) -> list[Record]:
         """The records that take back a group itself."""
         if isinstance(group, ConsumerGroup):
             return consumer_heartbeat.delete(group)

@@ -62,12 +62,10 @@ class GroupOffsets:
         del self._waiting[group_id][place]
         if not self._waiting[group_id]:
             del self._waiting[group_id]
-        for producer_id, groups in list(self._pending.items()):
+        for groups in self._pending.values():
             pending = groups.get(group_id)
             if pending is not None and pending.pop(place, None) is not None and not pending:
                 del groups[group_id]
-                if not groups:
-                    del self._pending[producer_id]
 
     # Transactions
 

@@ -15,43 +15,51 @@ from kafkalog.records.tables import batch_table
 from kafkalog.server.groups import records
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.offsets import GroupOffsets
+from kafkalog.server.groups.other_group import KIND_OF, MEMBERS, WITHOUT_STATE, OtherGroup
 from kafkalog.storage.log_walk import Walkable, log_chunks
 from kafkalog.storage.segment_reader import Chunk
 
 _LOG: Final = logging.getLogger(__name__)
 _LEGACY_OFFSET: Final = 0
 _CONSUMER: Final = frozenset(range(records.CONSUMER_GROUP, records.CURRENT_MEMBER + 1)) | {records.REGULAR_EXPRESSION}
-_KEPT: Final = _CONSUMER | {_LEGACY_OFFSET, records.OFFSET, records.CLASSIC_GROUP}
+_KEPT: Final = _CONSUMER | KIND_OF.keys() | {_LEGACY_OFFSET, records.OFFSET, records.CLASSIC_GROUP}
 NO_PRODUCER: Final = -1
 
 
 class Replay:
     """The state of a partition's groups after so many records. One thread at a time.
 
-    `unreadable` has the keys whose last record cannot be read, each with its group.
+    `unreadable` has the keys whose last record cannot be read, each with its group; `others` the share and streams
+    groups that there are or were.
     """
 
-    __slots__ = ("classic", "consumer", "offsets", "unread", "unreadable")
+    __slots__ = ("classic", "consumer", "offsets", "others", "unread", "unreadable")
 
     def __init__(self) -> None:
         self.offsets = GroupOffsets()
         self.classic: dict[str, Mapping[str, Any]] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.others: dict[str, OtherGroup] = {}
         self.unread: Counter[int | None] = Counter()  # by the number in the key, None without a key
         self.unreadable: dict[bytes, str] = {}
 
     def apply(self, key: bytes | None, value: bytes | None, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Takes in one record; `producer_id` where it belongs to a transaction, `at` is its offset.
 
-        Records of kinds that this coordinator does not keep (those of share and streams groups, and those that later
-        versions have) stay in the log untouched. MessageError for one of its own kinds that it cannot read.
+        Of share and streams groups it keeps only who is in them and in which state they are. Records of kinds that it
+        does not know, as later versions have them, stay in the log untouched. MessageError for a record of a kind that
+        it keeps and cannot read.
         """
         number = None if key is None or len(key) < 2 else int.from_bytes(key[:2], "big", signed=True)
         if key is None or number not in _KEPT:
-            self.unread[number] += 1
+            if number not in WITHOUT_STATE:
+                self.unread[number] += 1
             return
         found = coordinator_record(key, None, KEYS, VALUES)
         group_id: str = found.key["group"] if "group" in found.key else found.key["groupId"]
+        if found.type in MEMBERS:
+            self._other(found.type, found.key, None if value is None else {})
+            return
         self.unreadable[key] = group_id
         if value is not None:
             found = coordinator_record(key, value, KEYS, VALUES)
@@ -60,6 +68,8 @@ class Replay:
             self._classic(group_id, found.value)
         elif found.type in _CONSUMER:
             self._consumer(found.type, found.key, found.value)
+        elif found.type in KIND_OF:
+            self._other(found.type, found.key, found.value)
         else:
             self._offset(found.key, found.value, at, producer_id)
 
@@ -73,7 +83,12 @@ class Replay:
             self.offsets.drop_group(group_id)
             self.classic.pop(group_id, None)
             self.consumer.pop(group_id, None)
+            self.others.pop(group_id, None)
         return groups
+
+    def kept_for_broker(self) -> dict[str, OtherGroup]:
+        """The share and streams groups that exist: those whose own record was not deleted."""
+        return {group_id: group for group_id, group in self.others.items() if group.epoch is not None}
 
     def _offset(self, names: Mapping[str, Any], value: Mapping[str, Any] | None, at: int, producer_id: int) -> None:
         group_id, place = names["group"], (names["topic"], names["partition"])
@@ -89,6 +104,7 @@ class Replay:
             self.classic.pop(group_id, None)
         else:
             self.classic[group_id] = value
+            self.others.pop(group_id, None)
 
     def _consumer(self, kind: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
         group_id = names["groupId"]
@@ -98,8 +114,21 @@ class Replay:
                 return
             group = self.consumer[group_id] = ConsumerGroup(group_id)
             self.classic.pop(group_id, None)
+            self.others.pop(group_id, None)
         if group.apply(kind, names, value):
             del self.consumer[group_id]
+
+    def _other(self, number: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+        group_id, kind = names["groupId"], KIND_OF[number]
+        group = self.others.get(group_id)
+        if group is None or group.kind is not kind:
+            if value is None:  # what it took back was cleaned away, or is of a group that came before
+                return
+            group = self.others[group_id] = OtherGroup(group_id, kind)
+        group.apply(number, names, value)
+        if group.epoch is not None:
+            self.classic.pop(group_id, None)
+            self.consumer.pop(group_id, None)
 
     def end_transaction(self, producer_id: int, is_committed: bool) -> None:
         """A marker: the transaction of this producer is over."""

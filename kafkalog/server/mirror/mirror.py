@@ -192,8 +192,8 @@ class Mirror:
         fetcher = self._fetchers.get(node_id)
         if fetcher is None:
             fetcher = self._fetchers[node_id] = ReplicaFetcher(
-                partial(self._connect_to, node_id), run=self._run, monotonic_ms=self._now_ms, limits=self._limits,
-                on_other_leader=lambda key, code: self._hurry(),
+                partial(self._connect_to, node_id), run=self._run, cutting=self._store.cutting,
+                monotonic_ms=self._now_ms, limits=self._limits, on_other_leader=lambda key, code: self._hurry(),
             )  # fmt: skip
             fetcher.start()
         return fetcher

@@ -7,59 +7,86 @@ records without a word. What the server itself appends needs no check; checksums
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+import threading
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from kafkalog._core.scan import REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
+from kafkalog.storage.damage import bad_row, damage_at, sound_rows
 from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, segment_chunks
-from kafkalog.types import FetchDataInfo
+from kafkalog.storage.log_walk import sound_chunks
+from kafkalog.storage.segment_reader import Chunk, Extent
+from kafkalog.types import FetchDataInfo, Isolation
 
-__all__ = ["FetchCheck"]
+__all__ = ["FetchCheck", "MustReadData"]
 
 _LOG: Final = logging.getLogger(__name__)
 MOST_BYTES: Final = 1 << 20
 """What is checked for one answer; a longer one is cut, and the client fetches the rest."""
 OFFSET_BYTES: Final = 8
+MOST_RANGES: Final = 16
+"""Parts of a file that are remembered as checked, where they do not touch."""
 MOST_PLACES: Final = 1000
 """Damaged places that are remembered, so that each is logged once."""
+_REPORTING: Final = threading.Lock()
+
+
+class MustReadData(Exception):
+    """A check has to read data, for which the disk may have to be waited for."""
 
 
 class _Checked(NamedTuple):
-    """How far a segment is checked without a break: up to a byte, and the offset that comes next there."""
+    """Batches of a segment that are checked without a break; `next_offset` comes behind them."""
 
-    position: int
+    start: int
+    end: int
     next_offset: int
 
 
 class FetchCheck:
-    """The check of one log's fetches. Threads: the server's loop."""
+    """Reads of one log for fetches, checked. Threads: any."""
 
-    __slots__ = ("_checked", "_cuts", "_last_base", "_last_size", "_places", "log")
+    __slots__ = ("_checked", "_last_base", "_last_size", "_places", "log")
 
     def __init__(self, log: UnifiedLog) -> None:
         self.log = log
         active = log.active_segment
         self._last_base, self._last_size = active.base_offset, active.size
-        self._cuts = log.cuts
-        self._checked: dict[int, _Checked] = {}
+        self._checked: WeakKeyDictionary[Any, tuple[int, tuple[_Checked, ...]]] = WeakKeyDictionary()
         self._places: set[tuple[str | None, int | None]] = set()
 
-    def checked(self, offset: int, found: FetchDataInfo) -> FileSlice:
-        """Return the data that a fetch from `offset` found, up to the first damage.
+    def read(
+        self, offset: int, max_length: int, isolation: Isolation, min_one_message: bool, *, may_block: bool = True
+    ) -> FetchDataInfo:
+        """Return what `UnifiedLog.read` returns, with the data up to the first damage.
 
-        CorruptRecord where `offset` lies in the damage; it is logged, and counted in the log's metrics.
+        CorruptRecord where `offset` lies in the damage; it is logged, and counted in the log's metrics. MustReadData
+        unless it `may_block`, where data has to be read for the check.
         """
-        data: FileSlice = found.records
-        if not data.size or not self._is_old(offset, found):
-            return data
-        try:
-            return self._old(offset, found, data)
-        except CorruptRecord as error:
-            self._report(error)
-            raise
+        log = self.log
+        while True:
+            cuts, segments = log.cuts, log.segments
+            try:
+                found = log.read(offset, max_length, isolation, min_one_message)
+                if found.first_entry_incomplete or not found.records.size or not self._is_old(offset, found):
+                    return found
+                data = self._known(offset, found, cuts)
+                if data is None and may_block:
+                    data = self._old(offset, found, cuts)
+            except CorruptRecord as error:
+                if not may_block:
+                    raise MustReadData from error
+                if log.settled_cuts() == cuts and log.segments is segments:
+                    self._report(error)
+                    raise
+                continue  # the files changed meanwhile
+            if data is None:
+                raise MustReadData
+            if not may_block or log.settled_cuts() == cuts:
+                found.records = data
+                return found
 
     def _is_old(self, offset: int, found: FetchDataInfo) -> bool:
         """Return True if anything from the segment of `offset` to the data was there when the log was opened."""
@@ -69,21 +96,53 @@ class FetchCheck:
         position = found.fetch_offset_metadata.relative_position_in_segment if first == base else 0
         return first < self._last_base or first == self._last_base and position < self._last_size
 
-    def _old(self, offset: int, found: FetchDataInfo, data: FileSlice) -> FileSlice:
-        if self.log.cuts != self._cuts:  # positions mean other batches since
-            self._cuts = self.log.cuts
-            self._checked.clear()
+    def _ranges(self, data: FileSlice, cuts: int) -> tuple[_Checked, ...]:
+        """Return what is checked of the file of `data`, where the log was not cut since."""
+        counted, ranges = self._checked.get(data.file, (cuts, ()))
+        return ranges if counted == cuts else ()
+
+    def _known(self, offset: int, found: FetchDataInfo, cuts: int) -> FileSlice | None:
+        """Return the data as far as it is checked; None where too little is.
+
+        So it is behind a gap, too: only a batch that holds `offset` shows by itself that it is the right one.
+        """
+        data: FileSlice = found.records
+        place = found.fetch_offset_metadata
+        if place.message_offset > offset:
+            return None
+        for one in self._ranges(data, cuts):
+            if one.start <= data.position < one.end:
+                if data.end <= one.end or self._last_base == place.segment_base_offset and one.end >= self._last_size:
+                    return data
+                return data.slice(0, one.end - data.position) if one.end - data.position >= MOST_BYTES else None
+        return None
+
+    def _old(self, offset: int, found: FetchDataInfo, cuts: int) -> FileSlice:
+        data: FileSlice = found.records
         base = found.fetch_offset_metadata.segment_base_offset
-        known = self._checked.get(base)
-        if known is not None and known.position == data.position and known.next_offset <= offset:
-            expected = known.next_offset
+        before = next((one for one in self._ranges(data, cuts) if one.end == data.position), None)
+        if before is not None and before.next_offset <= offset:
+            expected = before.next_offset
         else:
             expected = self._walked_to(offset, base, data)
         extent = self.log.extent(max(expected, base))
         size = max(min(data.size, MOST_BYTES), min(claimed_size(data.slice(0, LOG_OVERHEAD).read()), data.size))
         sent, checked = _sound_part(data.slice(0, size), extent, expected)
-        self._checked[base] = checked
+        self._note(data, checked, cuts)
         return data if sent.size == data.size else sent
+
+    def _note(self, data: FileSlice, checked: _Checked, cuts: int) -> None:
+        """Remember that a part of the file of `data` is checked, together with those that it touches."""
+        if checked.start == checked.end:
+            return
+        others = []
+        for one in self._ranges(data, cuts):
+            if one.end < checked.start or checked.end < one.start:
+                others.append(one)
+            else:
+                last = max(one, checked, key=lambda part: part.end)
+                checked = last._replace(start=min(one.start, checked.start))
+        self._checked[data.file] = cuts, (*others[1 - MOST_RANGES :], checked)
 
     def _walked_to(self, offset: int, base: int, data: FileSlice) -> int:
         """Return the base offset of the batch at the beginning of `data`, where a walk to `offset` leads there too."""
@@ -100,27 +159,26 @@ class FetchCheck:
 
         CorruptRecord where damage hides it.
         """
-        anchor: Anchor | None = None
+
+        def damaged(error: CorruptRecord) -> None:
+            if error.next_sound_offset is None or error.next_sound_offset > offset:
+                raise error
+
         while True:
             extent = self.log.extent(offset)
-            try:
-                chunk = next(segment_chunks(extent, offset, extent.bound, anchor=anchor), None)
-            except CorruptRecord as error:
-                position, expected = error.position or 0, error.offset or 0
-                behind = next_sound(extent.data.file, position, extent.data.size, expected)
-                if behind is None or behind.base_offset > offset:
-                    raise
-                anchor = Anchor(behind.position, expected)
-                continue
+            chunk = next(sound_chunks(extent, offset, extent.bound, damaged), None)
             if chunk is not None or extent.is_last:
                 return chunk
-            offset, anchor = max(offset, extent.bound), None
+            offset = max(offset, extent.bound)
 
     def _report(self, error: CorruptRecord) -> None:
-        self.log.metrics.damaged_reads += 1
         place = error.path, error.position
-        if place not in self._places and len(self._places) < MOST_PLACES:
-            self._places.add(place)
+        with _REPORTING:
+            self.log.metrics.damaged_reads += 1
+            is_new = place not in self._places and len(self._places) < MOST_PLACES
+            if is_new:
+                self._places.add(place)
+        if is_new:
             _LOG.error("%s: a fetch met damage: %s", self.log.name, error)
 
 
@@ -138,13 +196,13 @@ def _sound_part(data: FileSlice, extent: Extent, expected: int) -> tuple[FileSli
     size = table.position(rows - 1) + table.size(rows - 1) - data.position if rows else 0
     if rows:
         expected = table.last_offset_of(rows - 1) + 1
-    checked = _Checked(data.position + size, expected)
+    checked = _Checked(data.position, data.position + size, expected)
     if rows < len(table):
         if not rows:
             raise bad_row(table, 0, expected, extent.bound, data.path)
         return data.slice(0, size), checked
     claimed = claimed_size(raw[size : size + LOG_OVERHEAD])
-    if table.stop_reason == REASON_SIZE or checked.position + claimed > extent.data.size:
+    if table.stop_reason == REASON_SIZE or checked.end + claimed > extent.data.size:
         if not rows:
             what = f"the size field {claimed - LOG_OVERHEAD} is not that of the batch here"
             raise damage_at(what, data.path, expected, data.position)

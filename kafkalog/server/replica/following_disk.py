@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from kafkalog._core.scan import scan
 from kafkalog.errors import IllegalState
+from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.replica.following import (
     BeginAt,
     CutTo,
@@ -46,20 +48,30 @@ def position_of(log: UnifiedLog, leader_epoch: int) -> Position:
     return Position(end, last_epoch_for(leader_epoch, log.leader_epochs, end), log.log_start_offset)
 
 
-def carry_out(works: Sequence[Work]) -> list[Done]:
-    """All plans, in order; one that fails harms no other."""
-    done = []
+def carry_out(works: Sequence[Work], cutting: Cutting) -> list[Done]:
+    """All plans, those that cut a log before the others; one that fails harms no other. Returned in the order given."""
+    ends = {work.key: end for work in works if (end := _new_end(work)) is not None}
+    errors: dict[TopicPartition, Exception] = {}
+    try:
+        with cutting(ends) if ends else nullcontext():
+            _carry_out_all([work for work in works if work.key in ends], cutting, errors)
+    except Exception as failure:
+        errors |= dict.fromkeys(ends.keys() - errors.keys(), failure)
+    _carry_out_all([work for work in works if work.key not in ends], cutting, errors)
+    return [
+        Done(work.key, position_of(work.partition.log, work.leader_epoch), errors.get(work.key)) for work in works
+    ]
+
+
+def _carry_out_all(works: Sequence[Work], cutting: Cutting, errors: dict[TopicPartition, Exception]) -> None:
     for work in works:
-        error: Exception | None = None
         try:
-            _carry_out(work)
+            _carry_out(work, cutting)
         except Exception as failure:
-            error = failure
-        done.append(Done(work.key, position_of(work.partition.log, work.leader_epoch), error))
-    return done
+            errors[work.key] = failure
 
 
-def _carry_out(work: Work) -> None:
+def _carry_out(work: Work, cutting: Cutting) -> None:
     """Errors as `Partition.append_as_follower`; IllegalState for a partition that is led here: nothing is written."""
     partition, plan = work.partition, work.plan
     if partition.is_leader:
@@ -67,7 +79,7 @@ def _carry_out(work: Work) -> None:
     log = partition.log
     match plan:
         case Take():
-            _take(partition, plan, work.leader_epoch)
+            _take(partition, plan, work.leader_epoch, cutting)
         case CutToEpoch(epoch, leader_end) if epoch == work.leader_epoch and _may_begin(log, epoch, leader_end):
             log.begin_epoch(epoch)
         case CutToEpoch(epoch, leader_end):
@@ -76,6 +88,23 @@ def _carry_out(work: Work) -> None:
             _cut(log, offset)
         case BeginAt(offset):
             log.truncate_fully_and_start_at(offset)
+
+
+def _new_end(work: Work) -> int | None:
+    """The offset that a plan cuts its log back to, or begins it anew at; None where it does neither."""
+    log, plan = work.partition.log, work.plan
+    match plan:
+        case _ if work.partition.is_leader:
+            return None
+        case BeginAt(offset):
+            return offset
+        case CutToEpoch(epoch, leader_end) if epoch != work.leader_epoch or not _may_begin(log, epoch, leader_end):
+            end = cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch))
+        case CutTo(offset):
+            end = offset
+        case _:
+            return None
+    return end if end < log.log_end_offset else None
 
 
 def _drop_begin(log: UnifiedLog, records: memoryview) -> None:
@@ -110,13 +139,13 @@ def _cut(log: UnifiedLog, offset: int, *, keeps_begin: bool = False) -> None:
         log.truncate_to(log.data_end_offset, keeps_begin=keeps_begin)
 
 
-def _take(partition: Partition, plan: Take, leader_epoch: int) -> None:
+def _take(partition: Partition, plan: Take, leader_epoch: int, cutting: Cutting) -> None:
     """Checksums are compared by the append, before it writes. The high watermark is the leader's as far as the own log
     goes, the log start at most the high watermark."""
     log = partition.log
     if plan.records is not None and len(plan.records):
         _drop_begin(log, plan.records)
-        partition.append_as_follower(_borne_out(plan.records, log.log_end_offset), leader_epoch)
+        partition.append_as_follower(_borne_out(plan.records, log.log_end_offset), leader_epoch, cutting)
     if plan.high_watermark >= 0 and plan.high_watermark != log.high_watermark:
         log.update_high_watermark(plan.high_watermark)
     start = min(plan.log_start_offset, log.high_watermark)

@@ -20,6 +20,7 @@ from kafkalog.errors import (
     UnexpectedAppendOffset,
     UnknownLeaderEpoch,
 )
+from kafkalog.manager.log_remover import Cutting, cut_alone
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.fetch_check import FetchCheck
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
@@ -58,16 +59,11 @@ HIGH_WATERMARK: Final = -1
 
 
 class Listener(Protocol):
-    """Who follows a partition; called on the loop."""
+    """Who follows a partition; called on the loop. After `on_deleted` comes nothing more."""
 
-    def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> object:
-        """The high watermark moved to `offset`."""
-
-    def on_failed(self, topic_partition: TopicPartition) -> object:
-        """Its disk failed."""
-
-    def on_deleted(self, topic_partition: TopicPartition) -> object:
-        """It was deleted: nothing more is told."""
+    def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> object: ...
+    def on_failed(self, topic_partition: TopicPartition) -> object: ...
+    def on_deleted(self, topic_partition: TopicPartition) -> object: ...
 
 
 class Partition:
@@ -236,9 +232,9 @@ class Partition:
             batch, leader_epoch=role.leader_epoch, origin=origin, table=table, guard=guard, epoch_bumps=epoch_bumps
         )
 
-    def append_as_follower(self, batches: Any, leader_epoch: int) -> LogAppendInfo:
+    def append_as_follower(self, batches: Any, leader_epoch: int, cutting: Cutting = cut_alone) -> LogAppendInfo:
         """What was appended of a leader's batches. A batch that the log start of an empty log lies in begins the log
-        anew at its first offset (PART-13); UnexpectedAppendOffset for others below the log end."""
+        anew at its first offset (PART-13), in a `cutting`; UnexpectedAppendOffset for others below the log end."""
         log = self.log
         try:
             return log.append_as_follower(batches, leader_epoch)
@@ -247,7 +243,8 @@ class Partition:
             if first is None or last is None or not (log.log_start_offset == end and 0 <= first < end <= last):
                 raise
             _LOG.info("%s: empty, it begins anew at %d instead of %d", self.topic_partition, first, end)
-            log.truncate_fully_and_start_at(first)
+            with cutting({self.topic_partition: first}):
+                log.truncate_fully_and_start_at(first)
             return log.append_as_follower(batches, leader_epoch)
 
     def after_append(self) -> bool:
@@ -289,11 +286,14 @@ class Partition:
 
     # Reading
 
-    def read(self, params: FetchParams, asked: FetchPartition, max_bytes: int, min_one_message: bool) -> FetchResult:
+    def read(
+        self, params: FetchParams, asked: FetchPartition, max_bytes: int, min_one_message: bool, may_block: bool = True
+    ) -> FetchResult:
         """What is there from the offset asked for on, at most `max_bytes` (FLOW-12, FLOW-15).
 
         A follower's or client's last epoch that ended elsewhere gives (epoch, end offset) instead of records (PART-6).
-        NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, CorruptRecord, StorageError.
+        NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange, CorruptRecord, StorageError;
+        MustReadData as `FetchCheck.read`. Threads: any.
         """
         self.check_epoch(asked.current_leader_epoch, params.only_leader)
         log, role = self.log, self.role
@@ -309,12 +309,11 @@ class Partition:
         if result.diverging_epoch is not None:
             result.place = LogOffsetMetadata(offset)
             return result
-        found = log.read(offset, max_bytes, params.isolation, min_one_message)
+        if self._check.log is not log:  # it was closed and opened again
+            self._check = FetchCheck(log)
+        found = self._check.read(offset, max_bytes, params.isolation, min_one_message, may_block=may_block)
         result.place = found.fetch_offset_metadata
-        if not found.first_entry_incomplete:
-            if self._check.log is not log:  # it was closed and opened again
-                self._check = FetchCheck(log)
-            result.records = self._check.checked(offset, found)
+        result.records = None if found.first_entry_incomplete else found.records
         if found.aborted_transactions is not None:
             result.aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions]
         if not result.size and offset >= result.end_for(params.isolation):
@@ -393,8 +392,7 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int, only_leader: bool) -> tuple[int, int]:
         """(epoch, end offset) of the newest epoch up to `epoch`, or (-1, -1); errors as `check_epoch`."""
         self.check_epoch(current_leader_epoch, only_leader)
-        found = self.log.end_offset_for_epoch(epoch)
-        return (-1, -1) if found is None else found
+        return self.log.end_offset_for_epoch(epoch) or (-1, -1)
 
     # Deleting
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from kafkalog.server.replica.append_results import code_for_reader
+from kafkalog.server.replica.fetch_check import MustReadData
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
 from kafkalog.server.turns import Turns
 from kafkalog.types import TopicPartition
 
+Run = Callable[..., Awaitable[Any]]
 HeldBack = Callable[[Partition, int | None], bool]
 """Whether a partition's follower gets no records now; given a size, so many bytes count as replicated before."""
 
@@ -34,6 +37,7 @@ async def read_partitions(
     params: FetchParams,
     asked: Sequence[FetchPartition],
     find: Callable[[TopicPartition], Partition],
+    run: Run,
     held_back: HeldBack | None = None,
     before: Sequence[FetchResult] = (),
 ) -> list[FetchResult]:
@@ -41,7 +45,8 @@ async def read_partitions(
 
     A partition has what is left of the whole, at most its own limit. The first one with records gives one batch at
     least, whatever the limits; those after it only whole batches that fit. One that is held back gives none. `before`
-    are results of the same a moment ago: those of partitions in which nothing has changed since stand.
+    are results of the same a moment ago: those of partitions in which nothing has changed since stand. `run` takes a
+    read that may wait for the disk to the pool.
     """
     left, min_one_message = params.max_bytes, True
     results = []
@@ -57,7 +62,11 @@ async def read_partitions(
             if held_back is not None and held_back(partition, None):
                 result = partition.read(params, one, 0, False)
             else:
-                result = partition.read(params, one, max(0, min(one.max_bytes, left)), min_one_message)
+                asked_now = params, one, max(0, min(one.max_bytes, left)), min_one_message
+                try:
+                    result = partition.read(*asked_now, may_block=False)
+                except MustReadData:
+                    result = await run(partition.read, *asked_now)
                 if held_back is not None and result.size:
                     held_back(partition, result.size)
         except Exception as error:

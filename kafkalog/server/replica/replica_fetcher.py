@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
+from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.client.errors import PeerError, PeerMisbehaved
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.following import (
@@ -60,6 +61,7 @@ class ReplicaFetcher:
         connect: Connect,
         *,
         run: Callable[..., Awaitable[Any]],
+        cutting: Cutting,
         monotonic_ms: Callable[[], int],
         limits: FetchLimits | None = None,
         throttle: FollowingThrottle | None = None,
@@ -70,6 +72,7 @@ class ReplicaFetcher:
         self.throttle = FollowingThrottle() if throttle is None else throttle
         self._connect = connect
         self._run = run
+        self._cutting = cutting
         self._now_ms = monotonic_ms
         self._limits = FetchLimits() if limits is None else limits
         self._on_appended = on_appended
@@ -261,7 +264,7 @@ class ReplicaFetcher:
                 works.append(Work(key, partition, plan, newest))
         if not works:
             return
-        self._writing = asyncio.ensure_future(self._run(carry_out, works))
+        self._writing = asyncio.ensure_future(self._run(carry_out, works, self._cutting))
         for done in await asyncio.shield(self._writing):  # who stops us waits until the thread has come back
             self._written(done, wanted[done.key], plans[done.key])
         self._writing = None

@@ -378,7 +378,7 @@ class ReplicaManager:
         held_back = None
         if self._throttle is not None and follows:
             held_back = held_back_by(self._throttle, self._node_id, params.replica_id)
-        results = await read_partitions(params, asked, self.find, held_back, before)
+        results = await read_partitions(params, asked, self.find, self._run, held_back, before)
         if follows:
             kept = {id(one) for one in before}
             self._follower_read(

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import UNKNOWN, FetchLimits
 from kafkalog.server.replica.following_session import Ask
@@ -45,6 +46,7 @@ async def copy_ahead(
     partitions: Iterable[tuple[Partition, int]],
     *,
     run: Callable[..., Awaitable[Any]],
+    cutting: Cutting,
     monotonic_ms: Callable[[], int],
     on_appended: Callable[[Partition], object],
 ) -> None:
@@ -57,7 +59,9 @@ async def copy_ahead(
     async def again() -> LeaderSource:
         return source
 
-    fetcher = ReplicaFetcher(again, run=run, monotonic_ms=monotonic_ms, limits=LIMITS, on_appended=on_appended)
+    fetcher = ReplicaFetcher(
+        again, run=run, cutting=cutting, monotonic_ms=monotonic_ms, limits=LIMITS, on_appended=on_appended
+    )
     for partition, last_epoch in partitions:
         fetcher.follow(partition, last_epoch)
     try:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.server.security.file import Run, SecurityFile, kept_by_broker
+from kafkalog.server.security.file import Run, SecurityFile, kept_by_broker, security_directory
 from kafkalog.server.security.jaas import own_login, plain_users
 from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys
 
@@ -93,11 +92,12 @@ class Credentials:
 
 
 def make(node: Any) -> Credentials:
-    """The users of a node: those in its first data directory. ConfigError for settings that name others wrongly."""
+    """Return the users of a node. ConfigError for settings that name others wrongly, IllegalArgument for two files."""
     for name, value in node.config.given().items():
         if name.endswith(".plain.sasl.jaas.config"):
             plain_users(value)
-    directory = node.store.directories[0].path
+    topics = {topic_partition.topic for topic_partition in node.store.logs}
+    directory = security_directory([one.path for one in node.store.directories])
     jaas = node.config["kafkalog.replicas.jaas.config"]
     login = own_login(jaas) if jaas and node.config["kafkalog.replicas"] else None
-    return Credentials(SecurityFile(os.fspath(directory), before=partial(kept_by_broker, node.known)), node.run, login)
+    return Credentials(SecurityFile(directory, before=partial(kept_by_broker, node.known, topics)), node.run, login)

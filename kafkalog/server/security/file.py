@@ -1,4 +1,4 @@
-"""`kafkalog.security.json`: ACLs, quotas and users of a server, in its first data directory.
+"""`kafkalog.security.json`: ACLs, quotas and users of a server, in one of its data directories.
 
 Replaced whole, synced, readable by its owner alone. A file that cannot be read ends the start: a server that took no
 ACLs for none would be open.
@@ -10,11 +10,11 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.errors import CorruptCheckpoint, StorageError
-from kafkalog.server.security.state import SecurityState, format_state, parse_state
+from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, StorageError
+from kafkalog.server.security.state import SecurityState, digest, format_state, parse_state, parse_taken_from
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
 if TYPE_CHECKING:
@@ -28,19 +28,47 @@ Change = Callable[[SecurityState], SecurityState]
 Run = Callable[..., Awaitable[Any]]
 
 
-def kept_by_broker(known: KnownTopics) -> SecurityState:
-    """What a broker's metadata in the directories says of security; nothing without it. Errors of `security_of`."""
+def kept_by_broker(known: KnownTopics, topics: Iterable[str]) -> SecurityState:
+    """Return the users, ACLs and quotas of a broker's metadata in the directories, which hold `topics`; none without.
+
+    IllegalArgument if it is what a broker began with, and the broker has made topics since: its metadata lies in a
+    directory that was not given. Errors of `security_of`.
+    """
     if known.cluster is None:
         return SecurityState()
     from kafkalog.server.security.takeover import security_of
 
-    return security_of(known.cluster.image)
+    state = security_of(known.cluster.image)
+    later = [topic for topic in sorted(topics) if known.settings_of(topic) is None]
+    if known.cluster.rank == 0 and state != SecurityState() and later:
+        raise IllegalArgument(
+            f"the users and ACLs here are those that a broker began with; it has made the topic {later[0]} since",
+            path=known.cluster.bootstrap_path,
+            hint="give the data directory that has __cluster_metadata-0 as well: it says which users there are now",
+        )
+    return state
+
+
+def security_directory(directories: Sequence[str | os.PathLike[str]], *, fs: FileSystem = OS) -> str:
+    """Return the directory of a server's security file: the one that has it, else the first.
+
+    IllegalArgument if two have one: which of them counts is not guessed.
+    """
+    paths = [os.fspath(path) for path in directories]
+    found = [path for path in dict.fromkeys(paths) if fs.exists(os.path.join(path, SECURITY_FILE))]
+    if len(found) > 1:
+        raise IllegalArgument(
+            f"{found[1]} has a {SECURITY_FILE} too", path=os.path.join(found[0], SECURITY_FILE),
+            hint="move the one away that is out of date: both name users and ACLs",
+        )  # fmt: skip
+    return found[0] if found else paths[0]
 
 
 class SecurityFile:
     """The file of a data directory, and what it said when it was read or written last: `state`.
 
-    `before` gives what counts as long as there is no file, which the first change writes: what a broker has kept.
+    `before` gives the state of a broker in the directories: it counts as long as there is no file, which the first
+    change writes. The file keeps a digest of it, so that what the broker changed later is noticed.
     `read` and `write` wait for the disk; `change` is for the loop.
     """
 
@@ -49,32 +77,43 @@ class SecurityFile:
         directory: str | os.PathLike[str],
         *,
         fs: FileSystem = OS,
-        before: Callable[[], SecurityState] = SecurityState,
+        before: Callable[[], SecurityState] | None = None,
     ) -> None:
         self.path = os.path.join(os.fspath(directory), SECURITY_FILE)
         self.state = SecurityState()
         self.on_change: Callable[[], object] = lambda: None
         """Called on the loop when a change is on disk."""
         self._before = before
+        self._taken_from: str | None = None
         self._fs = fs
         self.check_change: Callable[[], object] = lambda: None
         """Called before each change, and raises where none may begin."""
         self._changing = asyncio.Lock()
 
     def read(self) -> SecurityState:
-        """What the file says, or what was before it. CorruptCheckpoint, StorageError; errors of `before`."""
+        """Return what the file says, or the broker's state if there is none.
+
+        IllegalState if the broker has changed its users, ACLs or quotas since the file began with them: which of the
+        two count is not guessed. CorruptCheckpoint, StorageError; errors of `before`.
+        """
         try:
             content = self._fs.read_file(self.path, MAX_FILE_BYTES)
         except FileNotFoundError:
-            self.state = self._before()
+            self.state = SecurityState() if self._before is None else self._before()
+            self._taken_from = None if self._before is None else digest(self.state)
             return self.state
         except OSError as error:
             raise StorageError.from_os(error, "read the ACLs and users", path=self.path) from error
         try:
-            self.state = parse_state(content)
+            self.state, self._taken_from = parse_state(content), parse_taken_from(content)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             hint = "repair it by hand, or move it away: then there are no ACLs, quotas and users"
             raise CorruptCheckpoint(f"the ACLs and users are damaged: {error}", path=self.path, hint=hint) from None
+        if self._before is not None and self._taken_from not in (None, digest(self._before())):
+            raise IllegalState(
+                "the broker has changed users, ACLs or quotas since this file began with them", path=self.path,
+                hint="move the file away to take the broker's, or delete its line taken_from to keep those in the file",
+            )  # fmt: skip
         if stat.S_IMODE(os.stat(self.path).st_mode) & 0o077:
             _LOG.warning("%s can be read by others than its owner: chmod 600 it", self.path)
         return self.state
@@ -82,7 +121,7 @@ class SecurityFile:
     def write(self, state: SecurityState) -> None:
         """Put a state in the place of the file's. StorageError: the old one is there."""
         try:
-            atomic_write(self._fs, self.path, format_state(state), private=True)
+            atomic_write(self._fs, self.path, format_state(state, self._taken_from), private=True)
         except OSError as error:
             raise StorageError.from_os(error, "write the ACLs and users", path=self.path) from error
         self.state = state

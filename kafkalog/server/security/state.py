@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from hashlib import sha256
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
@@ -40,10 +41,14 @@ class SecurityState(NamedTuple):
     users: Mapping[str, Mapping[str, ScramKeys]] = {}
 
 
-def format_state(state: SecurityState) -> bytes:
-    """The file's content: indented JSON, sorted, with a final newline."""
+def format_state(state: SecurityState, taken_from: str | None = None) -> bytes:
+    """Return the file's content: indented JSON, sorted, with a final newline.
+
+    `taken_from` is the digest of the broker's state that this one began with.
+    """
     data = {
         "version": VERSION,
+        **({} if taken_from is None else {"taken_from": taken_from}),
         "acls": [_acl_row(acl) for acl in sorted(state.acls)],
         "quotas": [
             {"entity": dict(entity), "limits": dict(sorted(limits.items()))}
@@ -70,6 +75,17 @@ def parse_state(content: bytes) -> SecurityState:
         )
     except KeyError as error:
         raise ValueError(f"{error} is missing") from None
+
+
+def parse_taken_from(content: bytes) -> str | None:
+    """Return the digest of the broker's state that a sound file began with; None if it names none."""
+    taken_from = json.loads(content.decode()).get("taken_from")
+    return None if taken_from is None else str(_typed(taken_from, str))
+
+
+def digest(state: SecurityState) -> str:
+    """Return a digest that two states share only if they are the same."""
+    return sha256(format_state(state)).hexdigest()
 
 
 def _acl_row(acl: Acl) -> dict[str, str]:

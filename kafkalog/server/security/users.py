@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
-from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.manager.known_topics import read_known_topics, topics_in
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.server.security.file import SecurityFile, kept_by_broker
+from kafkalog.server.security.file import SecurityFile, kept_by_broker, security_directory
 from kafkalog.server.security.prepared import prepared
 from kafkalog.server.security.scram import keys_of_password
 from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS
@@ -33,15 +33,17 @@ def add_user(
 
     The directory is made where it is missing; `others` are the server's further ones, in which a broker may have kept
     its users: they stay. IllegalArgument for a name or password that not every client sends
-    alike, DirectoryLocked while a server runs on it (its users are made by clients), CorruptCheckpoint, StorageError;
-    errors of a broker's metadata.
+    alike or for two security files, IllegalState if the broker has changed its users since, DirectoryLocked while a
+    server runs on it (its users are made by clients), CorruptCheckpoint, StorageError; errors of a broker's metadata.
     """
     prepared(name, "user's name")
     prepared(password, "password")
     keys = {mechanism: keys_of_password(mechanism, password, iterations) for mechanism in mechanisms}
     paths = [os.fspath(path) for path in (directory, *others)]
-    with LogDir.acquire(directory, fs=fs, create=True, exclusive=True):
-        file = SecurityFile(directory, fs=fs, before=lambda: kept_by_broker(read_known_topics(paths, fs=fs)))
+    place = security_directory(paths, fs=fs)
+    with LogDir.acquire(place, fs=fs, create=True, exclusive=True):
+        known = read_known_topics(paths, fs=fs)
+        file = SecurityFile(place, fs=fs, before=lambda: kept_by_broker(known, topics_in(paths, fs)))
         state = file.read()
         file.write(state._replace(users={**state.users, name: {**state.users.get(name, {}), **keys}}))
 

@@ -69,17 +69,15 @@ class ProducerIds:
             self._reserving = None
 
     def _write(self, end: int) -> None:
-        failure: StorageError | None = None
-        written = 0
+        failures: list[StorageError] = []
         for directory in self._directories:
             try:
                 write_next_producer_id(directory, end, fs=self._fs)
-                written += 1
             except StorageError as error:
                 _LOG.warning("producer ids below %d are not noted in %s: %s", end, directory, error)
-                failure = failure or error
-        if failure is not None and not written:
-            raise failure
+                failures.append(error)
+        if failures and len(failures) == len(self._directories):
+            raise failures[0]
 
     def take(self) -> int:
         """An id that nobody has; `ready` was awaited just before. IllegalState else."""

@@ -286,6 +286,28 @@ def made(sessions: FetchSessions, *indexes: int, is_follower: bool = False) -> F
     return sessions.create(asked(*indexes), False, is_follower)
 
 
+def test_an_id_that_is_drawn_twice_is_given_once() -> None:
+    sessions = FetchSessions(5, Now(), seed=1)
+    first = made(sessions, 1)
+    sessions._random.seed(1)  # as it was before
+    second = made(sessions, 2)
+    assert first is not None and second is not None and first.id != second.id
+    assert sessions.get(first.id) is first and sessions.get(second.id) is second
+    assert 0 < second.id < 2**31
+
+
+def test_sessions_take_as_many_partitions_as_they_may_and_no_more() -> None:
+    sessions = FetchSessions(9, Now(), most_partitions=4, seed=1)
+    assert made(sessions, *range(5)) is None
+    three = made(sessions, 1, 2, 3)
+    assert three is not None and made(sessions, 1, 2) is None
+    one = made(sessions, 1)
+    assert one is not None and (sessions.partitions, len(sessions)) == (4, 2)
+    grown = sessions.resume(one.id, 1, False, list(asked(1, 2).values()), ())
+    assert isinstance(grown, FetchSession) and grown.id == 0, "it is answered, and has no session any more"
+    assert (sessions.partitions, len(sessions)) == (3, 1)
+
+
 def test_slots_are_bounded_and_the_larger_session_gets_one() -> None:
     now = Now()
     sessions = FetchSessions(2, now, seed=1)

@@ -1,6 +1,7 @@
 """Settings of groups, loggers and clients' metrics, and the least replicas in sync that a cluster keeps.
 
-Names, values, codes and words are what a broker of 4.3.1 answered to these requests.
+Names, values, codes and words are what a broker of 4.3.1 answered to these requests, and one of 4.4.0 for what is new
+in it.
 """
 
 import json
@@ -45,12 +46,15 @@ def told(row: Any) -> dict[str, tuple[str, int, list[tuple[str, str, int]]]]:
 def test_a_group_has_settings_whether_it_is_there_or_not(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
         row = await describe(node, GROUP, "nope")
-        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 17
+        assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 21
         found = told(row)
         assert found[SESSION] == ("45000", 5, [(f"group.{SESSION}", "45000", 5)])
         assert found[BEAT] == ("6000", 4, [(f"group.{BEAT}", "6000", 4), (f"group.{BEAT}", "5000", 5)])
         assert found["share.auto.offset.reset"] == ("latest", 5, [("share.auto.offset.reset", "latest", 5)])
         assert found["streams.num.standby.replicas"] == ("0", 5, [("group.streams.num.standby.replicas", "0", 5)])
+        assert found["streams.assignor.name"] == ("sticky", 5, [("group.streams.assignors", "sticky", 5)])
+        tags = "streams.rack.aware.assignment.tags"
+        assert found[tags] == ("", 5, [(f"group.{tags}", "", 5)])
         kinds = {one.name: one.config_type for one in row.configs}
         assert (kinds[SESSION], kinds["share.isolation.level"], kinds["share.renew.acknowledge.enable"]) == (3, 2, 1)
         row = await describe(node, GROUP, "nope", SESSION, "no.such", synonyms=False)
@@ -108,6 +112,17 @@ def test_settings_of_a_group_stay_and_can_be_taken_back(tmp_path: Path) -> None:
          "be one of: read_committed, read_uncommitted"),
         ("share.renew.acknowledge.enable", SET, "1", 40, "Invalid value 1 for configuration "
          "share.renew.acknowledge.enable: Expected value to be either true or false"),
+        ("errors.deadletterqueue.topic.name", SET, "__x", 40, "Invalid value __x for configuration"),
+        ("errors.deadletterqueue.copy.record.enable", SET, "1", 40, "Invalid value 1 for configuration "
+         "errors.deadletterqueue.copy.record.enable: Expected value to be either true or false"),
+        ("streams.rack.aware.assignment.tags", SET, "a,,b", 40, "Invalid value a,,b for configuration"),
+        ("streams.acceptable.recovery.lag", SET, "-1", 40, "Invalid value -1 for configuration "
+         "streams.acceptable.recovery.lag: Value must be at least 0"),
+        ("streams.num.warmup.replicas", SET, "21", 40,
+         "streams.num.warmup.replicas must be less than or equal to group.streams.max.warmup.replicas"),
+        ("streams.task.offset.interval.ms", SET, "14999", 40,
+         "streams.task.offset.interval.ms must be greater than or equal to group.streams.min.task.offset.interval.ms"),
+        ("streams.assignor.name", SET, "", 40, "Invalid value  for configuration streams.assignor.name"),
         ("share.auto.offset.reset", SET, "by_duration:P", 40, "Invalid value by_duration:P for configuration"),
     ],
 )  # fmt: skip
@@ -121,6 +136,34 @@ def test_what_a_group_does_not_take(
         assert not node.dynamic.of_group("g")
 
     with_node(tmp_path, use)
+
+
+OF_4_4 = {
+    "errors.deadletterqueue.copy.record.enable": "true", "errors.deadletterqueue.topic.name": "dlq.orders",
+    "streams.acceptable.recovery.lag": "5", "streams.assignor.name": "ours", "streams.num.warmup.replicas": "20",
+    "streams.rack.aware.assignment.tags": "zone,rack", "streams.task.offset.interval.ms": "15000",
+}  # fmt: skip
+
+
+def test_settings_that_groups_have_since_4_4_are_kept_and_shown(tmp_path: Path) -> None:
+    async def first(node: Node) -> None:
+        assert {name for name in GROUP_SETTINGS if name in OF_4_4} == OF_4_4.keys()
+        shown = told(await describe(node, GROUP, "g", *OF_4_4)).keys()
+        assert OF_4_4.keys() - shown == {
+            "streams.acceptable.recovery.lag", "streams.num.warmup.replicas", "streams.task.offset.interval.ms",
+        }, "a broker shows these only where they were set"  # fmt: skip
+        assert await alter(node, GROUP, "g", *((name, SET, value) for name, value in OF_4_4.items())) == (0, None)
+
+    async def second(node: Node) -> None:
+        found = told(await describe(node, GROUP, "g", *OF_4_4))
+        assert {name: (value, source) for name, (value, source, _) in found.items()} == {
+            name: (value, 8) for name, value in OF_4_4.items()
+        }
+
+    with_node(tmp_path, first)
+    with_node(tmp_path, second)
+    kept = json.loads((tmp_path / SETTINGS_FILE).read_text())
+    assert kept["groups"] == {"g": OF_4_4}
 
 
 @pytest.mark.parametrize("name", [name for name, one in GROUP_SETTINGS.items() if one.highest is not None])

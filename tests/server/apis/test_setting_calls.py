@@ -72,6 +72,17 @@ def test_settings_of_a_topic_are_told_with_where_they_come_from(tmp_path: Path, 
     with_node(tmp_path, use, log_retention_hours=3, message_max_bytes=777_777)
 
 
+def test_settings_that_topics_have_since_4_4_are_shown_where_they_are_set(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        own = {"remote.copy.lag.ms": "5", "max.decompressed.message.bytes": "100"}
+        await create(node, {"name": "t", "configs": [{"name": name, "value": value} for name, value in own.items()]})
+        row = await describe(node, TOPIC, "t", version=4)
+        values = {one.name: one.value for one in row.configs}
+        assert len(values) == 33 + len(own) and own.items() <= values.items()
+
+    with_node(tmp_path, use)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("ssl.client.auth", "required"), ("listeners", "SSL://:1"), ("num.io.threads", "16"), ("ssl.key.password", "hush"),
@@ -318,3 +329,29 @@ def test_topics_of_a_broker_keep_their_ids_and_settings(tmp_path: Path) -> None:
 
     with_node(tmp_path, first)
     with_node(tmp_path, second)
+
+
+def test_the_file_of_changed_settings_is_in_order_whatever_was_changed_first(tmp_path: Path) -> None:
+    """Two files of the same settings have no difference."""
+    async def use(node: Node) -> None:
+        for name, value in (("log.retention.ms", "5"), ("background.threads", "3"), ("log.retention.bytes", "7")):
+            assert await alter(node, BROKER, "", (name, SET, value)) == (0, None)
+            text = (tmp_path / SETTINGS_FILE).read_text()
+            assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
+
+    with_node(tmp_path, use)
+
+
+def test_threads_that_nobody_changed_are_those_of_the_start(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        assert await alter(node, BROKER, "", ("log.retention.ms", SET, "5000")) == (0, None)
+
+    async def again(node: Node) -> None:
+        assert (node.config["log.cleaner.threads"], node.config["log.retention.ms"]) == (4, 5000)
+        assert await alter(node, BROKER, "", ("log.cleaner.threads", SET, "8")) == (0, None)
+
+    async def last(node: Node) -> None:
+        assert node.config["log.cleaner.threads"] == 8
+
+    for work in (use, again, last):
+        with_node(tmp_path, work, log_cleaner_threads=4, log_cleaner_dedupe_buffer_size=64 << 20)

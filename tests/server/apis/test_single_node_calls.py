@@ -18,12 +18,14 @@ def test_no_partition_needs_an_election(tmp_path: Path, version: int) -> None:
     async def use(node: Node) -> None:
         await node.topics.create("t", 2)
         named = [{"topic": "t", "partitions": [0, 1, 1, 2, -1]}, {"topic": "none", "partitions": [0]}]
+        named.append({"topic": "__cluster_metadata", "partitions": [0]})  # which a set of nodes has
         fields: dict[str, Any] = {"topic_partitions": named, "timeout": 1000} | (
             {"election_type": 1} if version else {}
         )  # fmt: skip
         rows = (await call(node, "elect_leaders", version, fields)).replica_election_results
         found = {(row.topic, one.partition_id): one.error_code for row in rows for one in row.partition_result}
-        assert found == {("t", 0): 84, ("t", 1): 84, ("t", 2): 3, ("t", -1): 3, ("none", 0): 3}
+        assert found == {("t", 0): 84, ("t", 1): 84, ("t", 2): 3, ("t", -1): 3, ("none", 0): 3,
+                         ("__cluster_metadata", 0): 3}  # fmt: skip
         everything = {**fields, "topic_partitions": None}
         assert (await call(node, "elect_leaders", version, everything)).replica_election_results == ()
         if version:

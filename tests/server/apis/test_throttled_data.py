@@ -95,3 +95,23 @@ def test_a_consumer_above_its_limit_gets_nothing_yet_and_no_more_than_the_limit_
             assert len(answer.responses[0].partitions[0].records) == 50_000 * 10
 
     asyncio.run(main())
+
+
+def test_a_consumer_that_waits_keeps_its_session_and_gets_what_it_asked_for_later(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with node_for(tmp_path) as node:
+            await node.topics.create("t", 1)
+            made = await fetch(node, "slow", session_epoch=0)
+            assert made.session_id > 0 and made.throttle_time == 0
+            await produce(node, "fast")
+            await limited(node, "consumer_byte_rate", 10.0)
+            following = {"session_id": made.session_id, "topics": []}
+            waits = await fetch(node, "slow", session_epoch=1, **following)
+            assert waits.throttle_time > 0
+            assert (waits.error_code, waits.session_id, waits.responses) == (0, made.session_id, ())
+            await limited(node, "consumer_byte_rate", 10.0**9)
+            told = await fetch(node, "slow", session_epoch=2, **following)
+            assert (told.error_code, told.session_id, told.throttle_time) == (0, made.session_id, 0)
+            assert len(told.responses[0].partitions[0].records) == len(DATA)
+
+    asyncio.run(main())

@@ -85,12 +85,36 @@ def test_all_topics_none_and_unknown_ones(tmp_path: Path) -> None:
     with_node(tmp_path, use)
 
 
+@pytest.mark.parametrize("is_made", [False, True])
+def test_topics_of_the_node_itself_are_told_as_such_whether_they_are_there_or_not(
+    tmp_path: Path, is_made: bool
+) -> None:
+    internal = ("__consumer_offsets", "__transaction_state")
+    names = (*internal, "__mine", "a b")
+
+    async def use(node: Node) -> None:
+        await create(node, {"name": "__mine"})
+        for name in internal if is_made else ():
+            await node.topics.ensure_internal(name)
+        codes = {name: 17 if name == "a b" else 0 if is_made or name == "__mine" else 3 for name in names}
+        tree = {"topics": [{"name": name} for name in names], "response_partition_limit": 9, "cursor": None}
+        for topics in (
+            (await call(node, "metadata", 13, metadata_tree(*names))).topics,
+            (await call(node, "describe_topic_partitions", 0, tree)).topics,
+        ):
+            assert {one.name: one.error_code for one in topics} == codes
+            assert {one.name: one.is_internal for one in topics} == {name: name in internal for name in names}
+
+    with_node(tmp_path, use)
+
+
 def test_topics_by_id_and_where_ids_are_not_known(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
         (made,) = await create(node, {"name": "t"})
         other = UUID(int=5)
-        answer = await call(node, "metadata", 13, metadata_tree(ids=(made.topic_id, other)))
-        assert [(one.name, one.error_code) for one in answer.topics] == [("t", 0), (None, 100)]
+        for version in (12, 13):
+            answer = await call(node, "metadata", version, metadata_tree(ids=(made.topic_id, other)))
+            assert [(one.name, one.error_code) for one in answer.topics] == [("t", 0), (None, 100)]
         asked = metadata_tree() | {"topics": [{"name": "t", "topic_id": made.topic_id}]}
         assert (await call(node, "metadata", 11, asked)).topics[0].error_code == 42
 

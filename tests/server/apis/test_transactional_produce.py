@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.records.memory import MemoryRecords
 from kafkalog.server.node import Node
 from tests.server.nodes import call
 from tests.server.txns.calls import ALL_OF, add, add_offsets, committed, end, init, offsets, produce, with_node
@@ -100,6 +101,26 @@ def test_markers_by_hand(tmp_path: Path, version: int) -> None:
         old = {**marker, "producer_epoch": 5, "coordinator_epoch": -1}
         response = await call(node, "write_txn_markers", version, {"markers": [old]})
         assert response.markers[0].topics[0].partitions[0].error_code == 52
+
+    with_node(tmp_path, work)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_marker_by_hand_is_in_the_log_as_it_was_asked_for(tmp_path: Path, is_committed: bool) -> None:
+    async def work(node: Node) -> None:
+        marker = {
+            "producer_id": 7, "producer_epoch": 5, "transaction_result": is_committed, "coordinator_epoch": 3,
+            "topics": [{"name": "t", "partition_indexes": [1]}],
+        }  # fmt: skip
+        response = await call(node, "write_txn_markers", 1, {"markers": [marker]})
+        assert response.markers[0].topics[0].partitions[0].error_code == 0
+        log = node.replicas.partition("t", 1).log
+        [batch] = MemoryRecords(log.read(0, 1 << 20).records.read()).batches()
+        assert batch.control is not None
+        assert (batch.header.producer_id, batch.header.producer_epoch) == (7, 5)
+        assert (batch.control.type.name, batch.control.coordinator_epoch) == (
+            "COMMIT" if is_committed else "ABORT", 3,
+        )  # fmt: skip
 
     with_node(tmp_path, work)
 

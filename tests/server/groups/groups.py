@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
-from tests.server.nodes import call
+from tests.server.nodes import call, connection_for
 
 PROTOCOLS = [{"name": "range", "metadata": b"m"}]
 READS_T = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
@@ -14,6 +14,20 @@ JOIN = {
     "session_timeout": 6000, "rebalance_timeout": 6000, "member_id": "", "protocol_type": "consumer",
     "protocols": PROTOCOLS,
 }  # fmt: skip
+
+
+CLERK = connection_for("User:clerk")
+BEHIND_ACLS: Any = {"authorizer_class_name": "StandardAuthorizer", "super_users": "User:ANONYMOUS"}
+
+
+async def allow(node: Any, *allowed: tuple[int, str, int]) -> None:
+    """Let the clerk do so much: (kind of resource, name, operation)."""
+    for kind, name, operation in allowed:
+        made = {
+            "resource_type": kind, "resource_name": name, "resource_pattern_type": 3, "principal": "User:clerk",
+            "host": "*", "operation": operation, "permission_type": 3,
+        }  # fmt: skip
+        assert (await call(node, "create_acls", 3, {"creations": [made]})).results[0].error_code == 0
 
 
 async def topic(node: Any, name: str = "t", partitions: int = 2) -> Any:

@@ -215,6 +215,20 @@ def test_a_static_member_has_its_partitions_when_it_comes_back() -> None:
     assert refused.value.code == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_static_member_that_comes_back_has_its_partitions_since_the_same_epochs() -> None:
+    """KIP-1251: what it was about to commit before it went away is of one of these epochs."""
+    driver = Driver()
+    driver.beat("a", instance_id="i")
+    driver.beat("b")
+    driver.settle("a", "b")
+    before = driver.group.members["a"]
+    driver.beat("a", -2, instance_id="i")
+    driver.beat("a2", instance_id="i")
+    after = driver.group.members["a2"]
+    assert (after.assigned, after.epochs) == (before.assigned, before.epochs)
+    assert max(before.epochs.values()) < driver.group.epoch
+
+
 def test_a_topic_that_grows_is_assigned_anew() -> None:
     driver = Driver(t=2)
     driver.beat("a")

@@ -302,7 +302,7 @@ async def test_many_records_are_read_again_and_damaged_ones_stop_their_partition
                 await node.groups.commit(group_id, Committer(), offsets)
         partitions = {group_id: node.groups.partition_for(group_id) for group_id in ("g", "h")}
     assert len(set(partitions.values())) == 2
-    async with node_for(tmp_path, offsets_load_buffer_size=100_000) as node:
+    async with node_for(tmp_path) as node:
         await node.groups.loaded()
         for group_id in ("g", "h"):
             known = node.groups.offsets.all_of(group_id)

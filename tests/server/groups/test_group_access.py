@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
-from tests.server.groups.groups import JOIN, commit, fetch, topic
+from tests.server.groups.groups import BEHIND_ACLS, CLERK, JOIN, allow, commit, fetch, topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, connection_for, node_for
 
@@ -30,7 +31,7 @@ CALLS = {
 @in_loop
 async def test_who_may_not_touch_a_group_is_told_so_by_every_call(tmp_path: Path) -> None:
     stranger = connection_for("User:stranger")
-    async with node_for(tmp_path, authorizer_class_name="StandardAuthorizer", super_users="User:ANONYMOUS") as node:
+    async with node_for(tmp_path, **BEHIND_ACLS) as node:
         await topic(node)
         await commit(node, 1)
         for name, (version, tree) in CALLS.items():
@@ -39,3 +40,35 @@ async def test_who_may_not_touch_a_group_is_told_so_by_every_call(tmp_path: Path
         listed = await call(node, "list_groups", 5, {}, connection=stranger)
         assert (listed.error_code, listed.groups) == (0, ())
         assert (await fetch(node)).committed_offset == 1
+
+
+@in_loop
+async def test_a_member_reads_the_topics_that_it_may_see_alone(tmp_path: Path) -> None:
+    async with node_for(tmp_path, **BEHIND_ACLS) as node:
+        ids = {name: (await topic(node, name)).id for name in ("seen", "secret")}
+        await allow(node, (3, "g", 3), (3, "g", 8), (2, "seen", 8))
+
+        async def beat(member_id: str, connection: Any, **more: Any) -> Any:
+            fields = {"group_id": "g", "member_id": member_id, "member_epoch": 0, "rebalance_timeout": 60_000}
+            tree = {**fields, "topic_partitions": [], **more}
+            return await call(node, "consumer_group_heartbeat", 1, tree, connection=connection)
+
+        async def described() -> Any:
+            tree = {"group_ids": ["g"], "include_authorized_operations": True}
+            return (await call(node, "consumer_group_describe", 1, tree, connection=CLERK)).groups[0]
+
+        refused = await beat("m", CLERK, subscribed_topic_names=["seen", "secret"])
+        assert (refused.error_code, refused.assignment) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        assert (await described()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        joined = await beat("m", CLERK, subscribed_topic_regex="se.*")
+        assert [one.topic_id for one in joined.assignment.topic_partitions] == [ids["seen"]]
+        group = await described()
+        assert (group.error_code, group.group_id, group.authorized_operations) == (0, "g", 1 << 3 | 1 << 8)
+        assert [one.subscribed_topic_regex for one in group.members] == ["se.*"]
+        assert (await beat("n", connection_for(), subscribed_topic_names=["secret"])).error_code == 0
+        hidden = await described()
+        assert (hidden.error_code, hidden.group_id) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "g")
+        assert (hidden.members, hidden.authorized_operations) == ((), -(2**31))
+        assert hidden.error_message == (
+            "The described group uses topics that the client is not authorized to describe."
+        )

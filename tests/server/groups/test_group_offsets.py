@@ -63,6 +63,17 @@ def test_what_is_removed_is_gone_from_transactions_too() -> None:
     assert len(offsets) == 0
 
 
+def test_an_offset_that_was_removed_does_not_come_back_when_its_transactions_end() -> None:
+    offsets = GroupOffsets()
+    for producer_id, place in ((7, T0), (7, T1), (8, T0)):
+        offsets.put_pending(producer_id, "g", place, one(5), 1)
+    offsets.remove("g", T0)
+    assert offsets.pending_places("g") == {T1}
+    assert offsets.end_transaction(8, True, everybody) == []
+    assert offsets.end_transaction(7, True, everybody) == ["g"]
+    assert (offsets.all_of("g"), offsets.has_pending("g")) == ({T1: one(5)}, False)
+
+
 def test_an_offset_grows_old_from_its_commit_or_from_when_its_group_became_empty() -> None:
     kept = {T0: one(1, commit_ms=100), T1: one(1, commit_ms=900)}
     assert expired(kept, 1000, 500) == [T0]

@@ -111,11 +111,11 @@ def test_a_consumer_group() -> None:
 
 def test_a_partition_read_again() -> None:
     replay = Replay()
-    for at, pair in enumerate([GROUP, OFFSET, *CONSUMER, ("000a00016700016d", None)]):
+    for at, pair in enumerate([GROUP, OFFSET, *CONSUMER, ("001800016700016d", None)]):
         replay.apply(*of_hex(pair), at)
     replay.apply(*of_hex(OFFSET_WITHOUT_ID), 20, 7)
     replay.apply(None, b"", 21)
-    assert (set(replay.classic), set(replay.consumer), replay.unread) == ({"classic"}, {"next"}, {10: 1, None: 1})
+    assert (set(replay.classic), set(replay.consumer), replay.unread) == ({"classic"}, {"next"}, {24: 1, None: 1})
     assert replay.offsets.get("in-txn", ("t", 0)) is None
     replay.end_transaction(7, True)
     known = replay.offsets.get("in-txn", ("t", 0))

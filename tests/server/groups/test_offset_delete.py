@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
-from tests.server.groups.groups import READS_T, commit, join, topic
+from tests.server.groups.groups import BEHIND_ACLS, CLERK, READS_T, allow, commit, join, topic
 from tests.server.looping import in_loop
-from tests.server.nodes import call, connection_for, node_for
+from tests.server.nodes import call, node_for
 
 
 async def deleted(node: Any, *places: tuple[str, int], **more: Any) -> dict[tuple[str, int], int]:
@@ -60,15 +60,38 @@ async def test_a_partition_that_is_not_there_is_refused_and_others_go(tmp_path: 
 
 @in_loop
 async def test_offsets_of_a_topic_that_one_may_not_read_are_kept(tmp_path: Path) -> None:
-    allowed = [("User:clerk", 3, "g", 6), ("User:clerk", 2, "u", 3)]  # DELETE the group, READ topic u
-    async with node_for(tmp_path, authorizer_class_name="StandardAuthorizer", super_users="User:ANONYMOUS") as node:
+    async with node_for(tmp_path, **BEHIND_ACLS) as node:
         await with_offsets(node)
-        for principal, kind, name, operation in allowed:
-            made = {
-                "resource_type": kind, "resource_name": name, "resource_pattern_type": 3, "principal": principal,
-                "host": "*", "operation": operation, "permission_type": 3,
-            }  # fmt: skip
-            assert (await call(node, "create_acls", 3, {"creations": [made]})).results[0].error_code == 0
-        codes = await deleted(node, ("t", 0), ("u", 0), connection=connection_for("User:clerk"))
+        await allow(node, (3, "g", 6), (2, "u", 3))  # DELETE the group, READ topic u
+        codes = await deleted(node, ("t", 0), ("u", 0), connection=CLERK)
         assert codes == {("t", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("u", 0): 0}
         assert kept(node) == {("t", 0)}
+
+
+@pytest.mark.parametrize(("kind", "metadata", "codes"), [
+    ("connect", READS_T, ErrorCode.NON_EMPTY_GROUP),
+    ("consumer", b"no subscription", {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+                                      ("u", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}),
+    ("consumer", READS_T, {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): 0}),
+])  # fmt: skip
+@in_loop
+async def test_of_a_group_with_members_offsets_go_where_it_is_known_what_they_read(
+    tmp_path: Path, kind: str, metadata: bytes, codes: Any
+) -> None:
+    async with node_for(tmp_path) as node:
+        await with_offsets(node)
+        joined = await join(node, protocol_type=kind, protocols=[{"name": "range", "metadata": metadata}])
+        who = {"group_id": "g", "member_id": joined.member_id}
+        given = [{"member_id": joined.member_id, "assignment": b""}]
+        await call(node, "sync_group", 4, {**who, "generation_id": joined.generation_id, "assignments": given})
+        if isinstance(codes, dict):
+            assert await deleted(node, ("t", 0), ("u", 0)) == codes
+            assert kept(node) == {place for place, code in codes.items() if code}
+        else:
+            rows = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+            answer = await call(node, "offset_delete", 0, {"group_id": "g", "topics": rows})
+            assert (answer.error_code, answer.topics, kept(node)) == (codes, (), {("t", 0), ("u", 0)})
+        members = [{"member_id": joined.member_id, "group_instance_id": None}]
+        assert (await call(node, "leave_group", 4, {"group_id": "g", "members": members})).error_code == 0
+        assert await deleted(node, ("t", 0), ("u", 0)) == {("t", 0): 0, ("u", 0): 0}, "nobody is in it"
+        assert kept(node) == set()

@@ -265,6 +265,7 @@ def test_a_static_member_comes_back_without_a_rebalance(skips: bool) -> None:
     back = driver.join("back", instance_id="i1", skips_assignment=skips)
     assert (back.error_code, back.generation, back.member_id) == (0, 1, "id-of-back")
     assert driver.group.state is State.STABLE
+    assert driver.timers[MEMBER_TIMER + "id-of-back"] == 100 and MEMBER_TIMER + other not in driver.timers
     assert driver.sync("s", "id-of-back", instance_id="i1").assignment == other.encode()
     code, _ = rebalance.heartbeat(driver.group, other, "i1", 1)
     assert code == ErrorCode.FENCED_INSTANCE_ID
@@ -293,6 +294,19 @@ def test_static_members_are_waited_for() -> None:
     assert driver.answers["new"].leader == "id-of-new"
 
 
+def test_a_group_whose_static_members_all_stay_away_waits_for_them_once_more() -> None:
+    driver = Driver()
+    driver.stable(2, is_static=True)
+    driver.join("new")
+    assert driver.leave("id-of-new") == 0
+    driver.fire(JOIN_TIMER)
+    assert (driver.group.state, driver.group.generation) == (State.PREPARING_REBALANCE, 1)
+    assert driver.timers[JOIN_TIMER] == 500
+    for number in range(2):
+        driver.join(f"back{number}", f"id-of-j{number}", instance_id=f"i{number}")
+    assert {driver.answers[f"back{number}"].generation for number in range(2)} == {2}
+
+
 def test_what_a_group_says_of_itself_makes_the_same_group() -> None:
     driver = Driver()
     driver.stable(2, is_static=True)
@@ -304,10 +318,33 @@ def test_what_a_group_says_of_itself_makes_the_same_group() -> None:
 
 def test_who_waits_for_a_group_that_ends_is_answered() -> None:
     driver = Driver(delay_ms=10)
+    driver.join("new", is_id_required=True)
     driver.join("a")
     driver.run(rebalance.disband(driver.group, ErrorCode.NOT_COORDINATOR, 0))
-    assert driver.answers["a"].error_code == ErrorCode.NOT_COORDINATOR
-    assert not driver.timers
+    assert (driver.answers["a"].error_code, driver.answers["a"].member_id) == (ErrorCode.NOT_COORDINATOR, "id-of-a")
+    assert (driver.group.state, driver.timers) == (State.DEAD, {})
+
+
+def test_who_waits_for_an_assignment_when_the_group_ends_is_answered() -> None:
+    driver = Driver(delay_ms=10)
+    driver.join("a")
+    driver.join("b")
+    driver.begin()
+    driver.sync("s", "id-of-b")
+    driver.run(rebalance.disband(driver.group, ErrorCode.NOT_COORDINATOR, 0))
+    assert driver.answers["s"].error_code == ErrorCode.NOT_COORDINATOR
+    assert (driver.group.state, driver.timers) == (State.DEAD, {})
+
+
+def test_a_member_that_leaves_while_it_waits_for_the_others_is_answered() -> None:
+    driver = Driver(delay_ms=10)
+    driver.join("a")
+    driver.join("b")
+    assert driver.leave("id-of-a") == 0
+    answer = driver.answers["a"]
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "id-of-a")
+    driver.begin()
+    assert (driver.answers["b"].leader, list(driver.group.members)) == ("id-of-b", ["id-of-b"])
 
 
 def test_a_static_member_that_speaks_another_protocol_starts_a_rebalance() -> None:
@@ -351,12 +388,19 @@ def test_a_static_member_leaves_by_its_instance_alone() -> None:
     assert list(driver.group.members) == ["id-of-j0"] and driver.group.instances == {"i0": "id-of-j0"}
 
 
-def test_who_waits_for_an_assignment_is_told_when_a_rebalance_comes_between() -> None:
+@pytest.mark.parametrize("is_handed_out", [False, True])
+def test_the_session_of_who_waited_for_its_assignment_begins_anew_with_the_answer(is_handed_out: bool) -> None:
     driver = Driver(delay_ms=10)
     driver.join("a")
     driver.join("b")
     driver.begin()
     assert driver.sync("s", "id-of-b") is None
-    driver.join("c")
-    assert driver.answers["s"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert driver.timers[MEMBER_TIMER + "id-of-b"] == 100, "its session begins anew"
+    driver.fire(MEMBER_TIMER + "id-of-b")
+    assert MEMBER_TIMER + "id-of-b" not in driver.timers, "it waits: its session does not end"
+    if is_handed_out:
+        driver.sync("sa", "id-of-a", {"id-of-b": b"2"})
+        assert (driver.answers["s"].error_code, driver.answers["s"].assignment) == (0, b"2")
+    else:
+        driver.join("c")
+        assert driver.answers["s"].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.timers[MEMBER_TIMER + "id-of-b"] == 100

@@ -242,6 +242,52 @@ def test_more_connections_than_there_may_be_wait_to_be_taken(name: str) -> None:
     asyncio.run(run())
 
 
+def test_a_socket_is_watched_for_writing_only_while_an_answer_waits() -> None:
+    """Else the loop would turn without end."""
+    async def run() -> None:
+        async def large(connection: Any, frame: bytearray) -> Any:
+            return [bytes(8 << 20)]
+
+        async with network_for(large) as network:
+            reader, writer = await connect(network)
+            writer.write(ASKED)
+            while not network.channels:
+                await asyncio.sleep(0.01)
+            [channel] = network.channels.values()
+            while not channel._is_writing:
+                await asyncio.sleep(0.01)
+            assert len(await answer_of(reader)) == 8 << 20
+            while channel.is_busy:
+                await asyncio.sleep(0.01)
+            assert not network.loop.remove_writer(channel._sock.fileno())
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_connections_of_all_listeners_count_together() -> None:
+    async def run() -> None:
+        settings: dict[str, Any] = {
+            "listeners": "PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0", "max_connections": 2,
+            "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+        }  # fmt: skip
+        async with network_for(echo, **settings) as network:
+            taken = [await connect(network, name) for name in ("PLAINTEXT", "INSIDE")]
+            for reader, writer in taken:
+                writer.write(ASKED)
+                assert await answer_of(reader) == b"12345678"
+            third = await connect(network, "INSIDE")
+            third[1].write(ASKED)
+            await asyncio.sleep(0.05)
+            assert network.counts.accepted == 2
+            taken[1][1].close()
+            assert await answer_of(third[0]) == b"12345678"
+            for _, writer in (taken[0], third):
+                writer.close()
+
+    asyncio.run(run())
+
+
 def test_a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_is_not() -> None:
     async def run() -> None:
         async def dispatch(connection: Any, frame: bytearray) -> Any:

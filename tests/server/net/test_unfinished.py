@@ -202,3 +202,25 @@ def test_strangers_have_a_budget_of_their_own(most: int) -> None:
                 writer.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_nothing_is_counted_of_requests_that_have_ended(is_split: bool) -> None:
+    """Else the limit would move a little with each of them."""
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+            reader, writer = await connect(network)
+            for _ in range(20):
+                if is_split:
+                    before = network.counts.bytes_in
+                    writer.write(SMALL[:6])
+                    await until(lambda before=before: network.counts.bytes_in > before)
+                    assert sum(network.unfinished._bytes) > 0
+                    writer.write(SMALL[6:])
+                else:
+                    writer.write(SMALL)
+                assert await answer_of(reader) == SMALL[4:]
+            assert network.unfinished._bytes == [0, 0]
+            writer.close()
+
+    asyncio.run(run())

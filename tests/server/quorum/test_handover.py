@@ -56,6 +56,28 @@ async def test_appends_wait_for_the_one_who_leads_next(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_no_topic_setting_or_user_changes_while_another_node_is_about_to_lead(tmp_path: Path) -> None:
+    """The successor has copied all of them already."""
+    async with set_of(tmp_path) as nodes:
+        term = await with_leader(nodes)
+        await fetch(nodes[1], 2, 1, current_leader_epoch=term)
+        assert await asked(nodes, term) == 0
+        node = nodes[1]
+        before = node.topics.get("t")
+        for change in (
+            node.topics.create("new", 1), node.topics.add_partitions("t", 9), node.topics.delete("t"),
+            node.topics.alter("t", {"retention.ms": "5"}), node.dynamic.change("", {"log.retention.ms": "5"}),
+            node.dynamic.change_group("g", {"consumer.session.timeout.ms": "50000"}),
+            node.credentials.file.change(node.run, lambda state: state),
+        ):  # fmt: skip
+            with pytest.raises(NotController, match="another node is about to lead the replica set"):
+                await change
+        assert (node.topics.get("t"), node.topics.get("new")) == (before, None)
+        assert node.topics.settings("t").overrides() == {}
+        assert node.dynamic.of_group("g") == {}
+
+
+@in_loop
 async def test_a_leader_whose_successor_does_not_ask_for_votes_leads_on(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
         term = await with_leader(nodes)

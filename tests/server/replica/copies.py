@@ -53,7 +53,7 @@ class Pair:
         self.told: list[tuple[TopicPartition, int]] = []
         self.connections = 0
         self.fetcher = ReplicaFetcher(
-            self._connect, run=own.run, monotonic_ms=own.monotonic_ms, limits=limits,
+            self._connect, run=own.run, cutting=own.store.cutting, monotonic_ms=own.monotonic_ms, limits=limits,
             on_appended=own.replicas.appended_to, on_other_leader=lambda key, code: self.told.append((key, code)),
         )  # fmt: skip
         self.limits = limits

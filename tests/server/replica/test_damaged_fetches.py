@@ -29,7 +29,7 @@ def taken(tmp_path: Path, *fetches: list[bytearray]) -> list[tuple[Done, int]]:
         partition.become_follower(Role(2, 7, 2, (NODE, 2), (2,)))
         for batches in fetches:
             plan = Take(memoryview(b"".join(batches)), -1, -1)
-            (done,) = carry_out([Work(T0, partition, plan, 7)])
+            (done,) = carry_out([Work(T0, partition, plan, 7)], replicas.store.cutting)
             found.append((done, partition.log.log_end_offset))
 
     run(tmp_path, body)

@@ -26,7 +26,7 @@ def test_an_epoch_that_begins_where_a_log_is_cut_was_begun_all_the_same(
         partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE,)))
         await replicas.produce(T0, acks=1)
         partition.become_follower(Role(2, 7, 2, (NODE, 2), (2,)))
-        (done,) = carry_out([Work(T0, partition, plan, 7)])
+        (done,) = carry_out([Work(T0, partition, plan, 7)], replicas.store.cutting)
         assert done.error is None and partition.log.log_end_offset == 2
         assert list(partition.log.leader_epochs) == epochs
         assert partition.log.state.leader_epoch == epochs[-1][0]
@@ -62,9 +62,33 @@ def test_who_has_not_begun_the_leaders_epoch_counts_for_nothing(tmp_path: Path) 
         (9, -1, 9, (5, 9)),  # an empty log that begins in the epoch
         (9, -1, 0, None),
         (9, 3, 9, None),
+        (9, 0, 9, None),  # it has an epoch, though the first one
     ],
 )
 def test_a_follower_begins_an_epoch_where_it_has_all_from_before(
     offset: int, last_epoch: int, start: int, begins: tuple[int, int] | None
 ) -> None:
     assert epoch_to_begin((5, 7), offset, last_epoch, start) == begins
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "offset", "diverges"),
+    [
+        (-1, 3, False), (0, 2, False), (0, 3, True), (3, 2, True), (3, 1, True), (4, 3, False), (4, 4, True),
+        (9, 3, True),  # an epoch that is not known here
+    ],
+)  # fmt: skip
+def test_a_fetch_that_waits_is_answered_when_its_last_epoch_ended_elsewhere(
+    tmp_path: Path, last_epoch: int, offset: int, diverges: bool
+) -> None:
+    """FLOW-13."""
+    async def body(replicas: Replicas) -> None:
+        for _ in range(2):
+            await replicas.produce(T0, acks=1)
+        partition = replicas.find(T0)
+        partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE,)))
+        await replicas.produce(T0, acks=1)
+        assert list(partition.log.leader_epochs) == [(0, 0), (4, 2)]
+        assert partition.diverges(at(T0, offset, last_fetched_epoch=last_epoch)) is diverges
+
+    run(tmp_path, body)

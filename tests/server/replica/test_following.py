@@ -22,8 +22,10 @@ from kafkalog.server.replica.following import (
     StandStill,
     Take,
     TryLater,
+    begins_for_nothing,
     cut_offset,
     first_plan,
+    last_epoch_for,
     next_due_ms,
     pause_ms,
     plan_of,
@@ -155,3 +157,33 @@ def test_a_follower_is_cut_to_a_part_of_its_leader(logs: tuple[list[int], list[i
 @given(st.integers(-5, 20), st.integers(0, 20), st.none() | st.tuples(st.integers(-1, 9), st.integers(0, 20)))
 def test_a_cut_never_makes_a_log_longer(leader_end: int, own_end: int, own: tuple[int, int] | None) -> None:
     assert 0 <= cut_offset(leader_end, own_end, own) <= own_end
+
+
+@pytest.mark.parametrize(
+    ("epochs", "next_epoch", "expected"),
+    [
+        ([], 0, False),
+        ([(0, 0), (5, 9)], 4, True),
+        ([(0, 0), (5, 9)], 5, False),  # its first record comes
+        ([(0, 0), (5, 9)], 6, False),  # a later epoch
+        ([(0, 0), (5, 10)], 4, True),
+        ([(0, 0), (5, 8)], 4, False),  # it has a record
+        ([(5, 90)], 30, False),
+        ([(5, 9), (60, 9)], 30, True),
+    ],
+)
+def test_an_epoch_without_a_record_was_begun_for_nothing_where_an_earlier_one_goes_on(
+    epochs: list[tuple[int, int]], next_epoch: int, expected: bool
+) -> None:
+    assert begins_for_nothing(epochs, 9, next_epoch) is expected
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "expected"), [(7, 7), (6, 3), (8, 3)], ids=["begun", "of another leader", "not begun"]
+)
+def test_the_last_epoch_is_that_of_the_last_record_unless_the_leaders_was_begun(
+    leader_epoch: int, expected: int
+) -> None:
+    assert last_epoch_for(leader_epoch, [(0, 0), (3, 5), (7, 9)], 9) == expected
+    assert last_epoch_for(leader_epoch, [(0, 0), (3, 5), (7, 8)], 9) == 7, "it has a record"
+    assert last_epoch_for(leader_epoch, [], 9) == -1

@@ -11,11 +11,13 @@ from kafkalog.server.client.errors import PeerTimedOut
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following_session import AskingSession
 from kafkalog.server.replica.leader_source import LeaderSource
+from kafkalog.server.replica.roles import FollowerState, Role, majority_of, without_late
+from kafkalog.types import LogOffsetMetadata
 from tests.server.client.peers import connected, liar
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.replica.copies import until
-from tests.server.replica.partitions import T0, Replicas, follow, run
+from tests.server.replica.partitions import T0, Replicas, codes, follow, plain, run
 from tests.server.replicated.servers import servers_of
 
 
@@ -31,6 +33,56 @@ def test_a_follower_that_asks_for_nothing_leaves_though_it_has_all(tmp_path: Pat
         assert partition.drop_late() and partition.role.isr == (1, 2)
         await follow(replicas, T0, 3, 0)
         assert partition.role.isr == (1, 2, 3)
+
+    run(tmp_path, body)
+
+
+@pytest.mark.parametrize(("now_ms", "is_late"), [(130, False), (131, True)])
+def test_a_follower_is_late_after_the_lag_and_not_before(now_ms: int, is_late: bool) -> None:
+    behind = FollowerState(log_end=LogOffsetMetadata(4), last_caught_up_ms=100, last_fetch_ms=100)
+    assert behind.is_caught_up(5, now_ms, 30) is not is_late
+    assert behind.is_heard_of(now_ms, 30) is not is_late
+    assert behind.is_caught_up(4, 10**9, 30), "it has all"
+    role = Role(1, 0, 7, (1, 2), (1, 2))
+    left = Role(1, 0, 8, (1, 2), (1,))
+    assert without_late(role, {2: behind}, 5, now_ms, 30) == (left if is_late else role)
+    assert without_late(role, {2: behind}, 4, now_ms, 30) == (left if is_late else role), "it may be dead"
+
+
+def test_a_majority_is_more_than_half() -> None:
+    assert [majority_of(replicas) for replicas in range(1, 8)] == [1, 2, 2, 3, 3, 4, 4]
+
+
+def test_a_write_that_waits_for_a_late_follower_is_answered_when_that_leaves(tmp_path: Path) -> None:
+    async def body(replicas: Replicas) -> None:
+        partition = replicas.with_followers(T0, 2, isr=(2,))
+        replicas._set_role = lambda: partition.role  # as in a replica set: who is late is looked for
+        await replicas.start()
+        written = asyncio.ensure_future(replicas.produce(T0, acks=-1, timeout_ms=10**6))
+        for _ in range(2):
+            await replicas.time.passes(15_000)
+        assert not written.done()
+        await replicas.time.passes(15_000)
+        assert partition.role.isr == (1,)
+        assert written.done() and codes(await written) == [0]
+
+    run(tmp_path, body)
+
+
+def test_what_a_follower_copies_is_not_safe_until_its_leader_says_so(tmp_path: Path) -> None:
+    """PART-12: also on a node that led alone before, whose high watermark was its log's end."""
+
+    async def body(replicas: Replicas) -> None:
+        await replicas.produce(T0, data=plain(2))
+        partition = replicas.find(T0)
+        assert partition.high_watermark == 2
+        role = Role(2, 1, partition.role.partition_epoch + 1, (1, 2), (1, 2))
+        assert partition.become_follower(role)
+        partition.append_as_follower(plain(3, base_offset=2, leader_epoch=1), 1)
+        assert (partition.high_watermark, partition.log.log_end_offset) == (2, 5)
+        assert not partition.become_follower(role._replace(partition_epoch=role.partition_epoch + 1)), "the same leader"
+        assert partition.become_follower(role._replace(leader_epoch=2, partition_epoch=role.partition_epoch + 2))
+        assert partition.become_follower(Role(3, 2, role.partition_epoch + 3, (1, 2, 3), (1, 2)))
 
     run(tmp_path, body)
 

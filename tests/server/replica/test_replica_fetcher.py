@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from kafkalog.server.client.login import connect
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import Answered
 from kafkalog.server.replica.following_throttle import FollowingThrottle
-from kafkalog.server.replica.leader_source import Bounds, LeaderSource
+from kafkalog.server.replica.leader_source import Answers, Bounds, LeaderSource
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.replica.voter_source import LIMITS, VoterSource
 from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.builder import R, batch
 from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
@@ -81,6 +83,36 @@ async def test_what_another_leader_wrote_is_cut(tmp_path: Path) -> None:
         assert [epoch for epoch, _ in own.log.leader_epochs] == [0, 1, 4, 7, 8]
 
 
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint")
+
+
+@in_loop
+async def test_no_checkpoint_says_more_than_a_cut_leaves(tmp_path: Path) -> None:
+    """MGR-25: what comes behind a follower's cut was neither flushed nor cleaned."""
+    async with pair_in(tmp_path) as pair:
+        for index in range(4):
+            pair.append(T0, b"%d" % index)
+            pair.append(T1, b"%d" % index)
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await pair.until_same(T0, T1)
+        await pair.fetcher.stop()
+        own = pair.own.replicas.find(T0)
+        own.become_leader(Role(FOLLOWER, 1, 50, (FOLLOWER, 9), (FOLLOWER, 9)))
+        for _ in range(6):
+            own.append(bytearray(batch([R(b"of another epoch")])), 1)
+        for name in CHECKPOINTS:
+            (tmp_path / "own" / name).write_text("0\n3\nother 0 9\nt 0 9\nt 1 3\n")
+        pair.begin(T0, epoch=2)
+        pair.append(T0, b"of epoch 2")
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        for name in CHECKPOINTS:
+            assert OffsetCheckpoint(tmp_path / "own" / name).read() == {
+                TopicPartition("other", 0): 9, T0: 4, T1: 3,
+            }  # fmt: skip
+
+
 @in_loop
 async def test_a_leader_that_has_let_go_of_the_begin(tmp_path: Path) -> None:
     async with pair_in(tmp_path) as pair:
@@ -135,7 +167,8 @@ async def test_a_follower_of_an_old_epoch_stands_still_until_it_is_told(tmp_path
         pair.append(T1, b"1")
         await until(lambda: (T0, ErrorCode.FENCED_LEADER_EPOCH) in pair.told)
         await pair.until_same(T1)
-        assert pair.logs(T0)[1].log_end_offset == 1 and pair.fetcher.states[T0].stands_still
+        state = pair.fetcher.states[T0]
+        assert pair.logs(T0)[1].log_end_offset == 1 and state.stands_still and not state.is_in_sync
         pair.fetcher.follow(followed(pair.own, T0, 5, pair.leader.replicas.find(T0)), 5)
         await pair.until_same(T0)
 
@@ -156,7 +189,9 @@ async def test_a_follower_of_a_later_epoch_tries_again(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_an_unknown_topic_harms_no_other(tmp_path: Path) -> None:
+async def test_an_unknown_topic_harms_no_other_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with pair_in(tmp_path) as pair:
         pair.begin(T0, T1)
         gone = pair.own.replicas.find(TopicPartition("u", 0))
@@ -168,6 +203,44 @@ async def test_an_unknown_topic_harms_no_other(tmp_path: Path) -> None:
         pair.fetcher.start()
         await pair.until_same(T0, T1)
         await until(lambda: pair.fetcher.states[gone.topic_partition].failures > 2)
+        words = f"u-0 cannot be followed now: error {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)} of the leader"
+        warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert [message for message in warned if "cannot be followed" in message] == [words]
+
+
+@pytest.mark.parametrize(("code", "told"), [
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.KAFKA_STORAGE_ERROR),
+    (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE),  # its log has grown up to ours meanwhile
+])  # fmt: skip
+@in_loop
+async def test_a_leader_that_cannot_say_where_its_log_is_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, told: ErrorCode
+) -> None:
+    async with pair_in(tmp_path) as pair:
+        for index in range(3):
+            pair.append(T0, b"%d" % index)
+        pair.leader.replicas.find(T0).delete_records(3)
+        pair.begin(T0)
+        connect, asked = pair.fetcher._connect, []
+
+        async def refusing() -> Any:
+            source = await connect()
+            bounds = source.bounds
+
+            async def refused(keys: Any) -> Any:
+                asked.append(keys)
+                return {T0: Bounds(int(code), 0, 0)} if len(asked) == 1 else await bounds(keys)
+
+            source.bounds = refused  # type: ignore[method-assign]
+            return source
+
+        pair.fetcher._connect = refusing
+        pair.fetcher.start()
+        await until(lambda: pair.logs(T0)[1].log_start_offset == 3)
+        assert asked == [{T0: 0}] * 2
+        assert f"t-0 cannot be followed now: error {int(told)} of the leader" in caplog.messages
+        assert pair.told == ([(T0, told)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
 
 
 @in_loop
@@ -196,7 +269,7 @@ async def test_damaged_batches_are_not_written(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_lost_connection_is_made_again(tmp_path: Path) -> None:
+async def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with pair_in(tmp_path) as pair:
         pair.append(T0, b"0")
         pair.begin(T0)
@@ -215,6 +288,7 @@ async def test_a_lost_connection_is_made_again(tmp_path: Path) -> None:
             await pair.until_same(T0)
             await until(lambda: pair.fetcher.peer_error is None)
         assert len(given) == 4
+        assert sum(message.startswith("the leader is lost: ") for message in caplog.messages) == 3
 
 
 @in_loop
@@ -231,16 +305,18 @@ async def test_while_there_is_no_leader_it_says_why(tmp_path: Path) -> None:
         await pair.until_same(T0)
 
 
-@pytest.mark.parametrize("key", [TopicPartition("t", 7), TopicPartition("u", 0)])
+@pytest.mark.parametrize("key", [TopicPartition("t", 7), TopicPartition("u", 0), T0], ids=["t-7", "u-0", "t-0 twice"])
 @in_loop
 async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path, key: TopicPartition) -> None:
     async with pair_in(tmp_path) as pair:
         pair.begin(T0)
         connect = pair.fetcher._connect
         errors: list[Any] = []
+        given: list[Any] = []
 
         async def lies() -> Any:
             source = await connect()
+            given.append(source.connection)
             fetch, errors[:] = source.fetch, [*errors, pair.fetcher.peer_error]
 
             async def lied(*asked: Any) -> Any:
@@ -256,6 +332,42 @@ async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path
         await pair.until_same(T0)
         await until(lambda: len(errors) > 2)
         assert errors[0] is None and all(isinstance(error, PeerMisbehaved) for error in errors[1:])
+        assert f"it answers for {key}, which it was not asked for" in str(errors[1])
+        assert [one.is_open for one in given] == [False, False, True]
+
+
+@pytest.mark.parametrize(("code", "is_logged"), [
+    (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, False), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, False),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, True),
+])  # fmt: skip
+@in_loop
+async def test_a_fetch_that_is_refused_as_a_whole_is_tried_again_over_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: ErrorCode, is_logged: bool
+) -> None:
+    """A session that the leader has forgotten is made again without a word."""
+    async with pair_in(tmp_path) as pair:
+        pair.begin(T0)
+        connect = pair.fetcher._connect
+        asked: list[int] = []
+
+        async def refusing() -> Any:
+            source = await connect()
+            fetch = source.fetch
+
+            async def refused(*ask: Any) -> Any:
+                asked.append(ask[0].epoch)
+                return await fetch(*ask) if len(asked) > 2 else Answers(int(code), 0, 0, [])
+
+            source.fetch = refused  # type: ignore[method-assign]
+            return source
+
+        pair.fetcher._connect = refusing
+        pair.append(T0, b"0")
+        pair.fetcher.start()
+        await pair.until_same(T0)
+        assert pair.connections == 1 and asked[:3] == [0, 0, 0]
+        told = [message for message in caplog.messages if f"answers a fetch with error {int(code)}" in message]
+        assert len(told) == (2 if is_logged else 0)
 
 
 @in_loop
@@ -312,6 +424,37 @@ def test_a_throttle_lets_those_in_sync_through() -> None:
     assert not throttle.holds_back(T0, True, wait_ms)
     assert not throttle.holds_back(T1, False, wait_ms)
     assert throttle.wait_ms(60_000) == 0
+
+
+@in_loop
+async def test_answers_without_news_take_no_thread(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.append(T0, b"0")
+        pair.append(T1, b"0")
+        pair.begin(T0, T1)
+        pair.fetcher.start()
+        await pair.until_same(T0, T1)
+        await until(lambda: all(state.is_in_sync for state in pair.fetcher.states.values()))
+        run, written, fetched = pair.fetcher._run, [], []
+
+        async def noted(*work: Any) -> Any:
+            written.append(work)
+            return await run(*work)
+
+        pair.fetcher._run = noted
+        fetch_once = pair.fetcher.fetch_once
+
+        async def counted(source: Any) -> None:
+            fetched.append(source)
+            await fetch_once(source)
+
+        pair.fetcher.fetch_once = counted  # type: ignore[method-assign]
+        pair.fetcher._session.lost()  # everything is asked for anew, and answered
+        await until(lambda: len(fetched) > 3)
+        assert not written
+        pair.append(T0, b"1")
+        await pair.until_same(T0)
+        assert written
 
 
 @in_loop

@@ -16,6 +16,7 @@ from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
+from tests.faults import FaultFS
 from tests.server.replica.partitions import (
     GONE,
     NODE,
@@ -172,6 +173,39 @@ def test_a_partition_that_fails_harms_no_other(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_log_beyond_the_partitions_of_its_topic_is_not_served(tmp_path: Path, index: int) -> None:
+    """A directory that lies there may be of another topic of the name."""
+    async def body(replicas: Replicas) -> None:
+        key = TopicPartition("t", index)
+        if index > 0:
+            replicas.store.get_or_create(key)
+        assert codes(await replicas.produce(key)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(tmp_path, body)
+
+
+def test_a_partition_that_cannot_begin_an_epoch_harms_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = FaultFS()
+
+    async def body(replicas: Replicas) -> None:
+        role = Role(NODE, 0, 0, (NODE, 2), (NODE, 2))
+        replicas._set_role = lambda: role
+        for key in (T0, T1):
+            assert replicas.find(key).leader_epoch == 0
+        role = role._replace(leader_epoch=4)
+        fs.fail(path=f"{T0}/leader-epoch-checkpoint")
+        replicas.take_roles()
+        fs.heal()
+        assert [replicas.find(key).leader_epoch for key in (T0, T1)] == [0, 4]
+        [message] = [one for one in caplog.messages if "cannot be led" in one]
+        assert message.startswith("t-0 cannot be led: ") and "leader-epoch-checkpoint" in message
+
+    run(tmp_path, body, fs=fs)
+
+
 def test_what_is_too_large_says_no_log_start(tmp_path: Path) -> None:
     """FLOW-7."""
     async def body(replicas: Replicas) -> None:
@@ -306,8 +340,11 @@ def test_a_large_append_runs_in_the_pool_and_is_told_though_its_client_went(tmp_
         writer = asyncio.create_task(replicas.append({T0: data}, AppendParams(1, 0)))
         await asyncio.sleep(0)
         writer.cancel()
+        assert replicas.is_appending
         [result] = await asyncio.wait_for(reader, 30)
         assert offsets_in(result) == [0]
+        await settle()
+        assert not replicas.is_appending
 
     run(tmp_path, body, message_max_bytes=2_000_000)
 

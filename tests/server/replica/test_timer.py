@@ -48,6 +48,17 @@ def test_the_same_as_a_sorted_list(steps: list[tuple[str, int]], size: int, star
         assert len(wheel) == len(waiting)
 
 
+@pytest.mark.parametrize("due_ms", [5, 100, 5000])
+def test_a_time_that_was_given_up_can_be_waited_for_again(due_ms: int) -> None:
+    wheel, given_up, task = TimerWheel(0, size=10), TimerTask(), TimerTask()
+    assert wheel.add(given_up, due_ms) and wheel.cancel(given_up)
+    assert wheel.next_due_ms() is None
+    assert wheel.add(task, due_ms)
+    when = wheel.next_due_ms()
+    assert when is not None and 0 < when <= due_ms
+    assert wheel.advance_to(due_ms) == [task]
+
+
 def test_what_is_far_away_is_reached_in_few_steps() -> None:
     """Who waits by `next_due_ms` is called a few times for a limit of days, not once a tick."""
     wheel, task, calls = TimerWheel(0), TimerTask(), 0

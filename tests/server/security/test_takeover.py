@@ -1,16 +1,21 @@
 """What a broker's metadata says of ACLs, users and quotas, as a server takes it."""
 
 import logging
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkalog.errors import InvalidRecord
+from kafkalog.errors import IllegalArgument, IllegalState, InvalidRecord
 from kafkalog.manager.cluster_image import ClusterImage
+from kafkalog.manager.known_topics import read_known_topics, topics_in
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
-from kafkalog.server.security.file import SecurityFile
+from kafkalog.server.security.file import SECURITY_FILE, SecurityFile, kept_by_broker, security_directory
 from kafkalog.server.security.state import ScramKeys, SecurityState, format_state, parse_state
 from kafkalog.server.security.takeover import security_of
+from kafkalog.server.security.users import add_user
+from tests.broker_directory import format_directory, write_metadata_log
 
 ENTRY = {
     "resourceType": 3, "resourceName": "g", "patternType": 4, "principal": "User:a", "host": "*", "operation": 3,
@@ -57,3 +62,75 @@ def test_it_counts_until_there_is_a_file(tmp_path: Any) -> None:
     assert file.read() == taken and not list(tmp_path.iterdir())
     file.write(SecurityState())
     assert SecurityFile(tmp_path, before=lambda: taken).read() == SecurityState()
+
+
+# Several data directories, and a broker that ran in between
+
+ANN = ("UserScramCredentialRecord", 0, {"name": "ann", "mechanism": 1, **KEYS})
+
+
+def broker_directories(root: Path) -> tuple[Path, Path]:
+    """Formatted by 4.3 with a user; the broker has deleted the user since, and its log is in the first."""
+    used, other = root / "used", root / "other"
+    for path in (used, other):
+        format_directory(path, records=[ANN])
+    write_metadata_log(used, [ANN, ("RemoveUserScramCredentialRecord", 0, {"name": "ann", "mechanism": 1})])
+    return used, other
+
+
+def users_of(*directories: Path) -> set[str]:
+    known = read_known_topics(map(str, directories))
+    file = SecurityFile(
+        security_directory(directories), before=lambda: kept_by_broker(known, topics_in(map(str, directories)))
+    )
+    return set(file.read().users)
+
+
+def test_a_user_whom_the_broker_has_deleted_is_none_in_any_order(tmp_path: Path) -> None:
+    used, other = broker_directories(tmp_path)
+    assert users_of(used, other) == users_of(other, used) == users_of(used) == set()
+
+
+def test_users_of_a_stale_directory_alone_are_refused(tmp_path: Path) -> None:
+    """A topic that neither a topics file nor the metadata knows says that a broker has run elsewhere."""
+    _, other = broker_directories(tmp_path)
+    assert users_of(other) == {"ann"}, "nothing here says that a broker has run"
+    (other / "theirs-0").mkdir()
+    with pytest.raises(IllegalArgument, match="has made the topic theirs since") as caught:
+        users_of(other)
+    assert "__cluster_metadata-0" in (caught.value.hint or "")
+
+
+def test_users_that_the_broker_changed_since_are_refused(tmp_path: Path) -> None:
+    """Each way out that the error names leads on."""
+    format_directory(tmp_path)
+    log = write_metadata_log(tmp_path, [ANN])
+    add_user(tmp_path, "root", "secret")
+    assert users_of(tmp_path) == {"ann", "root"}
+    shutil.rmtree(log)
+    write_metadata_log(tmp_path)
+    with pytest.raises(IllegalState, match="the broker has changed users") as caught:
+        users_of(tmp_path)
+    file = tmp_path / SECURITY_FILE
+    assert caught.value.path == str(file) and "taken_from" in (caught.value.hint or "")
+    with pytest.raises(IllegalState):
+        add_user(tmp_path, "more", "secret")
+    kept = file.read_text()
+    file.write_text("\n".join(line for line in kept.splitlines() if "taken_from" not in line))
+    file.chmod(0o600)
+    assert users_of(tmp_path) == {"ann", "root"}
+    file.unlink()
+    assert users_of(tmp_path) == set()
+
+
+def test_the_file_counts_in_whichever_directory_it_lies(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    add_user(second, "ann", "secret")
+    assert users_of(first, second) == users_of(second, first) == {"ann"}
+    add_user(first, "bob", "secret", others=[second])
+    assert users_of(first, second) == {"ann", "bob"} and not (first / SECURITY_FILE).exists()
+    first.mkdir(exist_ok=True)
+    shutil.copy(second / SECURITY_FILE, first)
+    with pytest.raises(IllegalArgument, match=f"has a {SECURITY_FILE} too") as caught:
+        users_of(first, second)
+    assert str(first) in str(caught.value) and str(second) in str(caught.value)

@@ -58,6 +58,8 @@ async def test_others_are_served_while_a_large_transaction_ends(tmp_path: Path, 
         assert (await init(node)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         assert not ending.done()
         assert (await ending).error_code == open_in(node) == 0
+        await asyncio.sleep(0)
+        assert not node.transactions._finishing, "nothing is kept of an end that is over"
         assert (await end(node, producer, committed=is_committed)).error_code == 0
         assert (await init(node)).error_code == 0
 

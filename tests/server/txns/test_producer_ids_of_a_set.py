@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.errors import CorruptCheckpoint
+from kafkalog.manager.producer_ids import PRODUCER_IDS_FILE
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node import Node
-from kafkalog.server.txns.producer_ids import BLOCK, own_id
+from kafkalog.server.txns.producer_ids import BLOCK, ids_of, own_id
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.quorum.sets import set_of
+from tests.server.txns.small_node import opened
 
 
 async def given_by(node: Node, transactional_id: str | None = None) -> Any:
@@ -44,3 +49,21 @@ def test_each_block_is_one_nodes(at: int, count: int, data: st.DataObject) -> No
     found = own_id(at, (place, count))
     assert found >= at and found // BLOCK % count == place
     assert found - at < count * BLOCK and (found == at or found % BLOCK == 0)
+
+
+@in_loop
+async def test_a_node_of_a_set_gives_ids_from_one_place_once_its_directory_can_be_read(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as small:
+        node: Any = small
+        node.producer_ids, node.node_id = None, 2
+        node.quorum.replica_set = SimpleNamespace(ids=(1, 2))
+        file = tmp_path / "data" / PRODUCER_IDS_FILE
+        file.write_text("no ids")
+        for _ in range(2):
+            with pytest.raises(CorruptCheckpoint):
+                await ids_of(node)
+        file.unlink()
+        ids = await ids_of(node)
+        assert await ids_of(node) is ids
+        await ids.ready()
+        assert ids.take() == BLOCK, "the second block is the second node's"

@@ -15,7 +15,7 @@ RESERVE_STEP_BYTES: Final = 65536
 _DISK_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's own is
 
 
-class ReservedFile:
+class PreallocatedFile:
     """A file of preallocated length whose first bytes are content and whose rest is free room.
 
     It is never mapped: a process that ignores the lock may cut it at any time, and a touched page behind the end of a

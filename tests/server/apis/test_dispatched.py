@@ -1,0 +1,55 @@
+"""Where requests are read: large ones by a thread, and those with records where they came, without a copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.apis.dispatch import LARGE_BYTES
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node import Node
+from tests.builder import R, batch
+from tests.server.apis.test_topic_calls import metadata_tree, with_node
+from tests.server.nodes import call
+
+
+def produce_tree(size: int) -> dict[str, Any]:
+    rows = [{"index": 0, "records": batch([R(bytes(size), timestamp=1)])}]
+    topics = [{"name": "t", "partition_data": rows}]
+    return {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": topics}
+
+
+def names(size: int) -> list[str]:
+    return [f"{'x' * 200}{at}" for at in range(size // 200)]
+
+
+ASKED: dict[str, tuple[int, Any, bool]] = {
+    "metadata": (12, lambda size: metadata_tree(*names(size)), True),
+    "describe_groups": (5, lambda size: {"groups": names(size), "include_authorized_operations": False}, True),
+    "produce": (9, produce_tree, False),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_large_request_is_read_by_a_thread_unless_it_brings_records(
+    tmp_path: Path, name: str, is_large: bool
+) -> None:
+    version, tree, has_thread = ASKED[name]
+
+    async def use(node: Node) -> None:
+        await node.topics.create("t", 1)
+        run, handed = node.run, []
+
+        async def noted(function: Any, *args: Any, **named: Any) -> Any:
+            handed.append(getattr(getattr(function, "func", function), "__name__", ""))
+            return await run(function, *args, **named)
+
+        node.run = noted  # type: ignore[method-assign]
+        answer = await call(node, name, version, tree(2 * LARGE_BYTES if is_large else LARGE_BYTES // 2))
+        assert f"error_code={int(ErrorCode.UNKNOWN_SERVER_ERROR)}" not in repr(answer)
+        assert ("read_request" in handed or "read_produce" in handed) is (is_large and has_thread)
+
+    with_node(tmp_path, use, auto_create_topics_enable=False)

@@ -1,0 +1,131 @@
+"""Records of groups that are written and not replicated, or not written at all: the answer says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.groups.effects import MEMBER_TIMER
+from kafkalog.server.groups.offset_part import NewOffset
+from kafkalog.server.replica.roles import Role
+from tests.server.groups.groups import commit, join, topic
+from tests.server.groups.test_replicated_records import OTHER, replicated, with_a_follower
+from tests.server.looping import in_loop
+from tests.server.nodes import call, node_for
+from tests.server.replica.partitions import settle
+
+OFFSETS = [(0, "short"), (1, "longer than allowed")]
+CODES = {0: int(ErrorCode.NOT_COORDINATOR), 1: int(ErrorCode.OFFSET_METADATA_TOO_LARGE)}
+
+
+def led_elsewhere(node: Any, partition: Any) -> None:
+    """The other node leads the partition from now on."""
+    role = partition.role
+    partition.become_follower(Role(OTHER, role.leader_epoch + 1, role.partition_epoch + 1, role.replicas, role.isr))
+    node.replicas.appended_to(partition)
+
+
+async def committed(node: Any) -> dict[int, int]:
+    rows = [{"partition_index": one, "committed_offset": 5, "committed_metadata": text} for one, text in OFFSETS]
+    who = {"group_id": "g", "member_id": "", "generation_id_or_member_epoch": -1}
+    answer = await call(node, "offset_commit", 9, {**who, "topics": [{"name": "t", "partitions": rows}]})
+    return {one.partition_index: one.error_code for one in answer.topics[0].partitions}
+
+
+async def committed_in_transaction(node: Any) -> dict[int, int]:
+    new = {("t", one): NewOffset(5, -1, text) for one, text in OFFSETS}
+    codes = await node.groups.commit_offsets_in_transaction("g", "x", 7, 0, new)
+    return {place[1]: code for place, code in codes.items()}
+
+
+async def offset_deleted(node: Any) -> int:
+    rows = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+    answer = await call(node, "offset_delete", 0, {"group_id": "g", "topics": rows})
+    assert answer.topics == ()
+    return int(answer.error_code)
+
+
+async def group_deleted(node: Any) -> int:
+    return int((await call(node, "delete_groups", 2, {"groups_names": ["g"]})).results[0].error_code)
+
+
+async def beat(node: Any, member_id: str = "m", epoch: int = 0, **more: Any) -> int:
+    fields = {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "rebalance_timeout": 60_000, **more}
+    more = {"topic_partitions": [], "subscribed_topic_names": ["t"]}
+    return int((await call(node, "consumer_group_heartbeat", 1, {**fields, **more})).error_code)
+
+
+Ask = Callable[[Any], Awaitable[Any]]
+
+
+@pytest.mark.parametrize(("ask", "expected"), [
+    (committed, CODES), (committed_in_transaction, CODES), (offset_deleted, ErrorCode.NOT_COORDINATOR),
+    (group_deleted, ErrorCode.NOT_COORDINATOR), (beat, ErrorCode.NOT_COORDINATOR),
+])  # fmt: skip
+@in_loop
+async def test_a_change_that_is_not_replicated_is_answered_with_an_error(
+    tmp_path: Path, ask: Ask, expected: Any
+) -> None:
+    async with node_for(tmp_path, offset_metadata_max_bytes=8) as node:
+        await topic(node)
+        assert await commit(node, 1) == 0
+        partition = with_a_follower(node)
+        answer = asyncio.ensure_future(ask(node))  # type: ignore[arg-type]
+        await settle()
+        assert not answer.done()
+        led_elsewhere(node, partition)
+        assert await answer == expected
+
+
+@pytest.mark.parametrize("ask", [committed, committed_in_transaction, offset_deleted, group_deleted, beat])
+@in_loop
+async def test_a_change_that_cannot_be_written_is_answered_with_an_error_and_undone(tmp_path: Path, ask: Ask) -> None:
+    async with node_for(tmp_path, offset_metadata_max_bytes=8) as node:
+        await topic(node)
+        assert await commit(node, 1) == 0
+        led_elsewhere(node, with_a_follower(node))
+        before = node.groups.overview()
+        answer = await ask(node)
+        assert answer == (CODES if isinstance(answer, dict) else ErrorCode.NOT_COORDINATOR)
+        assert node.groups.overview() == before and not node.groups.offsets.has_pending("g")
+
+
+@in_loop
+async def test_a_silent_member_that_cannot_be_taken_out_is_taken_out_later(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await topic(node)
+        assert await beat(node) == await beat(node, "n") == 0
+        partition = with_a_follower(node)
+        led_elsewhere(node, partition)
+        node.groups.timers.cancel("g")
+        members = [{"member_id": "n", "group_instance_id": None}]
+        left = await call(node, "leave_group", 4, {"group_id": "g", "members": members})
+        assert left.members[0].error_code == ErrorCode.NOT_COORDINATOR
+        for member_id in ("m", "n"):
+            node.groups.on_consumer_timer(node.groups.groups["g"], MEMBER_TIMER + member_id)
+            assert node.groups.timers.has("g", MEMBER_TIMER + member_id), "its session ends once more"
+        assert set(node.groups.groups["g"].members) == {"m", "n"}
+        replicated(node, partition)
+        node.groups.on_consumer_timer(node.groups.groups["g"], MEMBER_TIMER + "m")
+        assert set(node.groups.groups["g"].members) == {"n"}
+        assert not node.groups.timers.has("g", MEMBER_TIMER + "m")
+
+
+@in_loop
+async def test_a_node_that_stops_does_not_wait_for_a_record_to_be_replicated(tmp_path: Path) -> None:
+    async with node_for(tmp_path) as node:
+        await topic(node)
+        joined = await join(node)
+        with_a_follower(node)
+        given = [{"member_id": joined.member_id, "assignment": b"a"}]
+        tree = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1, "assignments": given}
+        synced = asyncio.ensure_future(call(node, "sync_group", 4, tree))
+        await settle()
+        [settling] = node.groups.settling
+    assert settling.cancelled()
+    assert (await synced).error_code == ErrorCode.NOT_COORDINATOR

@@ -1,0 +1,171 @@
+"""Fetches of what lay on disk when a log was opened: checked in the pool, once, up to the first damage."""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.replica.results import FetchResult
+from tests.faults import FaultFS
+from tests.server.replica.partitions import T0, Replicas, at, consumer, offsets_in, run
+from tests.storage.damage_cases import damage
+from tests.storage.logs import run as batches
+
+COUNT, SIZE = 60, 10_000
+LARGE_READ = 100_000
+OLDER = 40
+"""So many batches are in the first of two segments."""
+
+
+class WatchedReads(FaultFS):
+    """Notes the thread of each read that is larger than a look at headers, and calls `at_large_read` before it."""
+
+    def __post_init__(self) -> None:
+        self.large: list[int] = []
+        self.is_watching = True
+        self.at_large_read: Callable[[], object] = lambda: None
+        super().__post_init__()
+
+    def real(self, op: str) -> Callable[..., Any]:
+        if op != "pread":
+            return super().real(op)
+
+        def pread(fd: int, size: int, position: int) -> bytes:
+            if size > LARGE_READ and self.is_watching:
+                self.large.append(threading.get_ident())
+                self.at_large_read()
+            return os.pread(fd, size, position)
+
+        return pread
+
+
+def with_old_records(
+    tmp_path: Path, body: Callable[[Replicas, WatchedReads], Awaitable[None]], *, kind: str | None = None
+) -> None:
+    """Call `body` with replicas that were opened on batches of one record.
+
+    Number 30 is damaged, in the first of two segments, where a kind is given.
+    """
+
+    async def write(replicas: Replicas) -> None:
+        for number in range(COUNT):
+            replicas.find(T0).log.append_as_leader(bytearray(batches(0, 1, SIZE)))
+            if kind is not None and number + 1 == OLDER:
+                replicas.find(T0).log.roll()
+
+    run(tmp_path, write)
+    if kind is not None:
+        damage(tmp_path / "t-0" / "00000000000000000000.log", 30, kind)
+    fs = WatchedReads()
+
+    async def use(replicas: Replicas) -> None:
+        fs.large.clear()  # those of the opening
+        await body(replicas, fs)
+
+    run(tmp_path, use, fs=fs)
+
+
+async def fetched(replicas: Replicas, offset: int, max_bytes: int = 1 << 20) -> FetchResult:
+    (result,) = await replicas.fetch(consumer(max_bytes=max_bytes), [at(T0, offset, max_bytes)])
+    return result
+
+
+async def offsets_from(replicas: Replicas, fs: WatchedReads, offset: int, max_bytes: int = 1 << 20) -> list[int]:
+    """The base offsets that a fetch gets; to find them in its data is no read of the server."""
+    result = await fetched(replicas, offset, max_bytes)
+    fs.is_watching = False
+    found = offsets_in(result)
+    fs.is_watching = True
+    return found
+
+
+def test_old_records_are_read_for_their_check_in_the_pool(tmp_path: Path) -> None:
+    async def body(replicas: Replicas, fs: WatchedReads) -> None:
+        assert await offsets_from(replicas, fs, 0) == list(range(COUNT))
+        assert fs.large and threading.get_ident() not in fs.large
+
+    with_old_records(tmp_path, body)
+
+
+def test_checked_records_are_not_read_again(tmp_path: Path) -> None:
+    async def body(replicas: Replicas, fs: WatchedReads) -> None:
+        await fetched(replicas, 0)
+        fs.large.clear()
+        for first, max_bytes in ((0, 1 << 20), (17, 1 << 20), (17, 25 * SIZE), (COUNT - 1, 1)):
+            count = max(1, min(COUNT - first, max_bytes // SIZE))
+            assert await offsets_from(replicas, fs, first, max_bytes) == list(range(first, first + count))
+        assert not fs.large
+
+    with_old_records(tmp_path, body)
+
+
+def test_parts_that_were_checked_one_by_one_count_together(tmp_path: Path) -> None:
+    async def body(replicas: Replicas, fs: WatchedReads) -> None:
+        for first in (40, 20, 0):
+            assert await offsets_from(replicas, fs, first, 20 * SIZE) == list(range(first, first + 20))
+        assert fs.large
+        fs.large.clear()
+        assert await offsets_from(replicas, fs, 0) == list(range(COUNT))
+        assert not fs.large
+
+    with_old_records(tmp_path, body)
+
+
+def test_new_records_behind_checked_ones_come_with_them(tmp_path: Path) -> None:
+    async def body(replicas: Replicas, fs: WatchedReads) -> None:
+        await fetched(replicas, 0)
+        await replicas.produce(T0, data=batches(0, 1, SIZE))
+        fs.large.clear()
+        assert await offsets_from(replicas, fs, 50) == list(range(50, COUNT + 1))
+        assert not fs.large
+
+    with_old_records(tmp_path, body)
+
+
+def test_after_a_cut_nothing_counts_as_checked(tmp_path: Path) -> None:
+    async def body(replicas: Replicas, fs: WatchedReads) -> None:
+        await fetched(replicas, 0)
+        replicas.find(T0).log.truncate_to(COUNT - 1)
+        damage(tmp_path / "t-0" / "00000000000000000000.log", 30, "base offset higher")
+        assert await offsets_from(replicas, fs, 0) == list(range(30))
+
+    with_old_records(tmp_path, body)
+
+
+def test_a_cut_during_the_check_is_no_damage(tmp_path: Path) -> None:
+    async def body(replicas: Replicas, fs: WatchedReads) -> None:
+        log = replicas.find(T0).log
+
+        def cut() -> None:
+            fs.at_large_read = lambda: None
+            log.truncate_to(10)
+            for _ in range(20):
+                log.append_as_leader(bytearray(batches(0, 1, SIZE // 3)))
+
+        fs.at_large_read = cut
+        assert await offsets_from(replicas, fs, 0) == list(range(30))
+        assert log.metrics.damaged_reads == 0
+
+    with_old_records(tmp_path, body)
+
+
+@pytest.mark.parametrize("kind", ["size too large for the file", "size negative", "base offset higher"])
+def test_fetches_at_once_end_before_damage_and_log_it_once(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(replicas: Replicas, fs: WatchedReads) -> None:
+        for first in (0, 20):
+            for result in await asyncio.gather(*(fetched(replicas, first) for _ in range(5))):
+                assert offsets_in(result) == list(range(first, 30))
+        results = await asyncio.gather(*(fetched(replicas, 30) for _ in range(5)))
+        assert [result.error_code for result in results] == [2] * 5
+        assert replicas.find(T0).log.metrics.damaged_reads == 5
+
+    with caplog.at_level(logging.ERROR, "kafkalog.server.replica.fetch_check"):
+        with_old_records(tmp_path, body, kind=kind)
+    assert sum("a fetch met damage" in one.message for one in caplog.records) == 1

@@ -1,0 +1,185 @@
+"""`handover` to a broker of several data directories, and out of a state in which no broker can start."""
+
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.config import LogConfig
+from kafkalog.errors import IllegalArgument
+from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY, ClusterMetadata
+from kafkalog.manager.topics import TopicStore
+from kafkalog.records.control import ControlType
+from kafkalog.records.control_batch import kraft_batch
+from kafkalog.server.txns.records import transactions_batch
+from kafkalog.server.txns.states import TransactionState
+from kafkalog.server.txns.transaction import Transaction
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.tools.handover import HandoverOptions, HandoverReport, handover, undo_handover
+from kafkalog.tools.handover_apply import METADATA_LOG
+from kafkalog.tools.handover_journal import JOURNAL_FILE, SAVED_BOOTSTRAP, Journal
+from kafkalog.tools.handover_journal import write as write_journal
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
+from tests.broker_directory import NODE_ID, T0, batch, format_directory, write_meta_properties, write_metadata_log
+from tests.handover_cases import content, metadata_of, produced, topic, write
+
+
+def both(tmp_path: Path, by: str = "4.3") -> list[Path]:
+    """Two data directories with a topic in each, formatted: the first is the broker's metadata.log.dir."""
+    directories = [tmp_path / "one", tmp_path / "two"]
+    for number, path in enumerate(directories):
+        write(path, f"t{number}-0", retention_ms=-1)
+        format_directory(path, by=by) if by == "4.3" or not number else write_meta_properties(path)
+    return directories
+
+
+def handed_over(directories: list[Path], metadata_dir: Path | None = None) -> HandoverReport:
+    report = handover(directories, apply=True, metadata_dir=metadata_dir)
+    assert report.ok and handover(directories, metadata_dir=metadata_dir).plan.is_done
+    return report
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_each_file_that_a_broker_could_begin_with_gets_the_topics(tmp_path: Path, is_turned: bool) -> None:
+    """Formatted by 4.3, both directories have one, and only server.properties say which is used."""
+    directories = both(tmp_path)
+    before = [content(path) for path in directories]
+    handed_over(directories[::-1] if is_turned else directories)
+    for path in directories:
+        assert set(metadata_of(path).image.topics) == {"t0", "t1"}
+    undo_handover(directories)
+    assert [content(path) for path in directories] == before
+
+
+def test_a_file_that_was_left_out_before_gets_the_topics_too(tmp_path: Path) -> None:
+    one, two = both(tmp_path)
+    handed_over([one])
+    assert not handover([one, two]).plan.is_done
+    handed_over([two, one])
+    assert set(metadata_of(two).image.topics) == set(metadata_of(one).image.topics) == {"t0", "t1"}
+
+
+@pytest.mark.parametrize("by", ["4.3", "4.4"])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_the_directory_that_a_broker_has_used_is_found(tmp_path: Path, by: str, is_turned: bool) -> None:
+    directories = both(tmp_path, by)
+    write_metadata_log(directories[0])
+    before = content(directories[1])
+    report = handed_over(directories[::-1] if is_turned else directories)
+    assert report.plan.metadata.path == str(directories[0]) and not report.plan.twins
+    assert content(directories[1]) == before
+    assert set(metadata_of(directories[0]).image.topics) == {"t0", "t1"}
+
+
+def test_the_directory_that_4_4_formatted_is_found(tmp_path: Path) -> None:
+    one, two = both(tmp_path, "4.4")
+    assert handed_over([two, one]).plan.metadata.path == str(one)
+    undo_handover([two, one])
+    assert not metadata_of(one).image.topics
+
+
+@pytest.mark.parametrize("by", ["4.3", "4.4"])
+def test_a_metadata_dir_that_the_broker_does_not_use_is_refused(tmp_path: Path, by: str) -> None:
+    """Written there, the topics would become -stray directories at the broker's next start."""
+    one, two = both(tmp_path, by)
+    if by == "4.3":
+        write_metadata_log(one)
+    before = [content(path) for path in (one, two)]
+    with pytest.raises(IllegalArgument, match="the broker's metadata is in") as caught:
+        handover([one, two], apply=True, metadata_dir=two)
+    assert str(one) in str(caught.value) and str(two) in str(caught.value)
+    assert [content(path) for path in (one, two)] == before
+    handed_over([one, two], one)
+
+
+def test_two_logs_of_metadata_are_refused(tmp_path: Path) -> None:
+    one, two = both(tmp_path)
+    write_metadata_log(one)
+    write_metadata_log(two)
+    with pytest.raises(IllegalArgument, match="has a broker's metadata too"):
+        handover([one, two])
+
+
+# Out of a state in which no broker can start
+
+
+def as_an_earlier_release_did(data: Path, elections: int) -> ClusterMetadata:
+    """Records at the beginning of a log that 4.4 had formatted: no metadata.version, so no broker starts on it."""
+    metadata = metadata_of(data)
+    records = topic("t", TopicStore(data).topics()["t"].topic_id)
+    write_journal(metadata, Journal(0, len(records), "", ("t",), {}), OS)
+    log = UnifiedLog.open(metadata.log_path, LogConfig.from_stored(METADATA_LOG))
+    log.append_as_follower(batch(records, 0, 0), 0)
+    voters = [{"voterId": NODE_ID}]
+    for epoch in range(1, 1 + elections):
+        change = {"leaderId": NODE_ID, "voters": voters, "grantingVoters": voters}
+        made = kraft_batch(
+            ControlType.LEADER_CHANGE, change, timestamp=T0, base_offset=log.log_end_offset, leader_epoch=epoch
+        )
+        log.append_as_follower(made, epoch)
+    log.close()
+    return metadata_of(data)
+
+
+@pytest.mark.parametrize("elections", [0, 1, 3])
+def test_a_handover_that_no_broker_starts_on_is_noticed_and_taken_back(tmp_path: Path, elections: int) -> None:
+    data = tmp_path / "data"
+    write(data, "t-0", retention_ms=-1)
+    format_directory(data, by="4.4")
+    as_an_earlier_release_did(data, elections)
+    report = handover([data], apply=True)
+    [problem] = report.plan.problems
+    assert "no broker can start" in problem.what and "--undo" in problem.hint
+    undo_handover([data])
+    assert metadata_of(data).is_fresh and metadata_of(data).end_offset == 0
+    handed_over([data])
+    assert set(metadata_of(data).image.topics) == {"t"}
+    assert not (data / METADATA_DIRECTORY / JOURNAL_FILE).exists() and (data / SAVED_BOOTSTRAP).exists()
+
+
+# Transactions that are open
+
+STATES = {"ongoing": 1, "prepare commit": 2, "prepare abort": 3, "complete commit": 4, "empty": 0}
+
+
+def write_transaction(data: Path, producer_id: int, state: int, *partitions: tuple[str, int]) -> None:
+    """The state of a transaction, as our server's coordinator and a broker's keep it."""
+    transaction = Transaction(
+        f"id-{producer_id}", producer_id, 0, 60_000, TransactionState(state),
+        frozenset(TopicPartition(*one) for one in partitions), T0, T0,
+    )  # fmt: skip
+    with kafkalog.open(data / "__transaction_state-0", "a", cleanup_policy="compact") as log:
+        log.append_bytes(transactions_batch([(transaction.transactional_id, transaction)], T0))
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_transactions_that_no_coordinator_ends_are_noted(tmp_path: Path, state: str) -> None:
+    data = tmp_path / "data"
+    with kafkalog.open(data / "t-0", "a", retention_ms=-1) as log:
+        log.append([b"before"])
+        log.append_bytes(produced(7, transactional=True))
+        log.append_bytes(produced(8, transactional=True))
+    write_transaction(data, 7, 1, ("t", 0))
+    write_transaction(data, 7, STATES[state], ("t", 0))
+    write_transaction(data, 8, 1, ("t", 1), ("other", 0))  # open, but not here
+    format_directory(data)
+    notes = [note for note in handover([data]).plan.notes if "open transaction" in note]
+    is_ended = state in ("ongoing", "prepare commit", "prepare abort")
+    assert [note.split(" on, ")[0] for note in notes] == [
+        f"t-0 has an open transaction from offset {offset}" for offset in ([2] if is_ended else [1, 2])
+    ]
+    assert all("--start-offset" in note for note in notes)
+
+
+def test_transactions_of_a_coordinator_that_the_broker_does_not_know_are_noted(tmp_path: Path) -> None:
+    """Only the topic `t` is handed over: the broker would not load what ends its transaction."""
+    data = tmp_path / "data"
+    with kafkalog.open(data / "t-0", "a", retention_ms=-1) as log:
+        log.append_bytes(produced(7, transactional=True))
+    write_transaction(data, 7, 1, ("t", 0))
+    format_directory(data)
+    named = HandoverOptions(("t",))
+    assert any("open transaction" in note for note in handover([data], options=named).plan.notes)
+    assert handover([data], apply=True, options=HandoverOptions(("__transaction_state",))).ok
+    assert not any("open transaction" in note for note in handover([data], options=named).plan.notes)
