@@ -10,6 +10,8 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.storage.log_walk import log_chunks, sound_chunks
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.view import LogView
+from tests.damage.logs import PARTITION, log_of
+from tests.damage.matrix import write_directory
 from tests.raw_batches import batches, write_segment
 from tests.storage.damage_cases import DAMAGE, damage
 from tests.storage.logs import lead, log
@@ -157,3 +159,16 @@ def test_batch_that_contradicts_the_one_behind_a_gap_is_not_given(tmp_path: Path
         with pytest.raises(CorruptRecord):
             log[36]
         assert [record.offset for record in log.records(50)] == [*range(50, 55)]
+
+
+@pytest.mark.parametrize("family", ["v0 gzip", "v1 lz4"])
+def test_read_inside_a_compressed_message_at_the_wrong_place_raises(tmp_path: Path, family: str) -> None:
+    """Its header has the last offset alone, which lies behind the range that is read."""
+    kind = log_of(family, True, "closed")
+    data = write_directory(tmp_path / "data", kind)
+    first, second, *rest = (batch.data for batch in kind.segments[1].batches)
+    (data / kind.segments[1].name).write_bytes(b"".join([second, first, *rest]))
+    with kafkalog.open(data / PARTITION) as log:
+        for offset in range(36, 42):
+            with pytest.raises(CorruptRecord):
+                list(log.records(offset, offset + 1))
