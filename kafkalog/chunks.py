@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
 
+_HEADER_BYTES: Final = 61
 LOOKS: Final = 4
 """How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
 
@@ -126,7 +127,9 @@ def _passed(
     position, expected = error.position or 0, error.offset or 0
     anchor = anchor_behind(extent, error)
     following = extent.bound if error.next_sound_offset is None else error.next_sound_offset
-    belongs = isinstance(error, MisplacedBatch) and error.last_offset >= start and error.base_offset < stop
+    belongs = isinstance(error, MisplacedBatch) and (
+        error.last_offset >= start and error.base_offset < stop or _contradicts(extent, error, anchor, start)
+    )
     if is_inside or following > start or belongs:
         if skipped is None:
             raise error
@@ -135,6 +138,15 @@ def _passed(
         piece = Skipped(error.path or "", position, end - position, offset, following, error.message)
         note_skipped(skipped, piece)
     return (max(start, extent.bound), None) if anchor is None else (start, anchor)
+
+
+def _contradicts(extent: Extent, error: MisplacedBatch, anchor: Anchor | None, start: int) -> bool:
+    """Return True if the misplaced batch and the one that holds `start` contradict each other: either may be wrong."""
+    if anchor is None or error.next_sound_offset is None or error.next_sound_offset > error.last_offset:
+        return False
+    head = extent.data.file.pread(_HEADER_BYTES, anchor.position)
+    delta = int.from_bytes(head[23:27], "big") if head[16] >= 2 else 0
+    return start <= error.next_sound_offset + delta
 
 
 def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> None:

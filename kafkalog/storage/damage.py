@@ -156,7 +156,9 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
         following = table.base_offset(row + 1) if row + 1 < len(table) else bound
         what = f"the batch begins at offset {batch.base_offset} and the one behind it at {following}"
     error = MisplacedBatch(what, path=path, offset=next_offset, position=batch.position, hint=HINT)
-    error.base_offset, error.last_offset, error.size_bytes = batch.base_offset, batch.last_offset, batch.size
+    is_wrapper = batch.magic < 2 and batch.compression  # whose first offset lies inside
+    error.base_offset = min(batch.base_offset, next_offset) if is_wrapper else batch.base_offset
+    error.last_offset, error.size_bytes = batch.last_offset, batch.size
     return error
 
 

@@ -381,7 +381,7 @@ class Transactions:
         while going_on and later is not None and later.base_offset < tail.start:
             txns = self._segment_txns(segments, later)
             undecided += [one for item in going_on.items() for one in txns.met.before_marker(*item)]
-            going_on = _ended(found, going_on, txns, later.base_offset)
+            going_on = _ended(found, going_on, txns, later.base_offset, undecided)
             later = segments.higher(later.base_offset)
         for producer_id, first_offset in going_on.items():
             if tail.carried.get(producer_id, _NO_LIMIT) > first_offset:  # else the tail knows it
@@ -454,7 +454,7 @@ def _without_marker(
 
     The next marker decides; without one, a transaction whose end lies in damage counts as aborted.
     """
-    is_hidden = any(one[:2] == (producer_id, first_offset) for one in undecided)
+    is_hidden = any(one.holds(producer_id, first_offset) for one in undecided)
     if producer_id in tail.carried:  # by another transaction
         found += [AbortedTransaction(producer_id, first_offset, tail.start - 1)] * is_hidden
         return []
@@ -465,9 +465,16 @@ def _without_marker(
 
 
 def _ended(
-    found: list[AbortedTransaction], going_on: dict[int, int], txns: _SegmentTxns, base_offset: int
+    found: list[AbortedTransaction],
+    going_on: dict[int, int],
+    txns: _SegmentTxns,
+    base_offset: int,
+    undecided: list[Undecided],
 ) -> dict[int, int]:
-    """Those of `going_on` that go on behind a later segment, too; the ones aborted in it are added to `found`."""
+    """Those of `going_on` that go on behind a later segment, too; the ones aborted in it are added to `found`.
+
+    So is one that is `undecided`, where the segment's index does not have it.
+    """
     still = {}
     for producer_id, first_offset in going_on.items():
         if txns.first_markers is not None:
@@ -483,4 +490,6 @@ def _ended(
             found.append(aborted._replace(first_offset=first_offset))
         elif txns.open_at_end.get(producer_id, base_offset) < base_offset:
             still[producer_id] = first_offset
+        elif any(one.holds(producer_id, first_offset) for one in undecided):
+            found.append(AbortedTransaction(producer_id, first_offset, base_offset - 1))
     return still

@@ -20,6 +20,10 @@ class Undecided(NamedTuple):
     end_offset: int
     damage: CorruptRecord
 
+    def holds(self, producer_id: int, first_offset: int) -> bool:
+        """Return True for a transaction of the producer that begins among these records."""
+        return producer_id == self.producer_id and self.first_offset <= first_offset < self.end_offset
+
     def error(self) -> CorruptRecord:
         """The error for a reader of committed records that comes to them."""
         damage = self.damage

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+import kafkalog
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.log_walk import log_chunks, sound_chunks
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.view import LogView
+from tests.damage.logs import PARTITION, log_of
+from tests.damage.matrix import write_directory
+from tests.raw_batches import batches, write_segment
 from tests.storage.damage_cases import DAMAGE, damage
 from tests.storage.logs import lead, log
 
@@ -138,3 +142,33 @@ def test_all_sound_batches_around_damage_are_given(directory: Path, batch: int, 
             found += list(chunk.batches.base_offsets)[chunk.first : chunk.last]
     assert [(error.path, error.position) for error in errors] == [(str(path), position)]
     assert found == [offset for offset in range(10, 20) if offset != 10 + batch]
+
+
+@pytest.mark.parametrize("interval", [1, 1 << 30], ids=["with an index", "without"])
+def test_batch_that_contradicts_the_one_behind_a_gap_is_not_given(tmp_path: Path, interval: int) -> None:
+    """Either of the two may have the wrong base offset."""
+    parts = [*batches(0, 2, 5), *batches(30, 2, 5), *batches(50, 1, 5)]
+    path = write_segment(tmp_path / "t-0", 0, parts, interval=interval)
+    content = bytearray(path.read_bytes())
+    content[sum(map(len, parts[:3])) + 7] -= 2  # offsets 35 to 39 are 33 to 37 now, and those before it 30 to 34
+    path.write_bytes(content)
+    with kafkalog.open(tmp_path / "t-0") as log:
+        for start, stop in ((0, 60), (30, 40), (35, 36), (36, 38)):
+            with pytest.raises(CorruptRecord, match="begins at offset 30 and the one behind it at 33"):
+                list(log.records(start, stop))
+        with pytest.raises(CorruptRecord):
+            log[36]
+        assert [record.offset for record in log.records(50)] == [*range(50, 55)]
+
+
+@pytest.mark.parametrize("family", ["v0 gzip", "v1 lz4"])
+def test_read_inside_a_compressed_message_at_the_wrong_place_raises(tmp_path: Path, family: str) -> None:
+    """Its header has the last offset alone, which lies behind the range that is read."""
+    kind = log_of(family, True, "closed")
+    data = write_directory(tmp_path / "data", kind)
+    first, second, *rest = (batch.data for batch in kind.segments[1].batches)
+    (data / kind.segments[1].name).write_bytes(b"".join([second, first, *rest]))
+    with kafkalog.open(data / PARTITION) as log:
+        for offset in range(36, 42):
+            with pytest.raises(CorruptRecord):
+                list(log.records(offset, offset + 1))
