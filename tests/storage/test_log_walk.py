@@ -172,3 +172,19 @@ def test_read_inside_a_compressed_message_at_the_wrong_place_raises(tmp_path: Pa
         for offset in range(36, 42):
             with pytest.raises(CorruptRecord):
                 list(log.records(offset, offset + 1))
+
+
+def test_first_batch_that_begins_below_its_segment_is_not_given(tmp_path: Path) -> None:
+    parts = [*batches(20, 1, 10), *batches(40, 3, 10)]
+    write_segment(tmp_path / "t-0", 0, batches(0, 2, 10))
+    path = write_segment(tmp_path / "t-0", 20, parts)
+    content = bytearray(path.read_bytes())
+    content[7] -= 4  # offsets 16 to 25, and a gap behind them
+    path.write_bytes(content)
+    with kafkalog.open(tmp_path / "t-0") as log:
+        for offset in (20, 22, 25):
+            with pytest.raises(CorruptRecord):
+                log[offset]
+            with pytest.raises(CorruptRecord):
+                log.offset_for_time(1000 + offset)
+        assert log[45].offset == 45
