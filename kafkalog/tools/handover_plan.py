@@ -149,7 +149,7 @@ def _check_controller(plan: HandoverPlan) -> None:
     if not image.metadata_version:
         plan.refuse(
             "the metadata names no metadata.version, so no broker can start on it",
-            "kafkalog handover --undo takes back a handover that wrote it; else format the directory again",
+            "`kafkalog handover --undo` takes back a handover that wrote it; else format the directory again",
         )
 
 
