@@ -148,5 +148,5 @@ def test_a_manifest_that_is_none(tmp_path: Path, content: bytes) -> None:
     kafkalog.open(path, "a").close()
     (kept,) = list_kept(path)
     (Path(kept.path) / "manifest.json").write_bytes(content)
-    with pytest.raises(FormatError, match=r"manifest.json.*kafkalog dump"):
+    with pytest.raises(FormatError, match=r"manifest.json.*kafkalog consume"):
         list_kept(tmp_path)
