@@ -181,7 +181,7 @@ def visible_chunks(
         if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
             first_offset = chunk.batches.base_offset(chunk.first)
             aborted = log.aborted_ranges(first_offset, chunk.next_offset)
-            if skipped is None:
+            if skipped is None and log.has_damaged_transactions:
                 undecided = log.undecided(first_offset, min(chunk.next_offset, stop)) or _undecided_at_end(log, stop)
         while undecided is not None and last > chunk.first:
             if chunk.batches.base_offset(last - 1) < undecided.first_offset:
@@ -194,8 +194,9 @@ def visible_chunks(
             yield chunk._replace(batches=seen, first=0, last=len(seen))
         if last < chunk.last and undecided is not None:
             raise undecided.error()
-    if committed and skipped is None and (undecided := _undecided_at_end(log, stop)) is not None:
-        raise undecided.error()
+    if committed and skipped is None and log.has_damaged_transactions:
+        if (undecided := _undecided_at_end(log, stop)) is not None:
+            raise undecided.error()
 
 
 def _undecided_at_end(log: Engine, stop: int) -> Undecided | None:
