@@ -28,6 +28,7 @@ from tests.server.nodes import request_bytes
 BOMBS, BOMB_MB = 40, 240
 STRANGERS, STRANGERS_CLAIM = 1500, 524_288
 LARGE_CLIENTS, LARGE_CLAIM = 200, 95_000_000
+MANY_CLIENTS, MANY_CLAIM = 1500, 1_048_576
 WATCHED_S = 8.0
 TIMEOUT_S = 30.0
 AGAIN_S = 3.0
@@ -38,7 +39,13 @@ SETTINGS = {"num.partitions": "1", "message.max.bytes": "4194304", "offsets.topi
 
 def rows(directory: Path) -> list[Row]:
     """Memory after refused batches; calls beside strangers, and beside clients of a listener without logins."""
-    return [*_bombs(directory / "bombs"), *_strangers(directory / "strangers"), *_large(directory / "large")]
+    return [
+        *_bombs(directory / "bombs"),
+        *_strangers(directory / "strangers"),
+        *_large(directory / "large"),
+        *_many(directory / "many", asks_first=False),
+        *_many(directory / "known", asks_first=True),
+    ]
 
 
 def _bombs(work: Path) -> list[Row]:
@@ -89,6 +96,34 @@ def _large(work: Path) -> list[Row]:
         Row(f"a produce {beside}", max(smalls), 0.5, "s", True),
         Row(f"a produce of 1 MB {beside}", max(larges), 0.5, "s", True),
         Row(f"memory of {LARGE_CLIENTS} clients with half of 95 MB", grown, 300, "MB", True),
+    ]
+
+
+def _many(work: Path, *, asks_first: bool) -> list[Row]:
+    """Requests as large as those of the others, from the same address: on a connection that has sent such, and on new
+    ones. With `asks_first` nothing tells a new one from the others, so it waits for its turn behind those that came
+    before: five times what there is room for, half a second each."""
+    large = batch([R(bytes(1_000_000))])
+
+    def on_a_new_connection() -> float:
+        began = time.monotonic()
+        with closing(_Client(address)) as another:
+            another.call("api_versions", 0, {})
+            another.produce(large)
+        return time.monotonic() - began
+
+    with _server(work, "PLAINTEXT") as (process_id, address), closing(_Client(address)) as client:
+        client.make_topic()
+        client.produce(large)
+        before = memory_mb(process_id)
+        with _halves(address, MANY_CLIENTS, MANY_CLAIM, asks_first=asks_first) as attack:
+            old, new = _watched(attack, lambda: client.produce(large), on_a_new_connection)
+            grown = memory_mb(process_id) - before
+    beside = f"beside {MANY_CLIENTS:,} clients with half of 1 MB" + (" that asked before" if asks_first else "")
+    return [
+        Row(f"a produce of 1 MB {beside}", max(old), 1.5, "s", True),
+        Row(f"a new client's produce of 1 MB {beside}", max(new), 6 if asks_first else 1.5, "s", True),
+        Row(f"memory of {beside.removeprefix('beside ')}", grown, 300, "MB", True),
     ]
 
 
@@ -179,12 +214,14 @@ def _server(work: Path, protocol: str) -> Iterator[tuple[int, tuple[str, int]]]:
 
 
 @contextmanager
-def _halves(address: tuple[str, int], count: int, claim: int) -> Iterator[subprocess.Popen[str]]:
+def _halves(
+    address: tuple[str, int], count: int, claim: int, *, asks_first: bool = False
+) -> Iterator[subprocess.Popen[str]]:
     """Another process with `count` connections that each send half of a request of `claim` bytes, while the block runs.
 
-    A connection that the server ends is made again, a moment later.
+    A connection that the server ends is made again, a moment later. With `asks_first` each has one answer before.
     """
-    command = python("-m", "asv_benchmarks.strangers", *map(str, (*address, count, claim)))
+    command = python("-m", "asv_benchmarks.strangers", *map(str, (*address, count, claim, int(asks_first))))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -198,15 +235,20 @@ def _halves(address: tuple[str, int], count: int, claim: int) -> Iterator[subpro
 class _Halves:
     """Connections that each send half of a request, and then nothing; one that is ended is made again."""
 
-    def __init__(self, address: tuple[str, int], claim: int) -> None:
+    def __init__(self, address: tuple[str, int], claim: int, asks_first: bool) -> None:
         self._address = address
         self._claim = claim
+        self._asks_first = asks_first
         self._selector = selectors.DefaultSelector()
         self._left: dict[socket.socket, int] = {}
         self._again: deque[float] = deque()
 
     def connect(self) -> None:
         sock = socket.create_connection(self._address)
+        if self._asks_first:
+            request = request_bytes("api_versions", 0, {})
+            sock.sendall(len(request).to_bytes(4, "big") + request)
+            sock.recv(1 << 16)
         sock.setblocking(False)
         sock.send(self._claim.to_bytes(4, "big"))
         self._left[sock] = self._claim // 2
@@ -240,10 +282,10 @@ class _Halves:
 
 
 def _main(arguments: Sequence[str]) -> None:
-    host, port, count, claim = arguments
+    host, port, count, claim, asks_first = arguments
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    halves = _Halves((host, int(port)), int(claim))
+    halves = _Halves((host, int(port)), int(claim), asks_first == "1")
     for _ in range(int(count)):
         halves.connect()
     print("connected", flush=True)

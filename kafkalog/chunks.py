@@ -219,8 +219,8 @@ def record_tables(
     `stop` is then at most the last stable offset. Besides the errors of `batch_chunks`: InvalidRecord for damage
     inside a batch whose CRC is right, and IllegalArgument for a codec that is not known.
     """
-    chunks = batch_chunks(log, start, stop, owner, skipped=skipped)
-    for chunk in visible_chunks(log, chunks, committed, stop, skipped):
+    found = batch_chunks(log, start, stop, owner, skipped=skipped)
+    for chunk in visible_chunks(log, found, committed, stop, skipped):
         yield from tables.record_tables(
             chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
         )

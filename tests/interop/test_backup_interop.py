@@ -7,7 +7,6 @@ import pytest
 from kafkalog.backup import verify_backup
 from tests import commands
 from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored
-from tests.interop import broker as running
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
 
@@ -41,7 +40,7 @@ def test_a_broker_does_not_start_on_a_backup_itself(
     with Broker(reference, tmp_path / "work", data, FEW):
         pass
     made = Path(commands.ok("backup", "-q", "-d", data, tmp_path / "backups").decode().partition(": ")[0])
-    monkeypatch.setattr(running, "_format", lambda properties: None)
+    monkeypatch.setattr(Broker, "_format", lambda broker, properties: None)
     with pytest.raises(RuntimeError, match="did not start"):
         with Broker(reference, tmp_path / "again", made / "dir0", FEW):
             pass

@@ -55,7 +55,7 @@ def copied(copy: Path) -> int:
 def test_a_source_that_goes_away_and_comes_back_with_less(tmp_path: Path, reference: Reference) -> None:
     """The mirror runs all the time: over a stop, a kill, lost records, and a directory that was put back as a whole."""
     source, copy, older = tmp_path / "source", tmp_path / "copy", tmp_path / "older"
-    ports = brokers._free_ports(2)
+    ports = brokers.free_ports(2)
 
     def running() -> Broker:
         return Broker(reference, tmp_path / "work", source, QUIET, ports=ports)

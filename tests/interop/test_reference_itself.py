@@ -92,9 +92,9 @@ def test_an_unclean_open_looks_at_the_data_and_a_clean_one_does_not(
 
 def test_a_broker_whose_port_was_taken_takes_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that was free is another program's a moment later, as where two processes run tests."""
-    free = broker._free_ports
+    free = broker.free_ports
     with socket.create_server(("localhost", 0)) as taken:
         given = [[taken.getsockname()[1], *free(1)], free(2)]
-        monkeypatch.setattr(broker, "_free_ports", lambda count: given.pop(0))
+        monkeypatch.setattr(broker, "free_ports", lambda count: given.pop(0))
         with broker.Broker(None, tmp_path, tmp_path / "data") as running:
             assert not given and running.bootstrap != f"localhost:{taken.getsockname()[1]}"

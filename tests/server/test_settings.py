@@ -57,8 +57,16 @@ OWN = {
     "kafkalog.replicas.jaas.config": (None, None),
     "leader.replication.throttled.rate": (MAX_LONG, 0),
     "super.users": ("", None),
+    # since 4.4
+    "errors.deadletterqueue.copy.record.enable": (False, None),
+    "errors.deadletterqueue.topic.name": ("", None),
+    "streams.acceptable.recovery.lag": (10_000, 0),
+    "streams.assignor.name": ("sticky", None),
+    "streams.num.warmup.replicas": (2, 0),
+    "streams.rack.aware.assignment.tags": ((), None),
+    "streams.task.offset.interval.ms": (60_000, 1),
 }
-"""(Default, lowest value) of those that no definition of a broker has."""
+"""(Default, lowest value) of those that no definition of a broker of 4.3.1 has."""
 
 
 def default_of(row: Row) -> Any:

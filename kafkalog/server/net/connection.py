@@ -33,7 +33,7 @@ class Channel:
     __slots__ = (
         "_counted", "_fd", "_frames", "_held", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured", "_out",
         "_sock", "_task", "_unread", "active_ms", "connection", "is_busy", "is_closed", "is_ending", "is_reading",
-        "is_unfinished", "kind", "reserved_bytes",
+        "is_unfinished", "kind", "largest_bytes", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,7 @@ class Channel:
         self._counted = 0  # bytes that the network's memory has for it, of its kind
         self.kind = SMALL if connection.is_authenticated else STRANGER
         self.reserved_bytes = 0  # the size of a large request that has room
+        self.largest_bytes = 0  # the size of the largest request that came whole
         self._unread = 0  # bytes of its answer that the network counts
         self.is_reading = False
         self._is_writing = False
@@ -265,6 +266,7 @@ class Channel:
 
     def _began(self, frame: bytearray) -> None:
         self.is_busy = True
+        self.largest_bytes = max(self.largest_bytes, len(frame))
         if self.is_unfinished:
             self._network.unfinished.over(self)
         self._network.counts.working += 1

@@ -19,10 +19,16 @@ from kafkalog.server.net.request_memory import SMALL, SMALL_BYTES, STRANGER, Req
 if TYPE_CHECKING:
     from kafkalog.server.net.connection import Channel
 
-LOOK_MS: Final = 500
+LOOK_MS: Final = 250
 """While a large request waits, those that are read are looked at so often."""
-LOOKS: Final = 20
-"""From one look to the next, at least this part of a request has to come."""
+STALL_S: Final = 0.5
+"""Within that time, at least one part in `STALL_PARTS` of a request has to come."""
+STALL_PARTS: Final = 20
+
+_ANYTHING: Final = 8
+"""A connection with a whole request before goes before so many times as much, or after a wait as much shorter."""
+_OF_THE_SIZE: Final = 64
+"""The same of one with a request that was at least half as large."""
 
 
 class UnfinishedRequests:
@@ -41,7 +47,7 @@ class UnfinishedRequests:
         self._loop = loop
         self._begun: tuple[dict[Channel, int], dict[Channel, int]] = ({}, {})  # by kind: their bytes, the oldest first
         self._bytes = [0, 0]  # the sums of those
-        self._read: dict[Channel, int] = {}  # large ones: what had come of them at the last look, -1 before the first
+        self._read: dict[Channel, tuple[float, int]] = {}  # large ones: what had come of them, and when that was
         self._waiting: dict[Channel, float] = {}  # large ones: since when
         self._is_due = False
 
@@ -81,7 +87,8 @@ class UnfinishedRequests:
     def released(self) -> None:
         """Memory is free again: read on whoever has room now.
 
-        First of all the client that has the least, with what it asks for; who waits longer may have more.
+        First of all the client that has the least, with what it asks for; who waits longer may have more. Connections
+        that have sent whole requests go before those that may never do.
         """
         if not any(map(self._has_room, self._waiting)):
             return
@@ -91,7 +98,7 @@ class UnfinishedRequests:
             reserved[one.client] += one.reserved_bytes
 
         def rank(one: Channel) -> float:
-            return (reserved[one.client] + one.claimed_bytes) / (1 + now - self._waiting[one])
+            return (reserved[one.client] + one.claimed_bytes) / (1 + now - self._waiting[one]) / _trust(one)
 
         for channel in sorted(self._waiting, key=rank):
             if self._has_room(channel):
@@ -104,7 +111,7 @@ class UnfinishedRequests:
 
     def _admit(self, channel: Channel) -> None:
         channel.reserve()
-        self._read[channel] = -1
+        self._read[channel] = self._loop.time(), channel.come_bytes
 
     def _count(self, channel: Channel, kind: int, held_bytes: int) -> None:
         begun = self._begun[kind]
@@ -120,23 +127,31 @@ class UnfinishedRequests:
     def _look_later(self) -> None:
         if not self._is_due:
             self._is_due = True
-            for channel in self._read:
-                self._read[channel] = channel.come_bytes
             self._loop.call_later(LOOK_MS / 1000, self._look)
 
     def _look(self) -> None:
-        """Give up the large requests that have not come on since the last look, if others wait for their memory."""
+        """Give up the large requests that have not come on for STALL_S, if others wait for their memory."""
         self._is_due = False
         if not self._waiting:
             return
-        late = [one for one, before in self._read.items() if one.is_reading and _is_late(one, before)]
+        now = self._loop.time()
+        late = []
+        for channel, (since, come_bytes) in self._read.items():
+            if now - since < STALL_S:
+                continue
+            if channel.is_reading and channel.come_bytes - come_bytes < max(1, channel.claimed_bytes // STALL_PARTS):
+                late.append(channel)
+            self._read[channel] = now, channel.come_bytes
         for channel in _silent(late):
             self._give_up(channel)
         self._look_later()
 
 
-def _is_late(channel: Channel, before_bytes: int) -> bool:
-    return before_bytes >= 0 and channel.come_bytes - before_bytes < max(1, channel.claimed_bytes // LOOKS)
+def _trust(channel: Channel) -> int:
+    """Return how much sooner a request is read on for what its connection has sent before."""
+    if 2 * channel.largest_bytes >= channel.claimed_bytes:
+        return _OF_THE_SIZE
+    return _ANYTHING if channel.largest_bytes else 1
 
 
 def _silent(channels: Iterable[Channel]) -> list[Channel]:

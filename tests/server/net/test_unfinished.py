@@ -156,6 +156,55 @@ def test_room_goes_first_to_the_client_that_has_the_least() -> None:
     asyncio.run(run())
 
 
+def test_who_sends_whole_requests_goes_before_those_who_never_do() -> None:
+    async def run() -> None:
+        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+            halves = [await half_of(network, LARGE) for _ in range(6)]
+            reader, writer = await connect(network)
+            for request in (SMALL, LARGE):
+                writer.write(request)
+                assert await answer_of(reader) == request[4:]
+            assert network.counts.refused == {"unfinished": 1}, "the others had their turn before"
+            for _, other in (*halves, (reader, writer)):
+                other.close()
+
+    asyncio.run(run())
+
+
+def test_a_large_request_goes_first_where_another_came_whole() -> None:
+    order = []
+
+    async def dispatch(connection: Any, frame: bytearray) -> Any:
+        order.append(bytes(frame[:5]))
+        if frame[:5] == b"holds":
+            await gate
+        return [bytes(frame[:8])]
+
+    async def run() -> None:
+        nonlocal gate
+        gate = asyncio.get_running_loop().create_future()
+        async with network_for(dispatch, queued_max_request_bytes=MOST) as network:
+            opened = [await connect(network) for _ in range(3)]
+            for (reader, writer), before in zip(opened[1:], (20, 400_000), strict=True):
+                writer.write(framed(bytes(before)))
+                await answer_of(reader)
+            order.clear()
+            for (_, writer), name in zip(opened, (b"holds", b"other", b"large"), strict=True):
+                before = network.counts.bytes_in
+                writer.write(framed(name + bytes(600_000)))
+                await until(lambda before=before: network.counts.bytes_in > before)
+            await until(lambda: order == [b"holds"])
+            gate.set_result(None)
+            await until(lambda: len(order) == 3)
+            assert order == [b"holds", b"large", b"other"]
+            for reader, writer in opened:
+                await answer_of(reader)
+                writer.close()
+
+    gate: Any = None
+    asyncio.run(run())
+
+
 def test_small_requests_that_are_never_whole_do_not_stop_the_others() -> None:
     async def run() -> None:
         async with network_for(echo, queued_max_request_bytes=MOST) as network:
