@@ -19,6 +19,7 @@ from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, Stor
 from kafkalog.records import tables
 from kafkalog.records.batch import RecordBatch
 from kafkalog.storage.damage import MisplacedBatch, Skipped, first_offset, note_skipped
+from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
 from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, anchor_behind, segment_chunks
 from kafkalog.storage.view import LogView
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
 
-_HEADER_BYTES: Final = 61
 LOOKS: Final = 4
 """How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
 
@@ -141,12 +141,17 @@ def _passed(
 
 
 def _contradicts(extent: Extent, error: MisplacedBatch, anchor: Anchor | None, start: int) -> bool:
-    """Return True if the misplaced batch and the one that holds `start` contradict each other: either may be wrong."""
+    """Return True if the misplaced batch and the next one contradict each other, and `start` lies before a third one.
+
+    Either of the two may be wrong, so that the next one may have had the offsets up to the third.
+    """
     if anchor is None or error.next_sound_offset is None or error.next_sound_offset > error.last_offset:
         return False
-    head = extent.data.file.pread(_HEADER_BYTES, anchor.position)
-    delta = int.from_bytes(head[23:27], "big") if head[16] >= 2 else 0
-    return start <= error.next_sound_offset + delta
+    file = extent.data.file
+    behind = anchor.position + claimed_size(file.pread(LOG_OVERHEAD, anchor.position))
+    if behind + LOG_OVERHEAD > extent.data.end:
+        return True
+    return start < int.from_bytes(file.pread(LOG_OVERHEAD, behind)[:8], "big", signed=True)
 
 
 def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> None:
@@ -181,7 +186,7 @@ def visible_chunks(
         if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
             first_offset = chunk.batches.base_offset(chunk.first)
             aborted = log.aborted_ranges(first_offset, chunk.next_offset)
-            if skipped is None:
+            if skipped is None and log.has_damaged_transactions:
                 undecided = log.undecided(first_offset, min(chunk.next_offset, stop)) or _undecided_at_end(log, stop)
         while undecided is not None and last > chunk.first:
             if chunk.batches.base_offset(last - 1) < undecided.first_offset:
@@ -194,8 +199,9 @@ def visible_chunks(
             yield chunk._replace(batches=seen, first=0, last=len(seen))
         if last < chunk.last and undecided is not None:
             raise undecided.error()
-    if committed and skipped is None and (undecided := _undecided_at_end(log, stop)) is not None:
-        raise undecided.error()
+    if committed and skipped is None and log.has_damaged_transactions:
+        if (undecided := _undecided_at_end(log, stop)) is not None:
+            raise undecided.error()
 
 
 def _undecided_at_end(log: Engine, stop: int) -> Undecided | None:

@@ -245,6 +245,11 @@ class UnifiedLog(LogAppender):
             return locate_or_offset_only(state, state.first_unstable_offset)
         return mark
 
+    @property
+    def has_damaged_transactions(self) -> bool:
+        """False where no file that was read so far for the transactions was damaged: then none is undecided."""
+        return self._transactions.is_damaged
+
     def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
         """The first of the records with these offsets that belongs to a transaction whose end damage may hide."""
         state = self._state

@@ -138,6 +138,11 @@ class Transactions:
                         del self._problems[path]
             return tuple(error for error, _ in self._problems.values())
 
+    @property
+    def is_damaged(self) -> bool:
+        """True where there are problems."""
+        return bool(self._problems)
+
     def forget(self) -> None:
         """Drops what is known: the log was cut."""
         with self._lock:
@@ -191,7 +196,7 @@ class Transactions:
     ) -> Undecided | None:
         """The first of the records of offsets `first_offset` up to `next_offset` that damage leaves undecided.
 
-        `aborted_ranges` has looked for it before.
+        `aborted_ranges` has looked for it before, and `is_damaged` then.
         """
         with self._lock:
             self._follow(segments, end_offset, end_position)

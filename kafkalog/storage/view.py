@@ -299,6 +299,11 @@ class LogView:
         first = self._transactions.first_unstable_offset(state.segments, state.end_offset, state.end.size)
         return state.end_offset if first is None else min(max(first, state.start_offset), state.end_offset)
 
+    @property
+    def has_damaged_transactions(self) -> bool:
+        """False where no file that was read so far for the transactions was damaged: then none is undecided."""
+        return self._transactions.is_damaged
+
     def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
         """The first of the records with these offsets that belongs to a transaction whose end damage may hide."""
 

@@ -153,7 +153,7 @@ def test_batch_that_contradicts_the_one_behind_a_gap_is_not_given(tmp_path: Path
     content[sum(map(len, parts[:3])) + 7] -= 2  # offsets 35 to 39 are 33 to 37 now, and those before it 30 to 34
     path.write_bytes(content)
     with kafkalog.open(tmp_path / "t-0") as log:
-        for start, stop in ((0, 60), (30, 40), (35, 36), (36, 38)):
+        for start, stop in ((0, 60), (30, 40), (35, 36), (36, 38), (39, 40), (45, 50)):
             with pytest.raises(CorruptRecord, match="begins at offset 30 and the one behind it at 33"):
                 list(log.records(start, stop))
         with pytest.raises(CorruptRecord):
