@@ -70,7 +70,7 @@ def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
         position, size = index.window(offset)
         size = size + OFFSET_BYTES if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES
         data = records.read(position, size)
-        if _begins_below(segment, position, data):
+        if not position and _begins_below(segment, data):
             return None
         record = pick(data, offset, len(data) < size and _is_end(records, position + len(data), segment, log.segments))
         if record is None:
@@ -86,9 +86,9 @@ def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
     return record
 
 
-def _begins_below(segment: Segment, position: int, data: bytes) -> bool:
-    """Return True if the segment's first batch, in the `data` at `position`, claims an offset below the segment."""
-    return not position and int.from_bytes(data[:OFFSET_BYTES], "big", signed=True) < segment.base_offset
+def _begins_below(segment: Segment, data: bytes) -> bool:
+    """Return True if the segment's first batch, at the start of `data`, claims an offset below the segment."""
+    return int.from_bytes(data[:OFFSET_BYTES], "big", signed=True) < segment.base_offset
 
 
 def _is_end(records: FileRecords, end: int, segment: Segment, segments: _Segments) -> bool:
@@ -121,7 +121,7 @@ def record_at_time(
             size = behind + more - position if more else 0
         size = OFFSET_BYTES + (size if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES)
         data = records.read(position, size)
-        if _begins_below(segment, position, data):
+        if not position and _begins_below(segment, data):
             return None
         at_end = len(data) < size and _is_end(records, position + len(data), segment, segments)
         found = pick_by_time(data, known_offset, known_timestamp, timestamp, start_offset, at_end)

@@ -6,7 +6,9 @@ after the broker, and a second handover of a new topic is taken as well.
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,6 +97,18 @@ class Cluster:
             with kafkalog.open(directory / f"{name}{number}-0", "a", **KEEP) as log:
                 log.append([(b"k%d" % i, b"%s %d" % (name.encode(), i)) for i in range(count)])
 
+    def write_and_die(self, name: str, count: int) -> None:
+        """The same by processes that are killed with the logs open."""
+        for number, directory in enumerate(self.dirs):
+            script = (
+                "import os, signal, sys, kafkalog\n"
+                "log = kafkalog.open(sys.argv[1], 'a', retention_ms=-1)\n"
+                "log.append([(b'k%d' % i, b'%s %d' % (sys.argv[2].encode(), i)) for i in range(int(sys.argv[3]))])\n"
+                "os.kill(os.getpid(), signal.SIGKILL)"
+            )
+            given = [str(directory / f"{name}{number}-0"), name, str(count)]
+            assert subprocess.run([sys.executable, "-c", script, *given]).returncode == -signal.SIGKILL
+
     def records(self) -> dict[str, list[RecordTuple]]:
         found = {}
         for directory in self.dirs:
@@ -136,7 +150,7 @@ def test_a_broker_takes_over_and_gives_back(path: HandoverPath, tmp_path: Path, 
         assert {name for name in was if was[name] != now.get(name)} <= derived(was), directory
     for round_, name in enumerate(("ours", "more")):
         if round_:
-            cluster.write(name, 7)
+            cluster.write_and_die(name, 7)
         assert handover(cluster.dirs, apply=True).ok
         expected = cluster.records()
         assert len(expected) == len(cluster.dirs) * (1 + round_) + (path.ran != "never")
