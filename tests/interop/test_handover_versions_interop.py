@@ -9,11 +9,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 import kafkalog
 from kafkalog.config import LogConfig
@@ -34,6 +35,7 @@ from tests.tools.test_handover_directories import as_an_earlier_release_did
 from tests.trees import ROOT
 
 QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
+ENDS_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 HERE = Path(__file__).parent
 KEEP = {"retention_ms": -1}
 
@@ -242,3 +244,29 @@ def register_controller(data: Path, node_id: int) -> None:
     epoch = metadata.leader_epoch
     log.append_as_follower(batch([("RegisterControllerRecord", 0, record)], metadata.end_offset, epoch), epoch)
     log.close()
+
+
+def test_a_transaction_that_the_coordinator_has_is_ended_by_the_broker(tmp_path: Path, reference: Reference) -> None:
+    """No note tells to abort it by hand, and readers of committed records go on behind it."""
+    data = tmp_path / "data"
+    with kafka_server(directory=data, topics=["t"], settings={"transaction.state.log.num.partitions": 1}) as server:
+        settings = {"bootstrap.servers": server.bootstrap, "transactional.id": "x", "transaction.timeout.ms": 5000}
+        producer = Producer(settings)
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce("t", b"never committed")
+        producer.flush(20)
+        server.kill()
+    broker = Broker(reference, tmp_path / "work", data, QUIET | ENDS_SOON, version="4.4")
+    broker.format()
+    report = handover([data], apply=True)
+    assert report.ok and not [note for note in report.plan.notes if "open transaction" in note]
+    with kafkalog.open(data / "t-0") as log:
+        assert not list(log.records(isolation="read_committed")) and len(list(log.records())) == 1
+    with broker:
+        broker.ask("produce", topic="t", prefix="after ", count=1)
+        deadline = time.monotonic() + 60
+        found: list[RecordTuple] = []
+        while not found and time.monotonic() < deadline:
+            found = broker.consume_all([TopicPartition("t", 0)], "read_committed")["t-0"]
+        assert [one[3] for one in found] == [b"after 0"]
