@@ -13,18 +13,19 @@ MODULES = (
     "assign", "index", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
     "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
     "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
-    "trace", "recovery", "counter", "stamp",
+    "trace", "recovery", "counter", "stamp", "clock", "log_lock", "log_fields", "index_append", "append_engine",
     "arrow_input", "arrow_rows", "arrow_encoder", "offset_map", "live_offsets", "map_filler",
-    "cleaned_txns", "last_records", "retention", "retain",
+    "cleaned_txns", "last_records", "retention", "retain", "message_reader", "message_writer",
 )  # fmt: skip
 USES_CRC = (
     "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
     "walk", "check", "agree", "txns", "admit", "rewrite", "unpack",
-    "recovery", "producer", "staged", "producers", "trace", "stamp",
-    "arrow_encoder", "cleaned_txns", "last_records", "retention", "retain",
+    "recovery", "producer", "staged", "producers", "trace", "stamp", "append_engine",
+    "arrow_encoder", "cleaned_txns", "last_records", "retention", "retain", "message_writer",
 )  # fmt: skip
 SHARED = "kafkalog._core.shared"  # what Cython would else put into each module: a sixth of a wheel
 HEADERS = dict.fromkeys(USES_CRC, ("kcrc.h", "kcpu.h")) | {"offset_map": ("kcpu.h",)}
+HEADERS |= {name: HEADERS.get(name, ()) + ("kslot.h",) for name in ("append_engine", "index_append", "log_fields")}
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
     "language_level": 3,

@@ -9,7 +9,7 @@ import sysconfig
 import time
 from pathlib import Path
 
-FEWEST = 6
+FEWEST_STEPS = 12
 HERE = Path(__file__).resolve().parent.parent
 
 
@@ -26,7 +26,7 @@ def main(readme: Path) -> None:
 
     python = f"Python {platform.python_version()} on {platform.machine()}"
     print(f"kafkalog {kafkalog.__version__}, {python}, checksums by {crc.implementation()}")
-    began, count = time.monotonic(), 0
+    began, count, steps = time.monotonic(), 0, 0
     names: dict[str, object] = {}
     for block in documents.blocks_of(readme.read_text(encoding="utf-8")):
         if block.left_out or block.language not in ("console", "python"):
@@ -39,7 +39,8 @@ def main(readme: Path) -> None:
         else:
             documents.run_python(block, name, names)
         count += 1
-    assert count >= FEWEST, f"{readme} has only {count} blocks"
+        steps += sum(line.startswith(("$ ", ">>> ")) for line in block.text.splitlines())
+    assert steps >= FEWEST_STEPS, f"{readme} has only {steps} commands and examples"
     print(f"{count} blocks of {readme.name} did what it says, in {time.monotonic() - began:.1f} s")
 
 

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 ROOT="$PWD"
-TARGET="${1:?ci/fuzz.sh TARGET [RUNS]: scan, decode, legacy, decompress, index, render, validate, verify or columns}"
+TARGET="${1:?ci/fuzz.sh TARGET [RUNS]: scan, decode, legacy, decompress, index, render, validate, verify, columns or append}"
 RUNS="${2:-100000}"
 [ -f "fuzz/$TARGET.py" ] || { echo "fuzz: there is no target $TARGET in fuzz/" >&2; exit 2; }
 source ci/setup.sh test
@@ -18,8 +18,12 @@ shift $(( $# > 1 ? 2 : 1 ))
 say() { printf 'fuzz: %s\n' "$*" >&2; }
 
 CLANG="${CLANG:-$(command -v clang || ls /usr/bin/clang-[0-9]* 2>/dev/null | sort -V | tail -n 1 || true)}"
-[ -n "$CLANG" ] || install_packages "clang with libFuzzer" "clang libclang-rt-14-dev" "clang compiler-rt" "clang compiler-rt"
-CLANG="${CLANG:-$(command -v clang)}"
+if [ -z "$CLANG" ]; then
+    WHAT="" APT="" DNF="" APK=""
+    need "clang with libFuzzer" "clang libclang-rt-14-dev" "clang compiler-rt" "clang compiler-rt"
+    install_needed
+    CLANG="$(command -v clang)"
+fi
 
 SCRATCH="${KAFKALOG_FUZZ_DIR:-$(mktemp -d)}"
 mkdir -p "$SCRATCH/found/$TARGET"

@@ -34,7 +34,7 @@ install_needed() {
     else say "missing: $WHAT; install it with this system's package manager"; return 1
     fi
     if ! may_install; then say "missing: $WHAT; as root: $names"; return 1; fi
-    say "installing $WHAT ($names)"
+    say "installing $WHAT, as root: $names (KAFKALOG_NO_SYSTEM=1 leaves this to you)"
     if [ "${names%% *}" = apt-get ]; then as_root apt-get update -q || true; fi
     # shellcheck disable=SC2086
     as_root $names || { say "could not be installed: $WHAT; as root: $names"; return 1; }

@@ -11,7 +11,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 sys.path.insert(0, str(Path.cwd()))
-from setup import DIRECTIVES, extensions
+from setup import compiled, extensions
 
 READERS = (
     "records/compression.py", "records/lz4_frame.py", "records/xerial.py", "records/zstd_frame.py",
@@ -21,7 +21,7 @@ READERS = (
     "storage/leader_epoch.py", "util/checkpoint.py", "tools/record_readers.py", "tools/control_text.py",
     "tools/remote_log_text.py", "tools/batch_records.py",
 )  # fmt: skip
-TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns")
+TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append")
 
 
 def readers() -> list[Extension]:
@@ -35,6 +35,6 @@ def readers() -> list[Extension]:
 
 if __name__ == "__main__":
     plain = {"language_level": 3, "annotation_typing": False, "binding": True}
-    modules = cythonize(extensions(), compiler_directives=DIRECTIVES, build_dir="build/cython")
+    modules = compiled(extensions())
     modules += cythonize(readers(), compiler_directives=plain, build_dir="build/cython")
     setup(name="kafkalog-fuzz", ext_modules=modules, packages=[])

@@ -34,6 +34,19 @@ def batches() -> list[bytes]:
     return [*made, made[0] + made[1], made[0] + made[-1], made[0][:-3]]
 
 
+def ready() -> list[bytes]:
+    """Batches of one and of three records with keys, plain and of a producer; each for both logs of the target."""
+    made = []
+    for ids in ({}, {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}):
+        for count in (1, 3):
+            builder = RecordsBuilder(**ids)
+            for row in range(count):
+                builder.append(T + row, b"k%d" % row, b"v" * row * 30)
+            batch = bytes(builder.build())
+            made += [batch, batch[:7] + b"\1" + batch[8:]]
+    return made
+
+
 def frames() -> list[bytes]:
     """What each codec makes of nothing, little and more, in the forms that Kafka meets."""
     made: list[bytes] = []
@@ -63,7 +76,8 @@ def side_files() -> list[bytes]:
 
 def main() -> None:
     """Writes the files of one target."""
-    made = {"decompress": frames, "index": side_files}.get(sys.argv[2], batches)
+    makers = {"decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()]}
+    made = makers.get(sys.argv[2], batches)
     folder = Path(sys.argv[1]) / sys.argv[2]
     folder.mkdir(parents=True, exist_ok=True)
     for content in made():

@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when it is first used: `import kafkalog` alone loads nothing more."""
+    """Import a public name at its first use, so that `import kafkalog` alone loads nothing more."""
     if name in _MODULES:
         return import_module(f"kafkalog.{name}")
     if name in _NAMES:

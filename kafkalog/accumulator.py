@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from kafkalog.opened import OpenedLog
 
 _FEWEST_BATCHES = 4
-"""So many of the largest compressed batches fit into buffer_memory, uncompressed as they are there."""
+"""Number of the largest batches, counted uncompressed, that must fit into buffer_memory."""
 MAX_WAIT_S = 3600.0
 Headers = Iterable[tuple[str | bytes, bytes | None]]
 
 
 class Accumulator:
-    """Batches in the order they were begun; one daemon thread appends them to the log.
+    """Pending batches in the order of their start; one daemon thread appends them to the log.
 
-    The last batch of the queue may still be `filling`; every change to the queue is one step, so that
-    a Ctrl-C between two of them leaves it whole. Callers wait at `gates`, the thread waits at `filled`.
+    The last batch of the queue may still be `filling`. Every change to the queue is one step, so a Ctrl-C between two
+    steps leaves the queue consistent. Callers wait at `gates`, the thread waits at `filled`.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Accumulator:
         self.in_flight: list[PendingBatch] = []  # guarded by self.lock
         self.buffered = 0  # guarded by self.lock; bytes of full batches not yet written
         self.closing = False  # guarded by self.lock
-        self.refusal: BaseException | None = None  # why append is refused, once it is
-        self.failed: BaseException | None = None  # what a write met
+        self.refusal: BaseException | None = None  # the error that append raises, once it rejects records
+        self.failed: BaseException | None = None  # the error of a failed write
         self.closed = False
         self.needs_key = "compact" in config.cleanup_policy
         self._checks_time = config.message_timestamp_type == "CreateTime"
         self._before_ms = config.message_timestamp_before_max_ms
         self._after_ms = config.message_timestamp_after_max_ms
-        self._gathering = Gathering()  # the thread's
+        self._gathering = Gathering()  # used by the thread only
         self._flusher: BackgroundFlush | None = None
         self.thread = threading.Thread(target=self._run, name=f"kafkalog-writer-{self.name}", daemon=True)
         with deferred_interrupts():  # a thread that runs is known to the log, which ends it
@@ -82,12 +82,14 @@ class Accumulator:
             if sync is not True and sync is not False:
                 self._flusher = BackgroundFlush(opened.log.flush, sync, self.name)
 
-    # what callers do
+    # called by the writer's callers
 
     def put_locked(
         self, value: Buffer | None, key: Buffer | None, timestamp: int, headers: Headers
     ) -> PendingBatch | None:
-        """The new batch that took the record, the one before it full; None while `buffer_memory` is used up."""
+        """Add the record to a new batch and return it; return None while `buffer_memory` is used up.
+
+        The batch before it counts as full."""
         self._check_takes_more_locked()
         open_gate(self.filled)  # first: the thread looks when the lock is free, and a Ctrl-C may end this at any step
         filling = self.filling
@@ -112,7 +114,7 @@ class Accumulator:
         return batch
 
     def _limit_locked(self, compression: Compression, surely_fits: int) -> int:
-        """How large the next batch may grow, uncompressed."""
+        """Return the most bytes that the next batch may take, uncompressed."""
         limit = self.batch_bytes
         if compression:
             most = max(self.batch_bytes, self.buffer_memory // _FEWEST_BATCHES)
@@ -120,7 +122,7 @@ class Accumulator:
         return max(EMPTY_BATCH_BYTES, limit)
 
     def _packed(self, plain: bytearray, compression: Compression) -> bytearray | Block:
-        """The batch of a large record as it will be written; RecordTooLarge where the topic does not take it."""
+        """Return the batch of a large record as it will be written; raise RecordTooLarge if the topic rejects it."""
         packed = self.opened.pack(plain, compression)
         if len(packed) <= self.max_message_bytes:
             return packed
@@ -132,14 +134,16 @@ class Accumulator:
         )
 
     def _check_takes_more_locked(self) -> None:
-        """Raises once the thread may have ended: a batch begun then would wait for ever."""
+        """Raise an error once the thread may have ended: a batch started then would wait for ever."""
         if self.refusal is not None:
             raise again(self.refusal)
         if self.closing:
             raise LogClosed(f"writer of log {self.name} is closed")
 
     def checked_timestamp(self, time: int | datetime) -> int:
-        """The time in ms; InvalidTimestamp for one the topic would refuse: refused later it would spoil the batch."""
+        """Return the time in ms; raise InvalidTimestamp if the topic would reject it.
+
+        A timestamp that is rejected later would fail its whole batch."""
         timestamp = record_ms(time)
         if not 0 <= timestamp < 2**63:
             kind = "negative" if timestamp < 0 else "too large"
@@ -158,7 +162,7 @@ class Accumulator:
         return timestamp
 
     def refuse_missing_key(self) -> None:
-        """Raises InvalidRecord: a compacted topic keeps the newest record of each key."""
+        """Raise InvalidRecord: a compacted topic keeps the newest record of each key."""
         raise InvalidRecord(
             "a record without key cannot be written to a compacted topic",
             path=self.opened.path,
@@ -166,7 +170,7 @@ class Accumulator:
         )
 
     def flush(self) -> None:
-        """Returns when every record appended so far is written; raises what a write met."""
+        """Wait until every record appended so far is written; raise the error of a failed write."""
         if self.gates.lost is not None:
             raise again(self.gates.lost)
         with self.lock:
@@ -180,12 +184,12 @@ class Accumulator:
                 raise again(last.error)
 
     def finish_soon(self) -> None:
-        """Tells the thread to write what there is and end; waits for nothing (called from a finaliser)."""
+        """Ask the thread to write the pending batches and end; return at once (for finalizers)."""
         self.closing = True
         open_gate(self.filled)
 
     def close(self) -> None:
-        """Writes what there is and ends the thread, a Ctrl-C notwithstanding. Does nothing the second time."""
+        """Write the pending batches and end the thread, even on Ctrl-C. A second call does nothing."""
         with deferred_interrupts():
             with self.lock:
                 self.closing = True
@@ -199,7 +203,7 @@ class Accumulator:
                 self.refusal = LogClosed(f"writer of log {self.name} is closed")
 
     def disown(self) -> None:
-        """Makes every later call fail: this is a forked child, the thread lives in the parent only."""
+        """Make every later call fail: in a forked child, which does not have the thread."""
         self.refusal = IllegalState(
             f"writer of log {self.name} belongs to the process that opened it",
             hint="open the log in the child process instead of before the fork",
@@ -208,7 +212,7 @@ class Accumulator:
         self.gates.lose(self.refusal)
         self.lock = self.gates.lock
 
-    # what the thread does
+    # called by the thread
 
     def _run(self) -> None:
         while True:
@@ -231,7 +235,7 @@ class Accumulator:
                 self._settle_locked(taken, error)
 
     def _gather(self) -> None:
-        """Give threads that the last sync let go the time to come back before the next one begins."""
+        """Wait briefly so that threads released by the last sync can join the next one."""
         with self.lock:
             seconds = 0.0 if self.closing else self._gathering.seconds(self.gates.waiting)
             if seconds:
@@ -242,7 +246,7 @@ class Accumulator:
                 self.gates.gathered_locked()
 
     def _take_locked(self) -> list[PendingBatch]:
-        """The batches that are full, due or asked for."""
+        """Remove and return the batches that are full, due or requested by a flush."""
         filling = self.filling
         due = filling is not None and (self.closing or filling.deadline <= time.monotonic())
         if due:
@@ -251,13 +255,13 @@ class Accumulator:
         return [self.batches.popleft() for _ in range(ready)]
 
     def _wait_locked(self) -> float:
-        """Seconds until the batch being filled is due; -1 for ever, where there is none."""
+        """Return the seconds until the batch being filled is due; -1 (for ever) if there is none."""
         if self.filling is None:
             return -1.0
         return min(max(0.0, self.filling.deadline - time.monotonic()), MAX_WAIT_S)
 
     def _write(self, taken: list[PendingBatch]) -> BaseException | None:
-        """Appends each batch in order; what stopped it, if anything did (the batches after it are unwritten)."""
+        """Append each batch in order and return the first error, or None; batches after it are not written."""
         failure: BaseException | None = None
         try:
             for batch in taken:
@@ -265,17 +269,17 @@ class Accumulator:
         except BaseException as error:
             failure = error
         try:
-            if taken[0].base_offset >= 0:  # those before a failure are to be on disk as well
+            if taken[0].base_offset >= 0:  # the batches before a failure must be on disk as well
                 self._sync()
         except BaseException as error:
             if self.sync is True:
                 for batch in taken:
-                    batch.base_offset = -1  # none of them may be told to be there
+                    batch.base_offset = -1  # no batch may be reported as written
             failure = failure or error
         return failure
 
     def _sync(self) -> None:
-        """Has what was appended put on disk, now or later, as the writer and its log want it."""
+        """Sync the appended data now or schedule a flush, depending on `sync` of the writer and its log."""
         if self.sync is True:
             self.opened.group.sync()
             return
@@ -284,13 +288,15 @@ class Accumulator:
                 flusher.touch()
 
     def _append(self, batch: PendingBatch) -> int:
-        """Appends one batch and returns its base offset."""
+        """Append one batch and return its base offset."""
         opened = self.opened
         compression = choose(opened.log.config, self._asked)
         if batch.packed is None:
-            plain = batch.builder.build()
+            ready = batch.builder.build_ready()
+            plain = bytearray() if ready is None else ready.data
             if not compression:
-                return opened.append_as_leader(plain).first_offset
+                info = opened.append_ready(ready) or opened.append_as_leader(plain)
+                return info.first_offset
             batch.packed = opened.pack(plain, compression)
             self._ratio.observe(len(plain), len(batch.packed))
         info = opened.append_batches(batch.packed, check_records=False)

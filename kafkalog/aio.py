@@ -1,18 +1,19 @@
-"""A log for asyncio: the same calls as coroutines, run in a small pool of threads, and `async for` over records."""
+"""A log for asyncio: its calls as coroutines, run in a small thread pool, and `async for` over records."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, ParamSpec, TypeVar
 
 from kafkalog._core.record import Record
 from kafkalog.aio_cursor import AsyncCursor, waited
 from kafkalog.api import Log
+from kafkalog.api import open as open_log
 from kafkalog.engine import isolation_of
 from kafkalog.errors import IllegalState, LogClosed
 from kafkalog.following import Waiting, check_timeout
@@ -34,8 +35,37 @@ RECORDS_PER_HOP: Final = 1024
 BATCHES_PER_HOP: Final = 64
 
 
+async def open(path: str | bytes | os.PathLike[str], mode: Literal["r", "a"] = "r", **options: Any) -> AsyncLog:
+    """Return the log at `path` for asyncio; arguments and errors are those of `kafkalog.open`.
+
+    A thread opens the log and recovers it. If the call is cancelled meanwhile, the log is closed again.
+
+    >>> async def main():
+    ...     async with await kafkalog.aio.open("data/clicks-0", "a", sync=True) as alog:
+    ...         return await alog.append(b"first")
+    >>> asyncio.run(main()).first_offset
+    0
+    """
+    opener = ThreadPoolExecutor(1, thread_name_prefix="kafkalog-aio-open")
+    opening = opener.submit(open_log, path, mode, **options)
+    opener.shutdown(wait=False)
+    try:
+        return AsyncLog(await asyncio.wrap_future(opening))
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+    finally:
+        del opening  # else it, its error and this frame keep each other alive
+
+
+def _close(opening: Future[Log]) -> None:
+    """Close the log of a cancelled call, if it was opened."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
 def wrap(log: Log) -> AsyncLog:
-    """The log `log` for asyncio; closing the one closes the other.
+    """Return `log` for asyncio; closing one closes the other.
 
     >>> async def main():
     ...     async with wrap(log) as alog:
@@ -49,11 +79,10 @@ def wrap(log: Log) -> AsyncLog:
 
 
 class AsyncLog:
-    """A `Log` whose calls are coroutines; arguments, results and errors are the log's own.
+    """A `Log` whose calls are coroutines; arguments, results and errors are those of `Log`.
 
-    Disk work runs in threads of this object, so the event loop never waits for it. A cancelled call may
-    still be carried out: what a thread has begun it ends. Threads: belongs to one event loop. A fork's child cannot use
-    it.
+    Disk work runs in this object's threads, so the event loop never waits for it. A call that a thread has started runs
+    to its end, even if it is cancelled. Threads: belongs to one event loop. A forked child cannot use it.
 
     >>> async def read_and_write():
     ...     async with wrap(log) as alog:
@@ -103,65 +132,65 @@ class AsyncLog:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition it is."""
+        """Topic and partition number."""
         return self.log.topic_partition
 
     async def start_offset(self) -> int:
-        """The first offset that can be read."""
+        """Return the first offset that can be read."""
         return await self._run(lambda: self.log.start_offset)
 
     async def end_offset(self) -> int:
-        """The offset that the next record will have."""
+        """Return the offset of the next record to be appended."""
         return await self._run(lambda: self.log.end_offset)
 
     async def get(self, offset: int) -> Record:
-        """The record with this offset: `log[offset]`."""
+        """Return the record with this offset: `log[offset]`."""
         return await self._run(lambda: self.log[offset])
 
     async def append(self, records: Any, **options: Any) -> LogAppendInfo:
-        """The result of `Log.append`."""
+        """Append records as `Log.append` does; return its result."""
         return await self._run(self.log.append, records, **options)
 
     async def append_bytes(self, batches: Any) -> LogAppendInfo:
-        """The result of `Log.append_bytes`."""
+        """Append ready-made batches as `Log.append_bytes` does; return its result."""
         return await self._run(self.log.append_bytes, batches)
 
     async def append_arrow(self, data: Any, **options: Any) -> LogAppendInfo:
-        """The result of `Log.append_arrow`."""
+        """Append Arrow data as `Log.append_arrow` does; return its result."""
         return await self._run(self.log.append_arrow, data, **options)
 
     async def last_stable_offset(self) -> int:
-        """The offset up to which `isolation="read_committed"` reads."""
+        """Return the offset up to which `isolation="read_committed"` reads."""
         return await self._run(lambda: self.log.last_stable_offset)
 
     async def offset_for_time(self, when: Time, *, isolation: str | None = None) -> OffsetAndTimestamp | None:
-        """The result of `Log.offset_for_time`."""
+        """Find the first record at or after `when` as `Log.offset_for_time` does; return its result."""
         return await self._run(self.log.offset_for_time, when, isolation=isolation)
 
     async def verify(self, *, deep: bool = False, threads: int | None = None) -> Report:
-        """As `Log.verify`."""
+        """Check the partition's files as `Log.verify` does; return its report."""
         return await self._run(self.log.verify, deep=deep, threads=threads)
 
     async def flush(self) -> None:
-        """Returns when everything appended is on disk."""
+        """Sync everything appended so far to disk."""
         await self._run(self.log.flush)
 
     async def roll(self) -> int:
-        """The base offset of the new active segment."""
+        """Start a new active segment and return its base offset."""
         return await self._run(self.log.roll)
 
     async def truncate_to(self, offset: int) -> bool:
-        """The result of `Log.truncate_to`."""
+        """Truncate the log as `Log.truncate_to` does; return its result."""
         return await self._run(self.log.truncate_to, offset)
 
     async def delete_before(self, offset: int) -> int:
-        """The result of `Log.delete_before`."""
+        """Delete records as `Log.delete_before` does; return the new log start offset."""
         return await self._run(self.log.delete_before, offset)
 
     async def records(
         self, start: int | None = None, stop: int | None = None, **bounds: Any
     ) -> AsyncIterator[Record]:
-        """The records of `Log.records`, read ahead in hops of some hundred."""
+        """Yield the records of `Log.records`; a thread reads up to 1,024 of them at a time."""
         source = await self._run(self.log.records, start, stop, **bounds)
         async for record in self._hops(source, RECORDS_PER_HOP):
             yield record
@@ -169,13 +198,13 @@ class AsyncLog:
     async def batches(
         self, start: int | None = None, stop: int | None = None, **bounds: Any
     ) -> AsyncIterator[RecordBatch]:
-        """The batches of `Log.batches`."""
+        """Yield the batches of `Log.batches`; a thread reads up to 64 of them at a time."""
         source = await self._run(self.log.batches, start, stop, **bounds)
         async for batch in self._hops(source, BATCHES_PER_HOP):
             yield batch
 
     async def _hops(self, source: Iterator[Item], size: int) -> AsyncIterator[Item]:
-        """The items of `source`, taken `size` at a time in a thread; an error comes after the items before it."""
+        """Yield the items of `source`, read `size` at a time in a thread; raise an error after the items before it."""
 
         def hop() -> tuple[list[Item], BaseException | None]:
             items: list[Item] = []
@@ -202,10 +231,10 @@ class AsyncLog:
         isolation: str | None = None,
         **unknown: Never,
     ) -> AsyncIterator[Record]:
-        """The records from `start` (by default the present end) on, waiting for new ones; `isolation` as for `records`.
+        """Yield records from `start` (default: the current end) and wait for new ones; `isolation` as for `records`.
 
-        Ends after `timeout` seconds in which none came; None waits for ever. Cancelling the task ends it at
-        once. OffsetOutOfRange for a start outside the log, and when the log is cut below what was read.
+        Ends after `timeout` seconds without a new record; None waits for ever. Cancelling the task ends it at once.
+        Raises OffsetOutOfRange for a start outside the log, and when the log is truncated below the reader.
         """
         if unknown:
             raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
@@ -218,7 +247,7 @@ class AsyncLog:
         while True:
             end = await self._end(level)
             if end < at <= await self.end_offset():
-                end = at  # what lies between is not for this reader yet
+                end = at  # the isolation level hides the records in between for now
             if end != at:
                 async for record in self.records(at, None if end < at else end, isolation=isolation):
                     yield record
@@ -228,21 +257,21 @@ class AsyncLog:
                 return
 
     async def _end(self, level: Isolation) -> int:
-        """Where reading with this isolation ends at this moment."""
+        """Return the offset at which reading with this isolation ends now."""
         if level == "log_end":
             return await self.end_offset()
         return await self._run(lambda: self.log.high_watermark if level != "committed" else self.log.last_stable_offset)
 
     async def cursor(self, name: str, **options: Any) -> AsyncCursor:
-        """The cursor that `Log.cursor` gives, for asyncio."""
+        """Return the cursor of `Log.cursor` as an `AsyncCursor`."""
         return AsyncCursor(self, await self._run(self.log.cursor, name, **options))
 
     async def cursors(self, **options: Any) -> tuple[CursorInfo, ...]:
-        """The result of `Log.cursors`."""
+        """Return the result of `Log.cursors`."""
         return await self._run(self.log.cursors, **options)
 
     async def close(self) -> None:
-        """Closes the log, then ends the threads; harmless the second time."""
+        """Close the log, then end the threads. A second call does nothing."""
         if not self.log.closed:
             await self._run(self.log.close)
         self._pool.shutdown(wait=False)

@@ -19,16 +19,16 @@ RECORDS_PER_HOP: Final = 1024
 
 
 class Runner(Protocol):
-    """What runs a call in a thread: an `AsyncLog`."""
+    """An object that runs calls in a thread: an `AsyncLog`."""
 
     _run: Callable[..., Awaitable[Any]]
 
 
 class AsyncCursor:
-    """A `Cursor` whose calls are coroutines; what counts as processed, and when it is kept, is as there.
+    """A `Cursor` whose calls are coroutines; positions advance and are committed as `Cursor` does it.
 
-    A cancelled call hands nothing out: the records that it would have given come with the next one. Threads: belongs to
-    one event loop, and to one task at a time.
+    A cancelled call does not advance the position: the next call returns its records. Threads: belongs to one event
+    loop, and to one task at a time.
 
     >>> async def main():
     ...     async with kafkalog.aio.wrap(log) as alog, await alog.cursor("billing") as cursor:
@@ -51,36 +51,36 @@ class AsyncCursor:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The cursor's name."""
         return self.cursor.name
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition it reads."""
+        """The partition it reads."""
         return self.cursor.topic_partition
 
     @property
     def position(self) -> int:
-        """The offset from which the next record will come."""
+        """Offset from which the next record is read."""
         return self.cursor.position
 
     @property
     def committed(self) -> int:
-        """The position that is kept."""
+        """The committed position."""
         return self.cursor.committed
 
     @property
     def lost(self) -> str | None:
-        """Why the position was given up the last time; None where it was not."""
+        """Reason for the last reset of the position; None if there was none."""
         return self.cursor.lost
 
     async def lag(self) -> int:
-        """How many offsets lie between the position and where reading ends now."""
+        """Return the number of offsets between the position and the current end of reading."""
         lag: int = await self._log._run(lambda: self.cursor.lag)
         return lag
 
     async def poll(self, max_records: int = POLL_RECORDS, timeout: float | None = 0) -> list[Record]:
-        """The result of `Cursor.poll`; waiting for records takes no thread."""
+        """Return the next records as `Cursor.poll` does; waiting for records takes no thread."""
         check_timeout(timeout)
         waiting = Waiting(timeout)
         while True:
@@ -98,11 +98,11 @@ class AsyncCursor:
         return found, after
 
     def __aiter__(self) -> AsyncIterator[Record]:
-        """The records from the position on, until there is none."""
+        """Yield the records from the position to the current end."""
         return self._records(0)
 
     def tail(self, timeout: float | None = None) -> AsyncIterator[Record]:
-        """The records from the position on, waiting for new ones; it ends after `timeout` seconds without any."""
+        """Yield records from the position and wait for new ones; end after `timeout` seconds without any."""
         check_timeout(timeout)
         return self._records(timeout)
 
@@ -126,17 +126,17 @@ class AsyncCursor:
                 waiting.begin()
 
     async def seek(self, offset: int | str) -> int:
-        """The result of `Cursor.seek`."""
+        """Move the position as `Cursor.seek` does; return the new one."""
         at: int = await self._log._run(self.cursor.seek, offset)
         return at
 
     async def commit(self, offset: int | None = None) -> int:
-        """The result of `Cursor.commit`."""
+        """Commit a position as `Cursor.commit` does; return it."""
         at: int = await self._log._run(self.cursor.commit, offset)
         return at
 
     async def close(self) -> None:
-        """As `Cursor.close`; also where the log is closed already."""
+        """Close the cursor as `Cursor.close` does; the log may be closed already."""
         await asyncio.get_running_loop().run_in_executor(None, self.cursor.close)
 
     async def __aenter__(self) -> AsyncCursor:
@@ -152,7 +152,7 @@ class AsyncCursor:
 
 
 async def waited(waiting: Waiting) -> bool:
-    """As `Waiting.wait`, while the event loop goes on."""
+    """Wait as `Waiting.wait` does, without blocking the event loop."""
     wait = waiting.next_wait()
     if wait is None:
         return False

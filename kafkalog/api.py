@@ -52,20 +52,26 @@ def open(
     progress: Callable[[RecoveryProgress], object] | None = None,
     **settings: Any,
 ) -> Log:
-    """The partition directory `path` (`<data directory>/<topic>-<number>`) as a `Log`.
+    """Open the partition directory `path` (`<data directory>/<topic>-<number>`) and return a `Log`.
 
-    "r" reads: no lock, no repair, never a write; a directory that a broker writes to is followed. A URL such as
-    `s3://bucket/data/orders-0` is read where it is (docs/remote.md). "a"
-    creates or opens it for writing, after recovery where it was not closed well, holds the data directory's
-    lock, and takes topic settings by name (`segment_bytes=1 << 20`, `cleanup_policy="compact"`); `sync` says
-    when appends are forced to disk: False (as Kafka: the page cache), True (each), or a number of milliseconds.
+    Mode "r" reads: it takes no lock, repairs nothing and never writes; it follows a directory that a broker writes to.
+    A URL such as `s3://bucket/data/orders-0` is read in place (docs/remote.md).
 
-    In "a" a data directory that is missing is made, its parent is not; a failed open takes it away again. `progress` is
-    called while a log is recovered, with segments and bytes done and in all. Sound batches behind the place where that
-    ends the log are kept; with `on_damage="refuse"` that is CorruptRecord, and nothing changes (docs/recovery.md).
+    Mode "a" creates the partition or opens it for writing and holds the data directory's lock. It recovers a log that
+    was not closed cleanly. Topic settings are keywords (`segment_bytes=1 << 20`, `cleanup_policy="compact"`). `sync` is
+    when appends are forced to disk: False (as Kafka: the page cache), True (each append), or an interval in
+    milliseconds.
 
-    PartitionNotFound, NotAPartition, StorageError (permissions); in "a" also DirectoryLocked,
-    ConfigError, CorruptRecord, CorruptCheckpoint. TypeError for a keyword that is no setting; it names the near ones.
+    Background jobs belong to `open_dirs`. A log opened by itself removes files at once, regardless of
+    `file_delete_delay_ms`, and syncs a rolled segment at the next flush (docs/config.md).
+
+    Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
+    `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
+    at damage, it saves intact batches that follow it; with `on_damage="refuse"` the call raises CorruptRecord instead
+    and changes nothing (docs/recovery.md).
+
+    Raises PartitionNotFound, NotAPartition, StorageError (permissions); in mode "a" also DirectoryLocked, ConfigError,
+    CorruptRecord, CorruptCheckpoint. Raises TypeError for a keyword that is no setting, with similar names.
 
     >>> with kafkalog.open("data/clicks-0", "a", segment_bytes=1 << 20) as clicks:
     ...     info = clicks.append([b"first", b"second"])
@@ -109,7 +115,7 @@ def _not_for_reading(names: list[str]) -> TypeError:
 
 
 def _check_setting(name: str) -> None:
-    """UnknownConfig (a TypeError) for a keyword that is no topic setting, with the name that was meant."""
+    """Raise UnknownConfig (a TypeError) for a keyword that is no topic setting; suggest a similar name."""
     try:
         key_for(name)
     except UnknownConfig as error:
@@ -122,9 +128,9 @@ def _check_setting(name: str) -> None:
 class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
     """One partition's log: an ordered sequence of records, indexed by offset.
 
-    `log[n]` is the record with offset n, `log[a:b]` a lazy half-open slice, iteration gives all records.
-    Negative numbers count back from the end. Reading always goes up to the log end as it is at the
-    call; `tail()` goes on. In mode "r" each such call looks at the directory again.
+    `log[n]` is the record with offset n, `log[a:b]` a lazy half-open slice, iteration yields all records. Negative
+    numbers count back from the end. Reading ends at the log end as of the call; `tail()` waits for more. In mode "r"
+    each such call refreshes the log from its directory.
 
     Threads: a log may be used from any thread, an iterator from one.
 
@@ -148,9 +154,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         self._engine = engine
         self._opened = opened
         if opened is not None and not opened.belongs_to_store:
-            opened.keep()  # last: from here on `__del__` has to close what an interrupt leaves behind
+            opened.keep()  # last: from here on `__del__` closes the log after an interrupt
 
-    # What it is
+    # Properties
 
     @property
     def topic(self) -> str:
@@ -169,41 +175,41 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
 
     @property
     def mode(self) -> Literal["r", "a"]:
-        """How it was opened."""
+        """Mode in which the log was opened."""
         return "r" if self._opened is None else "a"
 
     @property
     def start_offset(self) -> int:
-        """The first offset that can be read."""
+        """First offset that can be read."""
         return self._looked().log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record will have."""
+        """Offset of the next record to be appended."""
         return self._looked().log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which records are replicated.
+        """Offset up to which records are replicated.
 
-        In mode "r" it is what the data directory's checkpoint says, which a running broker writes every few seconds;
-        the log end where that has no entry.
+        In mode "r" it comes from the data directory's checkpoint, which a running broker writes every few seconds;
+        without an entry there it is the log end.
         """
         return self._looked().high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which `isolation="read_committed"` reads: before it no transaction is open."""
+        """Offset up to which `isolation="read_committed"` reads: no transaction is open before it."""
         return self._looked().last_stable_offset
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """Size of all batches in bytes."""
         return self._looked().size
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """Damage seen so far, each an error with file, position and what is wrong; empty in mode "a"."""
+        """Damage found so far, each an error with file, position and cause; empty in mode "a"."""
         engine = self._looked()
         return engine.problems if isinstance(engine, LogView) else ()
 
@@ -233,10 +239,10 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         isolation: str | None = None,
         **unknown: Never,
     ) -> LogSlice:
-        """The records with offsets in [start, stop), read when they are iterated over; `isolation` as for `records`.
+        """Return the records with offsets in [start, stop) as a lazy slice; `isolation` as for `records`.
 
-        Bounds go as in Python: None is the log's own, negative counts back from the end (the one that `isolation`
-        has), and what lies outside the log is left out.
+        Bounds work as in Python: None is the log's start or end, a negative number counts back from the end (the one of
+        `isolation`), and bounds outside the log are clamped to it.
 
         >>> log.slice(-1, isolation="read_committed")
         <LogSlice orders-0 [1, 2) read_committed>
@@ -261,22 +267,22 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         skipped: list[Skipped] | None = None,
         **unknown: Never,
     ) -> Iterator[Record]:
-        """The records with offsets in [start, stop), in order; by default from the log start to the log end.
+        """Yield the records with offsets in [start, stop), in order; default: from the log start to the log end.
 
-        `since` and `until` give the bounds by time instead: from the first record at or after `since` up
-        to (not with) the first one at or after `until`. Control records are left out, as for a consumer.
+        `since` and `until` are bounds by time instead: reading starts at the first record at or after `since`, and ends
+        before the first one at or after `until`. Control records are left out, as for a consumer.
 
-        `isolation` says where reading ends: None, "log_end" and "read_uncommitted" at the log end,
-        "high_watermark" there, and "read_committed" at the last stable offset, without records of aborted
+        `isolation` sets the end of reading: the log end for None, "log_end" and "read_uncommitted"; the high watermark
+        for "high_watermark"; the last stable offset for "read_committed", which also leaves out records of aborted
         transactions. Negative offsets count back from that end.
 
-        Every record of every sound batch is given, or an error is raised. `on_damage="skip"` passes over bytes that
-        are no sound batch and goes on behind them; each piece left out is logged as a warning and appended to the list
+        Every record of every intact batch is yielded, or an error is raised. `on_damage="skip"` skips bytes that are no
+        intact batch and continues behind them; each skipped range is logged as a warning and appended to the list
         `skipped`.
 
-        OffsetOutOfRange for a start outside the log. While iterating: CorruptRecord at damage, after all
-        records before it were given; InvalidRecord for damage inside a batch whose checksum is right, and
-        IllegalArgument for an unknown codec; OffsetOutOfRange when the log is cut or deleted below the reader.
+        Raises OffsetOutOfRange for a start outside the log. Iteration raises CorruptRecord at damage, after all records
+        before it; InvalidRecord for damage inside a batch whose checksum is right; IllegalArgument for an unknown
+        codec; OffsetOutOfRange when the log is truncated or deleted below the reader.
 
         >>> [record.value for record in log.records(start=1)]
         [b'second']
@@ -302,9 +308,9 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         skipped: list[Skipped] | None = None,
         **unknown: Never,
     ) -> Iterator[RecordBatch]:
-        """The batches that hold offsets in [start, stop), whole, control batches too; arguments as for `records`.
+        """Yield the whole batches, control batches too, with offsets in [start, stop); arguments as for `records`.
 
-        With isolation "read_committed" those of aborted transactions and control batches are left out.
+        Isolation "read_committed" leaves out batches of aborted transactions and control batches.
 
         >>> list(log.batches())
         [<RecordBatch v2 [0, 2) 2 records 92 B>]
@@ -329,10 +335,10 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         skipped: list[Skipped] | None = None,
         **unknown: Never,
     ) -> Iterator[Record]:
-        """The records from `start` (by default the present end) on, waiting for new ones; keywords as for `records`.
+        """Yield records from `start` (default: the current end) and wait for new ones; keywords as for `records`.
 
-        It ends after `timeout` seconds in which none came; None waits for ever. OffsetOutOfRange for a
-        start outside the log, and when the log is cut below what was read.
+        Ends after `timeout` seconds without a new record; None waits for ever. Raises OffsetOutOfRange for a start
+        outside the log, and when the log is truncated below the reader.
 
         >>> [record.offset for record in log.tail(timeout=0, start=0)]
         [0, 1]
@@ -356,7 +362,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         isolation: Isolation,
         skips: bool = False,
     ) -> tuple[int, int]:
-        """The offsets to read, [first, last); IllegalArgument for bounds that contradict each other."""
+        """Return the offsets to read, [first, last); raise IllegalArgument for bounds that contradict each other."""
         if (start is not None and since is not None) or (stop is not None and until is not None):
             raise IllegalArgument(
                 "both an offset and a time are given for one bound", hint="give start or since, stop or until"
@@ -382,12 +388,11 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
     def offset_for_time(
         self, time: Time, *, isolation: str | None = None, **unknown: Never
     ) -> OffsetAndTimestamp | None:
-        """The first record at or after `time`: its offset, timestamp (ms) and leader epoch; None for none.
+        """Find the first record at or after `time`; return its offset, timestamp (ms) and leader epoch, or None.
 
-        A datetime, ISO-8601 text or ms; without a zone it is UTC. -1 (LATEST) is the log end, -2
-        (EARLIEST) the log start, -3 the record with the largest timestamp. `isolation` as for `records`: where
-        reading ends by it is LATEST, and what lies there or behind is not found. Aborted records are found, as
-        by Kafka.
+        `time` is a datetime, ISO-8601 text or ms; without a zone it is UTC. -1 (LATEST) is the log end, -2 (EARLIEST)
+        the log start, -3 the record with the largest timestamp. `isolation` is as for `records`: its end of reading is
+        LATEST, and later records are not found. Aborted records are found, as by Kafka.
 
         >>> log.offset_for_time("2020-01-01").offset
         0
@@ -408,16 +413,16 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
             refresh(engine)
         found = engine.offset_for_time(timestamp, isolation)
         if found is None:
-            refresh(engine)  # a record that is newer than the last look
+            refresh(engine)  # the record may be newer than the last refresh
             found = engine.offset_for_time(timestamp, isolation)
         return found
 
-    # What lies on disk
+    # Files on disk
 
     def verify(self, *, deep: bool = False, threads: int | None = None) -> Report:
-        """The report on the partition's files: checksums, offsets, indexes, snapshots; `deep` decodes records too.
+        """Check the partition's files and return a report: checksums, offsets, indexes, snapshots; `deep`: records too.
 
-        It reads the files as they are, beside whoever writes them, and never raises for what it finds.
+        It reads the files as they are, even while they are written, and reports damage instead of raising.
 
         >>> log.verify().ok
         True
@@ -434,7 +439,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         return self._engine.closed
 
     def close(self) -> None:
-        """Gives up files and lock; in mode "a" everything is written to disk first. A second call does nothing.
+        """Close the files and release the lock; mode "a" syncs everything first. A second call does nothing.
 
         >>> log.close()
         >>> log.closed
@@ -474,7 +479,7 @@ class Log(AppendMixin, ColumnarLog, CompactMixin, CursorMixin, InspectMixin):
         )
 
     def __repr__(self) -> str:
-        """One line of at most 100 columns, from memory: what the last look at the files found."""
+        """Return one line of at most 100 columns, from memory: the state at the last refresh."""
         engine = self._engine
         if engine.closed:
             return f"<Log {shortened(self.name, REPR_WIDTH - 13)} closed>"

@@ -1,12 +1,13 @@
-"""The writing half of `Log`: append, ready batches, replication, roll, truncate, delete, flush."""
+"""The writing half of `Log`: append, ready-made batches, replication, roll, truncate, delete, flush."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
-from kafkalog._core.encode import BadRecord, encode_batch
+from kafkalog._core.encode import BadRecord, encode_ready
 from kafkalog._core.record import Record
 from kafkalog._core.scan import scan
 from kafkalog.arrow_append import append_arrow
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 BytesLike = bytes | bytearray | memoryview
 OneRecord = BytesLike | tuple[Any, ...] | Record | dict[str, Any]
 
-_AS_BUILT = frozenset({"producer", "uncompressed"})
 _ONE_RECORD = (bytes, bytearray, memoryview, tuple, Record, dict, str)
 _MAX_EPOCH = 2**31 - 1
 
@@ -37,7 +37,7 @@ _MAX_EPOCH = 2**31 - 1
 class AppendMixin:
     """Methods of a log opened with mode "a"; in mode "r" each raises ReadOnlyLog.
 
-    Threads: all methods, from any thread; appends are put in order by the log's lock.
+    Threads: all methods may be called from any thread; the log's lock orders appends.
     """
 
     __slots__ = ()
@@ -45,7 +45,7 @@ class AppendMixin:
     _opened: OpenedLog | None
 
     def opened_for_append(self) -> OpenedLog:
-        """The open log behind this face; ReadOnlyLog in mode "r", LogClosed after `close`, IllegalState in a fork.
+        """Return the open log; raise ReadOnlyLog in mode "r", LogClosed after `close`, IllegalState in a fork.
 
         >>> log.opened_for_append().path == log.path
         True
@@ -60,19 +60,19 @@ class AppendMixin:
     def append(
         self, records: OneRecord | Iterable[OneRecord], *, compression: str | None = None, **unknown: Never
     ) -> LogAppendInfo:
-        """The offsets and times of one batch made of `records`, once it is in the log.
+        """Append `records` as one batch; return its offsets and times.
 
-        One record, or an iterable of them, which makes ONE batch. A record is its value (bytes-like), a
-        tuple `(key, value)`, `(key, value, timestamp)` or `(key, value, timestamp, headers)`, a `Record`,
-        or a dict with those names. None as key or value is Kafka's null. A timestamp is in ms; records
-        without one get the clock's, one reading for the whole batch. An empty iterable writes nothing.
+        `records` is one record or an iterable of records, which makes ONE batch. A record is its value (bytes-like), a
+        tuple `(key, value)`, `(key, value, timestamp)` or `(key, value, timestamp, headers)`, a `Record`, or a dict
+        with those names. None as key or value is Kafka's null. A timestamp is in ms; records without one get the
+        current time, the same for the whole batch. An empty iterable writes nothing.
 
-        `compression` is gzip, snappy, lz4 or zstd, with a level where the codec has some ("zstd:9"). A topic whose
-        `compression.type` is a codec, or `uncompressed`, decides itself.
+        `compression` is gzip, snappy, lz4 or zstd, with a level if the codec has levels ("zstd:9"). A topic whose
+        `compression.type` is a codec, or `uncompressed`, overrides it.
 
-        Raises TypeError for a str (encode it first), RecordTooLarge over max.message.bytes (of what is
-        written: after compression), InvalidTimestamp, InvalidRecord, UnsupportedCompression for an unknown
-        codec, IllegalArgument for a level that a codec does not have. Nothing is written when it raises.
+        Raises TypeError for a str (encode it first), RecordTooLarge over max.message.bytes (measured after
+        compression), InvalidTimestamp, InvalidRecord, UnsupportedCompression for an unknown codec, IllegalArgument for
+        a level that a codec does not have. Nothing is written when it raises.
 
         >>> info = log.append([b"value", (b"key", b"value"), (b"key", b"value", 1000)], compression="zstd")
         >>> info.first_offset, info.last_offset
@@ -89,11 +89,16 @@ class AppendMixin:
         if type(records) is not list:
             records = [records] if isinstance(records, _ONE_RECORD) else _as_list(records)
         try:
-            batch = encode_batch(records, timestamp=opened.milliseconds())
-            if asked is None and opened.log.config.compression_type in _AS_BUILT:
-                info = opened.append_as_leader(batch)
-            else:
-                info = append_built(opened, batch, asked)
+            now_ms = opened.milliseconds()
+            batch = encode_ready(records, timestamp=now_ms)
+            if asked is not None:
+                info = None
+            elif opened.commit is None:
+                info = opened.append_ready(batch, now_ms=now_ms)
+            elif info := opened.commit(partial(opened.append_ready, batch, now_ms=now_ms)):
+                return info
+            if info is None:
+                info = append_built(opened, bytearray() if batch is None else batch.data, asked)
         except BadRecord as error:
             raise refused(error, opened.path) from None
         except OverflowError:
@@ -108,17 +113,17 @@ class AppendMixin:
         return info
 
     def append_bytes(self, batches: Buffer, **unknown: Never) -> LogAppendInfo:
-        """The offsets of ready-made batches, whatever base offset they carry: the log assigns its own.
+        """Append ready-made batches with new offsets, and return these; base offsets in `batches` are ignored.
 
-        `batches` holds whole batches of any format and codec back to back; a torn batch at the end is left out, as
-        the reference does (`valid_bytes` of the result says how much was taken). Messages of format v0 and v1 become
-        v2 batches, plain ones joined as far as max.message.bytes allows, and a topic whose `compression.type` is a
-        codec gets all in that codec. What needs none of this is edited in place in a writable bytearray (base offset,
-        leader epoch, append time); anything else is copied. Several batches count as several appends; all are checked
-        before the first is written.
+        `batches` holds whole batches of any format and codec back to back. An incomplete batch at the end is left out,
+        as in the reference (`valid_bytes` of the result is the number of bytes appended). Messages of format v0 and v1
+        become v2 batches; uncompressed ones are joined up to max.message.bytes. A topic whose `compression.type` is a
+        codec gets all batches in that codec. The bytes of one batch stay as they are. Several batches in a bytearray
+        are edited in place (base offset, leader epoch, append time); other buffers are copied. Several batches count as
+        several appends; all are checked before the first is written.
 
-        Raises CorruptRecord, RecordTooLarge (also for what conversion made too large), InvalidRecord (control batches
-        among others) and InvalidTimestamp, IllegalArgument for an unknown codec.
+        Raises CorruptRecord, RecordTooLarge (also for a batch that conversion made too large), InvalidRecord (for
+        control batches among others), InvalidTimestamp, and IllegalArgument for an unknown codec.
 
         >>> batch = bytes(next(log.batches()))
         >>> log.append_bytes(batch + batch).last_offset
@@ -129,16 +134,19 @@ class AppendMixin:
             opened = self.opened_for_append()
         if unknown:
             raise unknown_keyword("append_bytes", unknown, ("batches",))
-        if type(batches) is bytearray:
-            buffer = batches
-        else:
-            buffer = bytearray(batches if type(batches) is bytes else memoryview(batches))
-        table = scan(buffer)
         try:
-            if table.count == 1:
-                info = opened.append_as_leader(buffer, table=table, any_base_offset=True)
-            else:
-                info = opened.append_batches(buffer, table)
+            if opened.commit is None:
+                info = opened.append_ready(batches, any_base_offset=True)
+            elif info := opened.commit(partial(opened.append_ready, batches, any_base_offset=True)):
+                return info
+            if info is None:
+                buffer = batches if type(batches) is bytearray else bytearray(memoryview(batches))
+                table = scan(buffer)
+                if table.count == 1:
+                    own = bytearray(buffer) if buffer is batches else buffer
+                    info = opened.append_as_leader(own, table=table, any_base_offset=True)
+                else:
+                    info = opened.append_batches(buffer, table)
         except KafkalogError as error:
             _locate(error, opened.path)
             raise
@@ -155,18 +163,18 @@ class AppendMixin:
         batch_bytes: int = ARROW_BATCH_BYTES,
         **unknown: Never,
     ) -> LogAppendInfo:
-        """The offsets of the rows of `data`, Arrow data of any library, each row a record (docs/arrow.md).
+        """Append each row of `data`, Arrow data of any library, as a record; return the offsets (docs/arrow.md).
 
-        A column `value` (binary or string) there must be; `key` (the same), `timestamp` (any unit, or int64 ms; null
-        is now) and `headers` (list of structs key, value) may be, other columns are passed over. `columns` says what
-        a part is called where that is not its name ({"value": "payload"}), None leaves it out. Rows become batches of
-        at most `batch_bytes` and max.message.bytes; `compression` as for `append`.
+        The column `value` (binary or string) is required. The columns `key` (of the same types), `timestamp` (any unit,
+        or int64 ms; null is now) and `headers` (list of structs key, value) are optional; other columns are ignored.
+        `columns` maps a part to a column of another name ({"value": "payload"}); None leaves the part out. Rows become
+        batches of at most `batch_bytes` and max.message.bytes; `compression` as for `append`.
 
-        Data is written as it is read, some megabytes at a time: what it raises after that leaves the rows before in
-        the log, and the error's `offset` is where they end. Offsets of other writers may lie between.
+        Data is written as it is read, some megabytes at a time. After an error the rows written before it stay in the
+        log, and the error's `offset` is the end of them. Records of other writers may lie between them.
 
-        Raises TypeError for what is no Arrow data, IllegalArgument for a missing column, one of a wrong type, and data
-        that contradicts itself, RecordTooLarge, InvalidTimestamp, InvalidRecord.
+        Raises TypeError for anything but Arrow data; IllegalArgument for a missing column, a column of a wrong type,
+        and inconsistent data; RecordTooLarge, InvalidTimestamp, InvalidRecord.
 
         >>> log.append_arrow(log.table(["value"])).last_offset
         3
@@ -181,11 +189,11 @@ class AppendMixin:
         return info
 
     def replicate(self, batches: Buffer, *, leader_epoch: int | None = None, **unknown: Never) -> LogAppendInfo:
-        """The offsets of batches copied from another log: they keep offset, epoch and time (a follower's append).
+        """Append batches of another log with their offsets, epochs and times (a follower's append); return the offsets.
 
-        Batches from the first one whose leader epoch is above `leader_epoch` on are left out (LOG-81);
-        None takes all. Gaps between offsets stay. Raises UnexpectedAppendOffset below the log end,
-        OffsetsOutOfOrder, CorruptRecord.
+        The first batch whose leader epoch is above `leader_epoch`, and all after it, are left out (LOG-81); None
+        appends all. Gaps between offsets stay. Raises UnexpectedAppendOffset below the log end, OffsetsOutOfOrder,
+        CorruptRecord.
 
         >>> with kafkalog.open("data/copy-0", "a") as copy:
         ...     copy.replicate(b"".join(map(bytes, log.batches()))).last_offset
@@ -215,10 +223,10 @@ class AppendMixin:
         sync: Sync | None = None,
         **unknown: Never,
     ) -> Writer:
-        """A `Writer` that joins single records of many threads into batches; `compression` as for `append`.
+        """Return a `Writer` that joins single records of many threads into batches; `compression` as for `append`.
 
-        `sync` as for `kafkalog.open`, which it has from there where it is None: with True a handle has its result
-        when the record is on disk, and all threads that wait share one sync.
+        `sync` is as for `kafkalog.open`; None takes the value the log was opened with. With True a handle has its
+        result when the record is on disk, and all waiting threads share one sync.
 
         >>> with log.writer(compression="lz4", sync=True) as writer:
         ...     writer.append(b"value", key=b"key").result()
@@ -237,7 +245,7 @@ class AppendMixin:
         )
 
     def flush(self) -> None:
-        """Returns when all data appended so far, its indexes and directory entries are on disk.
+        """Sync all data appended so far, its indexes and directory entries to disk.
 
         >>> log.flush()
         """
@@ -245,7 +253,7 @@ class AppendMixin:
             self.opened_for_append().log.flush()
 
     def roll(self) -> int:
-        """The base offset of the new active segment (the log end; an empty active segment is replaced).
+        """Start a new active segment and return its base offset (the log end); an empty active segment is replaced.
 
         >>> log.roll(), len(log.segments)
         (2, 2)
@@ -254,9 +262,9 @@ class AppendMixin:
             return self.opened_for_append().log.roll().base_offset
 
     def truncate_to(self, offset: int) -> bool:
-        """Cuts the log back so that it ends at `offset`; False where it ended there or before already.
+        """Truncate the log to end at `offset`; return False if it ends there or earlier already.
 
-        Inside a batch the whole batch goes while the log end is the offset asked for, as in the reference.
+        If `offset` is inside a batch, the whole batch is removed and the log end is `offset`, as in the reference.
 
         >>> log.truncate_to(1), log.end_offset, list(log)
         (True, 1, [])
@@ -271,10 +279,10 @@ class AppendMixin:
             return cut
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empties the log: it begins and ends at `offset`, the one that the next record gets.
+        """Delete all records; the log then starts and ends at `offset`, the offset of the next record.
 
-        A copy of a log whose first records are gone begins so; on what was in the log this has no mercy.
-        IllegalArgument for an offset that is negative or has more than 63 bits.
+        Use it to start a copy of a log whose first records are gone. Raises IllegalArgument for an offset that is
+        negative or has more than 63 bits.
 
         >>> log.truncate_fully_and_start_at(1000)
         >>> log.append(b"value").first_offset
@@ -291,10 +299,10 @@ class AppendMixin:
                 opened.record_cut()
 
     def delete_before(self, offset: int) -> int:
-        """The new log start, after records below `offset` are given up (-1: all up to the log end).
+        """Delete records below `offset` (-1: all up to the log end) and return the new log start offset.
 
-        Whole segments below it are deleted; reads below it raise OffsetOutOfRange, also after a reopen: the
-        start is on disk when this returns. OffsetOutOfRange for an offset beyond the log end.
+        Segments that lie wholly below it are deleted. Reads below it raise OffsetOutOfRange, also after a reopen: the
+        new start is on disk on return. Raises OffsetOutOfRange for an offset beyond the log end.
 
         >>> log.delete_before(1), [record.offset for record in log]
         (1, [1])
@@ -302,21 +310,21 @@ class AppendMixin:
         with deferred_interrupts():
             opened = self.opened_for_append()
             upto = opened.log.high_watermark if offset == -1 else operator.index(offset)
-            # before the first file goes: a crash among them must not give back part of what they held
+            # before the first file is deleted: after a crash no deleted record may reappear
             try:
                 if opened.log.maybe_increment_log_start_offset(upto):
                     opened.record_log_start()
             except StorageError as error:
                 if is_disk_failure(error):
                     raise
-                # a full disk: it is tried again once the deletes have made room
+                # a full disk: retried once the deletes have freed space
             start = opened.log.delete_before(upto)
             opened.record_log_start()
             return start
 
     @property
     def settings(self) -> dict[str, str]:
-        """The topic settings that differ from the defaults, by their dotted names.
+        """Topic settings that differ from the defaults, by their dotted names.
 
         >>> with kafkalog.open("data/clicks-0", "a", retention_ms=86_400_000) as clicks:
         ...     clicks.settings
@@ -326,7 +334,7 @@ class AppendMixin:
 
 
 def append_built(opened: OpenedLog, batch: bytearray, asked: Compression | None) -> LogAppendInfo:
-    """Appends one uncompressed batch, compressed as the topic wants it or else as `asked`; errors as `Log.append`."""
+    """Append one uncompressed batch, compressed by the topic's setting or else by `asked`; errors as `Log.append`."""
     compression = choose(opened.log.config, asked)
     if not compression:
         return opened.append_as_leader(batch)
@@ -334,13 +342,13 @@ def append_built(opened: OpenedLog, batch: bytearray, asked: Compression | None)
 
 
 def _locate(error: KafkalogError, path: str) -> None:
-    """Gives an error that names no file the partition's directory."""
+    """Set the partition's directory as the path of an error without one."""
     if error.path is None:
         error.path = path
 
 
 def _as_list(records: object) -> list[Any]:
-    """`records` as a list; TypeError that says what is taken."""
+    """Return `records` as a list; raise TypeError, with the accepted types, if it is not iterable."""
     if records is None or not isinstance(records, Iterable):
         raise TypeError(
             f"cannot append {type(records).__name__}: give bytes, (key, value[, timestamp[, headers]]), "

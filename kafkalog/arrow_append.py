@@ -1,4 +1,4 @@
-"""Arrow data appended to one log: rows become batches as they are read, and are written a few megabytes at a time."""
+"""Append Arrow data to one log: rows become batches as they are read, a few megabytes at a time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "append_arrow"]
 
 PARTS: Final = ("value", "key", "headers", "timestamp")
-"""The parts of a record that a column may hold; its topic and partition are those of the log."""
+"""Parts of a record that a column may hold; topic and partition are those of the log."""
 _NOTHING: Final = LogAppendInfo(-1, -1)
 
 
 def append_arrow(
     opened: OpenedLog, data: Any, columns: Mapping[str, str | None] | None, asked: Compression | None, batch_bytes: int
 ) -> LogAppendInfo:
-    """`Log.append_arrow` for a log that is open, without its sync."""
+    """Append `data` to an open log as `Log.append_arrow` does, without its sync."""
     names = _names(columns)
     target = TopicTarget.of(opened.log.config, 1, asked)
     placer = Placer(
@@ -45,7 +45,7 @@ def append_arrow(
 
 
 def _names(columns: Mapping[str, str | None] | None) -> dict[str, str | None]:
-    """Which column is what; IllegalArgument for a part that a record of this log does not have."""
+    """Return the column name of each part; raise IllegalArgument for an unknown part."""
     for part in columns or ():
         if part not in PARTS:
             nearest = near(str(part), PARTS)
@@ -55,7 +55,7 @@ def _names(columns: Mapping[str, str | None] | None) -> dict[str, str | None]:
 
 
 def _joined(one: LogAppendInfo, next_one: LogAppendInfo) -> LogAppendInfo:
-    """What two appends did, the second of them later."""
+    """Return the info of two appends, one after the other, as one."""
     if one.first_offset < 0:
         return next_one
     newest = next_one if next_one.max_timestamp > one.max_timestamp else one

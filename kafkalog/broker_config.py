@@ -1,7 +1,7 @@
-"""The settings of a whole store, by their broker names: what the logs of a directory have by default, and the jobs.
+"""Settings of a whole store, by their broker names: defaults for its topics, and background jobs.
 
-One row of `BROKER_CONFIGS` per name that means something here; types, defaults and ranges are those of Kafka 4.3.1.
-What a store without network, replicas or controller cannot mean is refused by name, with the reason (`REFUSED`).
+`BROKER_CONFIGS` has one row per supported name; types, defaults and ranges are those of Kafka 4.3.1. Settings of the
+network, of replicas or of a controller are rejected by name, with the reason (`REFUSED`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ONE: Final = Check("1: there is one copy, on this machine", lambda value: value
 
 
 def _like(name: str, topic_name: str) -> Key:
-    """The row of a broker setting that is a topic setting's default and takes what that takes."""
+    """Return the row of a broker setting that is the default of a topic setting, with the same type and rule."""
     topic = key_for(topic_name)
     return Key(name, topic.kind, topic.default, topic.check, f"default of {topic_name}")
 
 
 def _start(name: str, kind: Any, default: Any, check: Check | None, doc: str) -> Key:
-    """The row of a setting that is read when the store is opened, and never again."""
+    """Return the row of a setting that is read only when the store is opened."""
     return Key(name, kind, default, check, doc, dynamic=False)
 
 
@@ -145,7 +145,7 @@ REFUSED: Final = {
     "unstable.api.versions.enable": _SERVER,
     "unstable.feature.versions.enable": _CONTROLLER,
 }  # fmt: skip
-"""Name -> why a store in a process has no use for it."""
+"""Rejected name -> the reason."""
 
 SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "cleanup.policy": ("log.cleanup.policy",),
@@ -177,7 +177,7 @@ SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "segment.ms": ("log.roll.ms", "log.roll.hours"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
-"""Topic setting -> the broker settings it follows, the first that is set wins."""
+"""Topic setting -> the broker settings that set its default; the first one that is set wins."""
 
 _UNITS: Final = {"log.retention.minutes": _MINUTE_MS} | dict.fromkeys(
     ("log.retention.hours", "log.roll.hours", "log.roll.jitter.hours"), _HOUR_MS
@@ -186,10 +186,11 @@ BROKER_TABLE: Final = Table(BROKER_CONFIGS, REFUSED, "setting of a store", "kafk
 
 
 class BrokerConfig(Settings):
-    """The settings of a store: a value for each row, and what a topic without settings of its own has.
+    """The settings of a store: a value for each row, and the defaults of its topics.
 
-    Immutable; `replace()` gives a copy with any of them changed, `changed()` one with what may change in a store that
-    is open. ConfigError, and UnknownConfig for a name that is refused (with the reason) or not known.
+    Immutable; `replace()` returns a copy with any settings changed, `changed()` one with settings that may change while
+    the store is open. Raises ConfigError for a rejected value, and UnknownConfig for a rejected (with the reason) or
+    unknown name.
 
     >>> config = BrokerConfig(log_retention_hours=24, num_partitions=3)
     >>> config.topic_defaults["retention.ms"], config.log_config({"retention.ms": -1}).retention_ms
@@ -231,7 +232,7 @@ class BrokerConfig(Settings):
     replica_high_watermark_checkpoint_interval_ms: int
 
     topic_defaults: Mapping[str, Any]
-    """Topic setting (dotted) -> the value that a topic has which does not set it."""
+    """Topic setting (dotted) -> its value in a topic that does not set it."""
 
     __slots__ = (*(key.attribute for key in BROKER_CONFIGS), "_default_topic", "topic_defaults")
     _default_topic: LogConfig
@@ -239,12 +240,12 @@ class BrokerConfig(Settings):
     def _fill(self, values: dict[str, Any]) -> None:
         super()._fill(values)
         object.__setattr__(self, "topic_defaults", {name: self._default_of(name) for name in SYNONYMS})
-        made = LogConfig.from_stored({}, self.topic_defaults)  # what contradicts itself is refused here
+        made = LogConfig.from_stored({}, self.topic_defaults)  # this rejects inconsistent defaults
         object.__setattr__(self, "_default_topic", made)
         self._check_cleaner()
 
     def _check_cleaner(self) -> None:
-        """ConfigError for what no cleaner can work with, though each setting is in its range (CLN-43)."""
+        """Raise ConfigError for settings that are each in range but make cleaning impossible (CLN-43)."""
         threads, buffer = self.log_cleaner_threads, self.log_cleaner_dedupe_buffer_size
         if threads < 1:
             hint = "it takes at least 1; log.cleaner.enable=false is for no cleaning at all"
@@ -266,7 +267,7 @@ class BrokerConfig(Settings):
             raise ConfigError(f"{_RATE}={rate} is not accepted", hint=hint)
 
     def _default_of(self, topic_name: str) -> Any:
-        """What the first broker setting that is set says of a topic setting, in its unit."""
+        """Return a topic setting's default, in its unit, from the first broker setting that is set."""
         for name in SYNONYMS[topic_name]:
             value = getattr(self, self.TABLE.find(name).attribute)
             if value is not None:
@@ -282,15 +283,15 @@ class BrokerConfig(Settings):
             raise ConfigError(f"{name}={value} is not accepted", hint=error.hint) from None
 
     def log_config(self, settings: Mapping[str, Any] | None = None) -> LogConfig:
-        """The configuration of a topic with these settings of its own: the rest follows this store's."""
+        """Return the configuration of a topic with these settings; the others come from this store."""
         return LogConfig.from_stored(settings, self.topic_defaults) if settings else self._default_topic
 
     def replace(self, **values: Any) -> BrokerConfig:
-        """A copy with some settings changed; None takes a setting back to its default."""
+        """Return a copy with some settings changed; None resets a setting to its default."""
         return BrokerConfig.from_mapping(self._merged(values))
 
     def changed(self, values: Mapping[str, Any]) -> BrokerConfig:
-        """`replace` for a store that is open: ConfigError for a setting that takes a new start."""
+        """Return a copy for an open store; raise ConfigError for a setting that only a reopened store can change."""
         fixed = sorted(key.name for key in map(self.TABLE.find, values) if not key.dynamic)
         if fixed:
             reason = f"{fixed[0]} cannot change while the store is open"
@@ -300,7 +301,7 @@ class BrokerConfig(Settings):
         return made
 
     def _check_step(self, new: BrokerConfig, given: set[str]) -> None:
-        """ConfigError for a change of the cleaner that is too large a step, or that no large batch fits (CLN-43)."""
+        """Raise ConfigError for too large a step in cleaner threads, or a buffer below message.max.bytes (CLN-43)."""
         before, after = self.log_cleaner_threads, new.log_cleaner_threads
         if not before // 2 <= after <= before * 2:
             raise ConfigError(

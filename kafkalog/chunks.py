@@ -1,8 +1,8 @@
-"""Reading a range of offsets chunk by chunk: the batches of a log, checked, and the tables of their records.
+"""Reading a range of offsets chunk by chunk: checked batches of a log, and tables of their records.
 
-One chunk is read with `pread`, scanned and checksummed in one pass and handed on whole. A chunk that is short
-or damaged is read again after a fresh look at the log, since its owner may have cut the file meanwhile;
-if it is still wrong then, what lies before it has been handed on, and the damage is raised or passed over.
+One chunk is read with `pread`, scanned and checksummed in one pass and yielded whole. A chunk that is short or damaged
+is read again after a refresh of the log, since its owner may have truncated the file meanwhile. If it is still damaged
+then, the batches before it have been yielded, and the damage is raised or skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
 
 LOOKS: Final = 4
-"""How often the same place must look damaged: its owner may cut the file and write it anew, even twice in a row."""
+"""Number of reads that must find the same damage: the owner may truncate and rewrite the file, even twice in a row."""
 
 
 def batch_chunks(
@@ -45,12 +45,13 @@ def batch_chunks(
 ) -> Iterator[Chunk]:
     """Yield the batches that hold offsets in [start, stop), in order; `stop` at most the log's end.
 
-    `owner`, if given, lives as long as the iterator. `sequential` tells the system that files are read through. Without
-    `check_crc` checksums are taken on trust.
+    The iterator keeps a reference to `owner`. `sequential` advises the system that whole files are read. Without
+    `check_crc` checksums are not verified.
 
-    CorruptRecord where the bytes are no whole valid batch, or batches contradict each other: with segment, position,
-    and the sound offsets before and behind. With `skipped`, such bytes are passed over and noted there instead. A sound
-    batch is never passed over. OffsetOutOfRange where the log was cut, or its start moved past what comes next.
+    Raises CorruptRecord for bytes that are no complete valid batch, or batches that contradict each other: with
+    segment, position, and the intact offsets before and behind. With `skipped`, such bytes are skipped and recorded
+    there instead. An intact batch is never skipped. Raises OffsetOutOfRange if the log was truncated, or its start
+    moved past the next offset.
     """
     looks = _Looks()
     again: _Again | None = None
@@ -70,7 +71,7 @@ def batch_chunks(
                     raise closed(log)
         except CorruptRecord as error:
             refresh(log)
-            anchor = anchor or Anchor(0, extent.base_offset)  # an index made before the damage may lead behind it
+            anchor = anchor or Anchor(0, extent.base_offset)  # an index built before the damage may point behind it
             if looks.are_enough(error):
                 start, anchor = _passed(extent, error, start, stop, skipped, start > first)
             again = None if anchor is None else _Again(min(start, extent.bound - 1), extent.base_offset, anchor)
@@ -94,7 +95,7 @@ def batch_chunks(
 
 
 class _Again(NamedTuple):
-    """The segment of `offset`, to be read again after damage: from `anchor` on, if it still has that base offset."""
+    """The segment of `offset`, to be read again after damage: from `anchor`, if it still has that base offset."""
 
     offset: int
     base_offset: int
@@ -102,14 +103,14 @@ class _Again(NamedTuple):
 
 
 class _Looks:
-    """How often the same place was looked at, since its owner may be changing it."""
+    """Count of reads that found the same damage, since the owner may be changing the file."""
 
     def __init__(self) -> None:
         self._place: tuple[str | None, int | None] | None = None
         self._count = 0
 
     def are_enough(self, error: KafkalogError) -> bool:
-        """Return True once the place of `error` looked the same often enough."""
+        """Return True once the place of `error` was damaged in enough reads in a row."""
         place = error.path, error.position
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
@@ -119,10 +120,10 @@ class _Looks:
 def _passed(
     extent: Extent, error: CorruptRecord, start: int, stop: int, skipped: list[Skipped] | None, is_inside: bool
 ) -> tuple[int, Anchor | None]:
-    """Return where to go on behind damage: an offset, and the place in the segment if something sound follows there.
+    """Return where to continue behind damage: an offset, and the place in the segment if an intact batch follows there.
 
-    The damage is noted in `skipped`, or raised, unless it lies before the offsets that were asked for: it ends by
-    `start`, no record was given yet (`is_inside`), and it is no batch that belongs there.
+    The damage is recorded in `skipped`, or raised, unless it lies before the requested offsets: it ends by `start`, no
+    record was yielded yet (`is_inside`), and it is no batch that belongs there.
     """
     position, expected = error.position or 0, error.offset or 0
     anchor = anchor_behind(extent, error)
@@ -155,9 +156,10 @@ def _contradicts(extent: Extent, error: MisplacedBatch, anchor: Anchor | None, s
 
 
 def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> None:
-    """Raise the damage at the end of a log, where a read up to `stop` reaches it.
+    """Raise the damage at the end of a log if a read up to `stop` reaches it.
 
-    With `skipped` it is noted there. In a log that is being written, or was not closed, a torn tail is its end.
+    With `skipped` it is recorded there. In a log that is being written, or was not closed, an incomplete tail is no
+    damage but the log's end.
     """
     if stop < log.log_end_offset or (trouble := log.tail_damage) is None:
         return
@@ -165,7 +167,7 @@ def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> 
         raise trouble
     position, offset, size = trouble.position or 0, log.log_end_offset, 0
     if any((piece.path, piece.position) == (trouble.path, position) for piece in skipped):
-        return  # met on the way
+        return  # already recorded while reading
     if isinstance(trouble, MisplacedBatch):
         size, offset = trouble.size_bytes, trouble.offset or 0
     elif isinstance(log, LogView):
@@ -176,10 +178,11 @@ def check_tail(log: Engine, stop: int, skipped: list[Skipped] | None = None) -> 
 def visible_chunks(
     log: Engine, chunks: Iterable[Chunk], committed: bool, stop: int, skipped: list[Skipped] | None
 ) -> Iterator[Chunk]:
-    """The chunks, up to `stop`, with only the rows that a consumer sees: no control batches, none not `committed`.
+    """Yield the chunks, up to `stop`, with only the batches that a consumer sees: no control batches.
 
-    With `committed`, what lies at or after the last stable offset must not be among them. CorruptRecord at records of a
-    transaction whose end lies in damage; with `skipped` its producer's next marker decides.
+    With `committed`, batches of aborted transactions are left out, and `chunks` must end by the last stable offset.
+    Raises CorruptRecord at records of a transaction whose end lies in damage; with `skipped` its producer's next marker
+    decides.
     """
     for chunk in chunks:
         aborted, undecided, last = None, None, chunk.last
@@ -205,7 +208,7 @@ def visible_chunks(
 
 
 def _undecided_at_end(log: Engine, stop: int) -> Undecided | None:
-    """What damage leaves undecided where a read of committed records up to `stop` reaches the last stable offset."""
+    """Return the transactions undecided by damage if a committed read up to `stop` reaches the last stable offset."""
     return log.undecided_at_end() if stop >= log.last_stable_offset else None
 
 
@@ -218,11 +221,11 @@ def record_tables(
     committed: bool = False,
     skipped: list[Skipped] | None = None,
 ) -> Iterator[RecordTable]:
-    """Tables of the records of all batches that hold offsets in [start, stop), control batches left out.
+    """Yield tables of the records of all batches with offsets in [start, stop), without control batches.
 
-    The first may begin below `start` and the last end above `stop`. `committed` leaves out aborted records, too;
-    `stop` is then at most the last stable offset. Besides the errors of `batch_chunks`: InvalidRecord for damage
-    inside a batch whose CRC is right, and IllegalArgument for a codec that is not known.
+    The first table may begin below `start` and the last end above `stop`. `committed` leaves out aborted records, too;
+    `stop` is then at most the last stable offset. Raises, besides the errors of `batch_chunks`, InvalidRecord for
+    damage inside a batch whose CRC is right, and IllegalArgument for an unknown codec.
     """
     found = batch_chunks(log, start, stop, owner, skipped=skipped)
     for chunk in visible_chunks(log, found, committed, stop, skipped):
@@ -240,7 +243,7 @@ def records(
     committed: bool = False,
     skipped: list[Skipped] | None = None,
 ) -> RecordIterator:
-    """The records with offsets in [start, stop), in order; `committed` and errors as for `record_tables`."""
+    """Yield the records with offsets in [start, stop), in order; `committed` and errors as for `record_tables`."""
     found = record_tables(log, start, stop, owner, committed=committed, skipped=skipped)
     return RecordIterator(found, start, stop)
 

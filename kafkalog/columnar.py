@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["SCAN_OPTIONS", "ColumnarLog", "ColumnarSlice", "checked"]
 
 SCAN_OPTIONS: Final = ("on_damage", "skipped", "batch_rows", "batch_bytes")
-"""The keywords of a scan besides its bounds and its isolation."""
+"""Keywords of a scan besides its bounds and its isolation."""
 _BOUNDS: Final = ("start", "stop", "since", "until")
 
 
 def checked(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """`given`, when all its names are known; TypeError for one that is not."""
+    """Return `given` if all its names are known; raise TypeError for an unknown one."""
     unknown = {name: given[name] for name in given if name not in known}
     if unknown:
         raise unknown_keyword(call, unknown, ("columns", *known))
@@ -35,7 +35,7 @@ def checked(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[st
 
 
 class _Columnar:
-    """What a log and a slice have in common: all of it goes by the scan that `_scan` makes of a call's arguments."""
+    """Common base of logs and slices: every call uses the scan that `_scan` creates from its arguments."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class _Columnar:
 
 
 class ColumnarLog(_Columnar):
-    """The part of `Log` that gives its records as columns."""
+    """The part of `Log` that returns its records as columns."""
 
     __slots__ = ()
 
@@ -69,12 +69,11 @@ class ColumnarLog(_Columnar):
         batch_bytes: int = BATCH_BYTES,
         **unknown: Any,
     ) -> LogScan:
-        """The records as columns, read when DuckDB, Polars or pyarrow reads them; bounds, `on_damage` as for `records`.
+        """Return the records as lazy columns for DuckDB, Polars or pyarrow; bounds, `on_damage` as for `records`.
 
-        `columns` are those wanted, of key, value, topic, partition, offset, timestamp, timestampType and headers: what
-        is not asked for is not decoded. A record batch has at most `batch_rows` records and `batch_bytes` of keys,
-        values and headers, but at least one record. Errors as for `records`; IllegalArgument for a column that there
-        is not.
+        `columns` is a selection of key, value, topic, partition, offset, timestamp, timestampType and headers; other
+        columns are not decoded. A record batch has at most `batch_rows` records and `batch_bytes` of keys, values and
+        headers, but at least one record. Errors as for `records`; IllegalArgument for an unknown column.
 
         >>> log.scan(["key", "value"])
         <LogScan orders-0 [0, 2): key, value>
@@ -85,7 +84,7 @@ class ColumnarLog(_Columnar):
         return self._scan("scan", columns, {**bounds, **reading, **options, **unknown})
 
     def table(self, columns: Iterable[str] | None = None, **arguments: Any) -> Table:
-        """The records as columns in memory, for NumPy, pandas, DuckDB, Polars, pyarrow; arguments as for `scan`.
+        """Return the records as columns in memory, for NumPy, pandas, DuckDB, Polars, pyarrow; arguments as for `scan`.
 
         >>> len(log.table(["key", "value"]))
         2
@@ -93,7 +92,7 @@ class ColumnarLog(_Columnar):
         return self._scan("table", columns, arguments).table()
 
     def to_pandas(self, columns: Iterable[str] | None = None, **arguments: Any) -> pandas.DataFrame:
-        """The records as a pandas DataFrame, made without pyarrow; arguments as for `scan`.
+        """Return the records as a pandas DataFrame (pyarrow is not needed); arguments as for `scan`.
 
         >>> log.to_pandas(["key", "offset"])["offset"].tolist()
         [0, 1]
@@ -121,12 +120,12 @@ class ColumnarLog(_Columnar):
 
 
 class ColumnarSlice(_Columnar):
-    """The part of `LogSlice` that gives its records as columns."""
+    """The part of `LogSlice` that returns its records as columns."""
 
     __slots__ = ()
 
     def scan(self, columns: Iterable[str] | None = None, **options: Any) -> LogScan:
-        """The records as columns, read when somebody reads them: arguments as for a log but bounds.
+        """Return the records as columns, read on use; arguments as for `Log.scan`, without bounds.
 
         >>> log[1:].scan(["key", "value"])
         <LogScan orders-0 [1, 2): key, value>
@@ -134,7 +133,7 @@ class ColumnarSlice(_Columnar):
         return self._scan("scan", columns, options)
 
     def table(self, columns: Iterable[str] | None = None, **options: Any) -> Table:
-        """The records as columns in memory; arguments as for `scan`.
+        """Return the records as columns in memory; arguments as for `scan`.
 
         >>> len(log[1:].table(["key", "value"]))
         1
@@ -142,7 +141,7 @@ class ColumnarSlice(_Columnar):
         return self._scan("table", columns, options).table()
 
     def to_pandas(self, columns: Iterable[str] | None = None, **options: Any) -> pandas.DataFrame:
-        """The records as a pandas DataFrame; arguments as for `scan`.
+        """Return the records as a pandas DataFrame; arguments as for `scan`.
 
         >>> log[1:].to_pandas(["key", "offset"])["offset"].tolist()
         [1]

@@ -1,4 +1,4 @@
-"""The part of `Log` that compacts it: one clean, asked for by its owner."""
+"""The part of `Log` that compacts it: one clean, requested by its owner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CompactMixin", "compact"]
 _OPTIONS: Final = ("from_start", "roll", "dry_run", "offset_map_bytes", "progress")
 OFFSET_MAP_BYTES: Final = 128 << 20
-"""log.cleaner.dedupe.buffer.size for one thread; no more is taken than the dirty offsets can need."""
+"""log.cleaner.dedupe.buffer.size for one thread; at most the memory that the dirty offsets can need is used."""
 
 Progress = Callable[["CleanerStats"], object]
 
@@ -39,18 +39,19 @@ class CompactMixin:
         progress: Progress | None = None,
         **unknown: Never,
     ) -> CleanResult:
-        """How far the log is clean now, and what that took: of each key the last record stays.
+        """Compact the log, keeping the last record of each key; return the end of the clean part and counters.
 
-        Cleaned are the segments up to the active one, the last stable offset and what `min.compaction.lag.ms` protects,
-        whatever part of them is dirty; with `roll` the active segment is rolled first. They are dirty from where the
-        data directory's cleaner checkpoint says, which then says where this clean ended; without such a file, or with
-        `from_start`, from the log start. `dry_run` counts what would be read and written, and changes nothing. The map
-        of keys has at most `offset_map_bytes`: where it gets full the clean ends before the log does, and another call
-        goes on. `progress` is called with the counters between chunks. Appends and reads go on meanwhile.
+        The clean ends before the active segment, the last stable offset, and records that `min.compaction.lag.ms`
+        protects, regardless of how dirty the log is; with `roll` the active segment is rolled first. The dirty part
+        starts at the offset in the data directory's cleaner checkpoint, which the clean then updates; without such a
+        file, or with `from_start`, it starts at the log start. `dry_run` counts the data to be read and written, and
+        changes nothing. The map of keys has at most `offset_map_bytes`: if it gets full, the clean ends early, and
+        another call continues it. `progress` is called with the counters between chunks. Appends and reads continue
+        meanwhile.
 
-        IllegalArgument for a map too small for any key; IllegalState where cleanup.policy lacks compact (records
-        without a key would go), and while the log is being cleaned already; CorruptRecord, after which nothing has
-        changed from there on; CleaningAborted where the log was cut, or closed, meanwhile; StorageError.
+        Raises IllegalArgument for a map too small for any key; IllegalState if cleanup.policy lacks compact (records
+        without a key would be lost), and while the log is being cleaned already; CorruptRecord, with the log unchanged
+        from there on; CleaningAborted if the log was truncated or closed meanwhile; StorageError.
 
         >>> with kafkalog.open("data/users-0", "a", cleanup_policy="compact") as users:
         ...     info = users.append([(b"u-1", b"old"), (b"u-2", b"only"), (b"u-1", b"new")])
@@ -67,9 +68,9 @@ class CompactMixin:
 def compact(
     opened: OpenedLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
 ) -> CleanResult:
-    """`CompactMixin.compact` of an open partition, which is not closed meanwhile."""
+    """Compact an open partition as `CompactMixin.compact` does; it is not closed meanwhile."""
     interrupts = deferred_interrupts()
-    with interrupts:  # a Ctrl-C is let through between chunks, where it leaves nobody with the log in hand
+    with interrupts:  # Ctrl-C takes effect between chunks only, where the log can be released
         if not opened.being_compacted.acquire(blocking=False):
             if opened.closed:
                 opened.refuse()
@@ -89,7 +90,7 @@ def _compact(
     progress: Progress | None,
     interrupts: deferred_interrupts,
 ) -> CleanResult:
-    """The clean; a segment that has to be split first is split."""
+    """Clean the log; split first any segment that needs it."""
     from time import perf_counter
 
     from kafkalog._core.offset_map import SkimpyOffsetMap
@@ -126,7 +127,7 @@ def _compact(
 
     def clean_once() -> CleanResult:
         nonlocal stats
-        stats = CleanerStats(perf_counter())  # of the round that comes to its end
+        stats = CleanerStats(perf_counter())  # of the last round
         return clean(
             to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats, dry_run=dry_run
         )

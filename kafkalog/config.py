@@ -1,8 +1,8 @@
-"""The 34 topic configurations: names, types, defaults, ranges and what follows from them.
+"""The 34 topic configurations of Kafka 4.3.1, and 4 of 4.4: names, types, defaults, ranges, derived values.
 
-One row of `CONFIGS` per name; `LogConfig` holds a value for each as a plain attribute (dots become
-underscores). Names, defaults and ranges are those of Kafka 4.3.1, with one ease: segment.bytes is taken
-from 14 on, with a warning below 1 MiB.
+`CONFIGS` has one row per name; `LogConfig` holds a value for each as a plain attribute (dots become underscores).
+Names, defaults and ranges are those of Kafka 4.3.1, with one exception: segment.bytes may be as low as 14, with a
+warning below 1 MiB.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kafkalog.config_keys import MAX_LONG, Check, Key, Settings, Table, at_least
 from kafkalog.errors import ConfigError
 
 SEGMENT_FLOOR: Final = 14
-"""The smallest segment.bytes taken: the smallest message there is."""
+"""Smallest segment.bytes accepted: the size of the smallest message."""
 SEGMENT_REFERENCE_FLOOR: Final = 1 << 20
-"""The smallest segment.bytes a broker takes; below it only internal.segment.bytes works there."""
+"""Smallest segment.bytes that a broker accepts; below it a broker needs internal.segment.bytes."""
 
 
 def _replicas(value: tuple[str, ...]) -> bool:
@@ -42,7 +42,8 @@ CONFIGS: Final = (
     Key("compression.type", "string", "producer", _CODECS, "codec on disk; producer: as it came in"),
     Key("compression.zstd.level", "int", 3, between(-131072, 22), "zstd level where the log recompresses"),
     Key("delete.retention.ms", "long", _DAY_MS, at_least(0), "a tombstone stays so long once cleaned"),
-    Key("errors.deadletterqueue.group.enable", "bool", False, None, "for a broker: share groups may write here"),
+    Key("errors.deadletterqueue.group.enable", "bool", False, None,
+        "for a broker: share groups may write here", since="4.4"),
     Key("file.delete.delay.ms", "long", 60_000, at_least(0), "from the rename to .deleted to the unlink"),
     Key("flush.messages", "long", MAX_LONG, at_least(1), "fsync after so many unflushed records"),
     Key("flush.ms", "long", MAX_LONG, at_least(0), "fsync after so much time"),
@@ -53,7 +54,8 @@ CONFIGS: Final = (
     Key("local.retention.bytes", "long", -2, at_least(-2), "tiering: local part; -2 is retention.bytes"),
     Key("local.retention.ms", "long", -2, at_least(-2), "tiering: local part; -2 is retention.ms"),
     Key("max.compaction.lag.ms", "long", MAX_LONG, at_least(1), "no record waits longer for compaction"),
-    Key("max.decompressed.message.bytes", "int", _MAX_ARRAY, between(1, _MAX_ARRAY), "for a broker: a record unpacked"),
+    Key("max.decompressed.message.bytes", "int", _MAX_ARRAY, between(1, _MAX_ARRAY),
+        "for a broker: a record unpacked", since="4.4"),
     Key("max.message.bytes", "int", 1_048_588, at_least(0), "largest batch a leader takes"),
     Key("message.timestamp.after.max.ms", "long", 3_600_000, at_least(0), "CreateTime may lie so far ahead"),
     Key("message.timestamp.before.max.ms", "long", MAX_LONG, at_least(0), "CreateTime may lie so far back"),
@@ -62,8 +64,10 @@ CONFIGS: Final = (
     Key("min.compaction.lag.ms", "long", 0, at_least(0), "a younger record is not compacted"),
     Key("min.insync.replicas", "int", 1, at_least(1), "replicas that must have an acks=all write"),
     Key("preallocate", "bool", False, None, "create a segment's file at full size"),
-    Key("remote.copy.lag.bytes", "long", -1, at_least(-1), "tiering: a segment is copied so far behind the end"),
-    Key("remote.copy.lag.ms", "long", 0, at_least(-1), "tiering: a segment is copied so long after its last record"),
+    Key("remote.copy.lag.bytes", "long", -1, at_least(-1),
+        "tiering: a segment is copied so far behind the end", since="4.4"),
+    Key("remote.copy.lag.ms", "long", 0, at_least(-1),
+        "tiering: a segment is copied so long after its last record", since="4.4"),
     Key("remote.log.copy.disable", "bool", False, None, "tiering: copy nothing more"),
     Key("remote.log.delete.on.disable", "bool", False, None, "tiering: delete remote data when disabled"),
     Key("remote.storage.enable", "bool", False, _NO_TIERS, "tiering: nothing is copied elsewhere here"),
@@ -88,11 +92,11 @@ TOPIC_TABLE: Final = Table(
 
 
 class LogConfig(Settings):
-    """The configuration of one log: a value for each topic configuration, and the values that follow.
+    """The configuration of one log: a value for each topic configuration, and derived values.
 
-    Immutable; `replace()` gives a changed copy. Keywords are attribute names, and `from_mapping` takes
-    dotted names and text as well. ConfigError names the value and what is accepted; UnknownConfig lists
-    near names. What is not set has the default of the table, or of the broker whose `log_config` made it.
+    Immutable; `replace()` returns a changed copy. Keywords are attribute names; `from_mapping` accepts dotted names and
+    text as well. ConfigError names the value and what is accepted; UnknownConfig lists similar names. A setting that is
+    not set has the default of the table, or of the broker whose `log_config` made it.
     """
 
     TABLE = TOPIC_TABLE
@@ -138,11 +142,11 @@ class LogConfig(Settings):
 
     _defaults: Mapping[str, Any]
     segment_size: int
-    """internal.segment.bytes if set, else segment.bytes: the size that counts everywhere."""
+    """internal.segment.bytes if set, else segment.bytes: the size in effect."""
     max_segment_age_ms: int
-    """segment.ms, or max.compaction.lag.ms where that is less and compaction is on."""
+    """segment.ms, or max.compaction.lag.ms if that is less and compaction is on."""
     init_file_size: int
-    """Length a new segment's file is created with: `segment_size` when preallocating, else 0."""
+    """Initial length of a new segment's file: `segment_size` if preallocating, else 0."""
     compact: bool
     delete: bool
 
@@ -157,23 +161,23 @@ class LogConfig(Settings):
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None = None, **more: Any) -> LogConfig:
-        """The configuration with these settings, by dotted or attribute name, as text or as values."""
+        """Return a configuration with these settings, by dotted or attribute name, as text or as values."""
         config = cls.from_stored({**(values or {}), **more})
         config.warn_if_small(3)
         return config
 
     @classmethod
     def from_stored(cls, values: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> LogConfig:
-        """The same without a warning: for settings that somebody was warned about when they were given.
+        """Return a configuration without a warning, for stored settings: the warning came when they were set.
 
-        `defaults` (dotted name to value) stand for the table's, as a broker's do; they are checked the same way.
+        `defaults` (dotted name to value) replace the table's, as a broker's settings do; they are checked the same way.
         """
         config = cls.__new__(cls)
         config._fill(cls._named(values), defaults or {})
         return config
 
     def replace(self, **values: Any) -> LogConfig:
-        """A copy with some settings changed; None takes a setting back to its default."""
+        """Return a copy with some settings changed; None resets a setting to its default."""
         config = LogConfig.from_stored(self._merged(values), self._defaults)
         if config.segment_bytes != self.segment_bytes:
             config.warn_if_small(3)
@@ -206,7 +210,7 @@ class LogConfig(Settings):
             )
 
     def warn_if_small(self, stacklevel: int) -> None:
-        """Warns of a segment.bytes that a broker would refuse; `stacklevel` as for `warnings.warn`, from here."""
+        """Warn of a segment.bytes that a broker would reject; `stacklevel` as for `warnings.warn`, from here."""
         if self.segment_bytes < SEGMENT_REFERENCE_FLOOR:
             warnings.warn(
                 f"segment.bytes={self.segment_bytes} is below 1 MiB: a broker refuses it "
@@ -215,7 +219,7 @@ class LogConfig(Settings):
             )
 
     def random_jitter_ms(self) -> int:
-        """What this segment takes off `max_segment_age_ms`: 0 ... min(segment.jitter.ms, segment.ms) - 1."""
+        """Return ms to subtract from `max_segment_age_ms`: random, 0 to min(segment.jitter.ms, segment.ms) - 1."""
         bound = min(self.segment_jitter_ms, self.segment_ms)
         if bound <= 0:
             return 0
@@ -228,5 +232,5 @@ class LogConfig(Settings):
 
 
 def key_for(name: str) -> Key:
-    """The row for a dotted or attribute name; UnknownConfig lists the near names."""
+    """Return the row for a dotted or attribute name; raise UnknownConfig with similar names."""
     return TOPIC_TABLE.find(name)

@@ -1,4 +1,4 @@
-"""What every table of settings is made of: rows, rules, reading a value from text, and values that do not change.
+"""Building blocks of settings tables: rows, rules, parsing of text, and immutable values.
 
 `config.py` has the settings of a topic, `broker_config.py` those of a whole store.
 """
@@ -19,16 +19,17 @@ _LIMITS: Final = {"int": MAX_INT, "long": MAX_LONG}
 
 
 class Check(NamedTuple):
-    """A rule for one value: what it says and the test."""
+    """A rule for one value: its text and its test."""
 
     text: str
     passes: Callable[[Any], bool]
 
 
 class Key(NamedTuple):
-    """One row: dotted name, type, default, rule (None: any value of the type), what it is for, may it change.
+    """One row: dotted name, type, default, rule (None: any value of the type), description.
 
-    `dynamic` is False where a change takes a new start; settings of a topic are all dynamic.
+    `dynamic` is False if a change requires a reopened store; all topic settings are dynamic. `since` is the version of
+    Kafka that introduced the setting, if not all supported versions have it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Key(NamedTuple):
     check: Check | None
     doc: str
     dynamic: bool = True
+    since: str = ""
 
     @property
     def attribute(self) -> str:
@@ -45,32 +47,34 @@ class Key(NamedTuple):
 
 
 def at_least(low: float) -> Check:
-    """A number not below `low`."""
+    """Return a rule that accepts numbers of at least `low`."""
     return Check(f"at least {low}", lambda value: bool(value >= low))
 
 
 def between(low: float, high: float) -> Check:
-    """A number from `low` to `high`, both taken."""
+    """Return a rule that accepts numbers from `low` to `high`, both included."""
     return Check(f"{low} to {high}", lambda value: bool(low <= value <= high))
 
 
 def one_of(*names: str) -> Check:
-    """One of these words, in this case."""
+    """Return a rule that accepts these words, case-sensitive."""
     return Check("one of " + ", ".join(names), lambda value: value in names)
 
 
 class Table:
-    """Rows by name, with the names that are known and refused, each with its reason."""
+    """Rows by name, and the rejected names with their reasons."""
 
     def __init__(self, keys: Iterable[Key], refused: Mapping[str, str], noun: str, where: str) -> None:
         self.keys = tuple(keys)
         self.refused = dict(refused)
         self._noun = noun
         self._where = where
+        self.defaults = {key.attribute: key.default for key in self.keys}
+        """Default of each attribute, in the order of the rows."""
         self._by_name = {key.name: key for key in self.keys} | {key.attribute: key for key in self.keys}
 
     def find(self, name: str) -> Key:
-        """The row for a dotted or attribute name; UnknownConfig gives the reason, or lists the near names."""
+        """Return the row for a dotted or attribute name; raise UnknownConfig with the reason or similar names."""
         key = self._by_name.get(name)
         if key is not None:
             return key
@@ -88,8 +92,8 @@ class Table:
 class Settings:
     """A value for each row of a table, as plain attributes (dots become underscores); immutable.
 
-    Keywords are attribute names; `from_mapping` takes dotted names and text as well. ConfigError names the value
-    and what is accepted; UnknownConfig lists near names.
+    Keywords are attribute names; `from_mapping` accepts dotted names and text as well. ConfigError names the value and
+    what is accepted; UnknownConfig lists similar names.
     """
 
     TABLE: ClassVar[Table]
@@ -101,7 +105,7 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any] | None = None, **more: Any) -> Self:
-        """These settings, by dotted or attribute name, as text or as values."""
+        """Return these settings, by dotted or attribute name, as text or as values."""
         made = cls.__new__(cls)
         made._fill(cls._named({**(values or {}), **more}))
         return made
@@ -111,20 +115,22 @@ class Settings:
         return {cls.TABLE.find(name).name: value for name, value in values.items()}
 
     def _fill(self, values: dict[str, Any]) -> None:
-        """Set every attribute: the value given, or (None, too) the default."""
+        """Set every attribute to its value, or to the default if it is missing or None."""
         given = {name: parse_value(self.TABLE.find(name), value) for name, value in values.items() if value is not None}
         put = object.__setattr__
-        for key in self.TABLE.keys:
-            put(self, key.attribute, given.get(key.name, key.default))
+        for attribute, default in self.TABLE.defaults.items():
+            put(self, attribute, default)
+        for name, value in given.items():
+            put(self, self.TABLE.find(name).attribute, value)
         put(self, "_set", given)
 
     def _merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What was set, with `values` in its place; None takes one away."""
+        """Return the explicit settings, updated with `values`; None removes a setting."""
         changed = self._named(values)
         return {**{name: value for name, value in self._set.items() if name not in changed}, **changed}
 
     def overrides(self) -> dict[str, str]:
-        """What was set explicitly: dotted name to text, sorted by name; `from_mapping` takes it back."""
+        """Return the explicit settings: dotted name to text, sorted by name, as `from_mapping` accepts them."""
         return {name: value_text(value) for name, value in sorted(self._set.items())}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -136,10 +142,10 @@ class Settings:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(getattr(self, key.attribute) == getattr(other, key.attribute) for key in self.TABLE.keys)
+        return all(getattr(self, name) == getattr(other, name) for name in self.TABLE.defaults)
 
     def __hash__(self) -> int:
-        return hash(tuple(getattr(self, key.attribute) for key in self.TABLE.keys))
+        return hash(tuple(getattr(self, name) for name in self.TABLE.defaults))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_mapping, (self.overrides(),)
@@ -150,9 +156,9 @@ class Settings:
 
 
 def parse_value(key: Key, value: Any) -> Any:
-    """The value, read from text where it is text, and checked against its type, range and rule.
+    """Return the value, parsed if it is text, and checked against its type, range and rule.
 
-    ConfigError otherwise.
+    Raises ConfigError if a check fails.
     """
     try:
         parsed = _PARSERS[key.kind](value.strip() if isinstance(value, str) else value)
@@ -169,7 +175,7 @@ def parse_value(key: Key, value: Any) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """A value as a properties file has it: true/false, items joined by commas, no value as empty text."""
+    """Return a value as text for a properties file: true/false, items joined by commas, None as empty text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, frozenset):

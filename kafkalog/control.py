@@ -1,13 +1,13 @@
-"""Control records and batches: transaction markers, leader changes, and what else KRaft writes into a log.
+"""Control records and batches: transaction markers, leader changes, and other control records of KRaft.
 
 >>> from kafkalog import control
 >>> batch = control.marker_batch(control.ControlType.COMMIT, 9, 1, 7, timestamp=1000)
 >>> len(batch)
 78
 
-`batch.control` says what a control batch of a log says (`log.batches()` gives them, `log.records()` leaves them out),
-`record.is_control` marks their records, and `control_record(key, value)` reads one. `marker_batch` and `kraft_batch`
-build batches that equal the reference's byte for byte; `marker_parts` and `control_parts` give key and value alone,
+`batch.control` is the content of a control batch (`log.batches()` yields them, `log.records()` leaves them out),
+`record.is_control` marks their records, and `control_record(key, value)` parses one. `marker_batch` and `kraft_batch`
+build batches that equal the reference's byte for byte; `marker_parts` and `control_parts` return key and value alone,
 for a `RecordsBuilder` with `is_control=True`.
 """
 

@@ -1,4 +1,4 @@
-"""`kafkalog.convert`: batches of one record format made into batches of another."""
+"""`kafkalog.convert`: convert batches between record formats."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def convert(
     batch_bytes: int = converter.BATCH_BYTES,
     **unknown: Never,
 ) -> bytearray:
-    """The batches of a buffer, whole and back to back, all in format `magic` (0, 1 or 2); a new buffer.
+    """Convert the whole batches of a buffer, back to back, to format `magic` (0, 1 or 2); return a new buffer.
 
-    Offsets, keys, values and codecs stay; timestamps do from v1 on, with their type. Those that have the format
-    already are copied, and with `only_down` those of a lower one too, as a broker did for an old consumer. Each v2
-    batch and each wrapper becomes one; plain messages that follow each other are joined into v2 batches of at most
-    `batch_bytes`. Downwards headers, producers, transactions, epochs and gaps around batches are lost, control
-    batches and batches without records are left out, and records of uncompressed batches below `start_offset` too.
-    A batch that is cut off at the end is left out.
+    Offsets, keys, values and codecs stay; timestamps do from v1 on, with their type. Batches of that format are copied,
+    and with `only_down` those of a lower one too, as a broker did for an old consumer. Each v2 batch and each wrapper
+    becomes one; adjacent uncompressed messages are joined into v2 batches of at most `batch_bytes`. Conversion to a
+    lower format loses headers, producers, transactions, epochs and gaps around batches. It leaves out control batches,
+    batches without records, and records of uncompressed batches below `start_offset`. An incomplete batch at the end is
+    left out.
 
-    CorruptRecord for a wrong checksum, size or format, InvalidRecord for records that cannot be read,
-    UnsupportedCompression for zstd in v0 or v1, RecordTooLarge past 2 GiB; each names the batch's offset and position.
+    Raises CorruptRecord for a wrong checksum, size or format, InvalidRecord for records that cannot be read,
+    UnsupportedCompression for zstd in v0 or v1, RecordTooLarge above 2 GiB; each names the batch's offset and position.
 
     >>> from kafkalog import convert
     >>> convert(b"", 1)

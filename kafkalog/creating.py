@@ -19,9 +19,9 @@ from kafkalog.util.fileio import OS, FileSystem
 def create_topic(
     dirs: Sequence[str], topic: str, count: int, settings: Mapping[str, Any], *, fs: FileSystem = OS
 ) -> None:
-    """Makes a topic of `count` empty partitions in the first data directory, which is made if missing.
+    """Create a topic of `count` empty partitions in the first data directory, which is created if missing.
 
-    TopicExists where the topic, or one whose name collides with it in metric names, is there already.
+    Raises TopicExists if the topic exists, or one whose name collides with it in metric names.
     """
     validate_topic(topic)
     given = {key_for(name).name: value for name, value in settings.items()}
@@ -38,9 +38,11 @@ def create_topic(
 
 
 def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSystem = OS) -> int:
-    """How many empty partitions were made, so that the topic has `count`; in those of its directories with the fewest.
+    """Add empty partitions until the topic has `count`; return the number added.
 
-    UnknownTopicOrPartition; InvalidPartitions where it has more; DirectoryLocked, StorageError.
+    Each is created in that of the topic's directories with the fewest partitions.
+
+    Raises UnknownTopicOrPartition; InvalidPartitions if the topic has more; DirectoryLocked, StorageError.
     """
     found = find(dirs, topic, fs=fs)
     there = {one.topic_partition.partition for one in found}
@@ -57,7 +59,7 @@ def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSyste
 
 
 def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem = OS) -> None:
-    """Return when no topic in `dirs` has this name, or one that is the same in metric names; else TopicExists."""
+    """Raise TopicExists if a topic in `dirs` has this name, or one that is the same in metric names."""
     names = {one.topic_partition.topic for one in partitions(dirs, fs=fs)}
     names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).names()}
     for name in sorted(names):
@@ -68,7 +70,7 @@ def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSyste
 
 
 def make_data_directory(directory: str, fs: FileSystem = OS) -> str:
-    """`directory`, made if only its last part is missing."""
+    """Create `directory` if only its last part is missing; return it."""
     try:
         fs.mkdir(directory)
         fs.fsync_dir(os.path.dirname(os.path.abspath(directory)))

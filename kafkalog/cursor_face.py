@@ -17,7 +17,7 @@ _OPTIONS: Final = ("name", *Options._fields, "store")
 
 
 class CursorMixin:
-    """Opening a cursor, and listing those there are."""
+    """Methods of `Log` that open and list cursors."""
 
     __slots__ = ()
 
@@ -33,16 +33,16 @@ class CursorMixin:
         store: str | os.PathLike[str] | None = None,
         **unknown: Never,
     ) -> Cursor:
-        """The position called `name` in this log, held by the caller until it is closed; made where it is missing.
+        """Open the cursor called `name` in this log, creating it if missing; the caller holds it until it is closed.
 
-        `start`: where a new one begins, "earliest", "latest" or an offset. `reset`: what happens where the log has been
-        deleted or cut at the position, or is another log by now: "error" raises OffsetOutOfRange, "earliest" and
-        "latest" go on there and say so in `Cursor.lost` and a log line. `isolation` as for `records`.
-        `auto_commit_ms`: how often what was processed is kept while reading, and at the close; None: only by
-        `commit()`. With `sync` a commit is on disk when it returns. `store`: the directory to keep it in, by default
-        $KAFKALOG_CURSORS, else kafkalog/cursors in the user's state directory; never one inside a data directory.
+        `start` is the position of a new cursor: "earliest", "latest" or an offset. `reset` applies if the log was
+        deleted or truncated at the position, or replaced by another log: "error" raises OffsetOutOfRange; "earliest"
+        and "latest" continue there and report it in `Cursor.lost` and a log line. `isolation` is as for `records`.
+        `auto_commit_ms` is the interval at which the position is committed while reading, and at close; None: only by
+        `commit()`. With `sync` a commit is on disk when it returns. `store` is the directory of the cursors, by default
+        $KAFKALOG_CURSORS, else kafkalog/cursors in the user's state directory; it must not be inside a data directory.
 
-        CursorInUse where another reader has the name; IllegalArgument, OffsetOutOfRange, CorruptCheckpoint,
+        Raises CursorInUse if another reader holds the cursor; IllegalArgument, OffsetOutOfRange, CorruptCheckpoint,
         StorageError.
 
         >>> with log.cursor("billing", store="cursors") as cursor:
@@ -60,7 +60,7 @@ class CursorMixin:
     def cursors(
         self, *, store: str | os.PathLike[str] | None = None, **unknown: Never
     ) -> tuple[CursorInfo, ...]:
-        """The cursors of this log, by name: position, lag and time of the last commit. CorruptCheckpoint.
+        """Return the cursors of this log, by name: position, lag, time of the last commit. Raises CorruptCheckpoint.
 
         >>> with log.cursor("billing", store="cursors", start="latest") as cursor:
         ...     position = cursor.commit()

@@ -1,4 +1,4 @@
-"""Where a cursor begins, and how it tells that the log is not the one that it read."""
+"""Start positions of cursors, and detection of a log that was replaced or truncated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARK: Final = struct.Struct(">qqqq")
 
 
 class Options(NamedTuple):
-    """How a cursor goes about: see `Log.cursor`."""
+    """Options of a cursor: see `Log.cursor`."""
 
     start: str | int = "earliest"
     reset: Reset = "error"
@@ -34,7 +34,7 @@ class Options(NamedTuple):
     sync: bool = True
 
     def check(self) -> Options:
-        """These options; IllegalArgument for one that none is."""
+        """Return these options; raise IllegalArgument for an invalid one."""
         isolation_of(self.isolation)
         if self.reset not in RESETS:
             raise IllegalArgument(f"reset is {self.reset!r}", hint=_meant(self.reset, RESETS))
@@ -50,7 +50,7 @@ def _meant(given: object, known: tuple[str, ...]) -> str:
 
 
 def place_of(engine: Engine, where: int | str, end: int) -> int:
-    """The offset that a word or a number stands for; `end` is where reading ends. OffsetOutOfRange."""
+    """Return the offset of "earliest", "latest" or a number; `end` is where reading ends. Raises OffsetOutOfRange."""
     first = engine.log_start_offset
     if isinstance(where, str):
         if where not in START_WORDS:
@@ -69,7 +69,7 @@ def place_of(engine: Engine, where: int | str, end: int) -> int:
 
 
 def out_of_log(engine: Engine, position: int) -> str | None:
-    """Why a position is not in the log any more, None where it is."""
+    """Return the reason why a position is no longer in the log; None if it is."""
     start, end = engine.log_start_offset, engine.log_end_offset
     if position < start:
         return f"the records from {position} on are deleted, the log begins at {start}"
@@ -77,7 +77,7 @@ def out_of_log(engine: Engine, position: int) -> str | None:
 
 
 def why_lost(engine: Engine, topic_id: str | None, kept: CursorState) -> str | None:
-    """Why a position that was kept is no place in this log, None where reading may go on there."""
+    """Return the reason why a committed position is invalid in this log; None if reading may continue there."""
     lost = out_of_log(engine, kept.position)
     if lost is not None:
         return lost
@@ -89,9 +89,9 @@ def why_lost(engine: Engine, topic_id: str | None, kept: CursorState) -> str | N
 
 
 def record_mark(engine: Engine, position: int) -> int | None:
-    """A checksum of the record before `position`, None where there is none to read.
+    """Return a checksum of the record before `position`; None if that record cannot be read.
 
-    Batches, codec and format do not go into it, so a log that was compacted or converted keeps its marks.
+    It does not depend on batches, codec and format, so it survives compaction and conversion of the log.
     """
     if not engine.log_start_offset < position <= engine.log_end_offset:
         return None
@@ -105,5 +105,5 @@ def record_mark(engine: Engine, position: int) -> int | None:
 
 
 def lag_of(engine: Engine, position: int) -> int | None:
-    """How far behind the log end a position is; None where the log does not have it."""
+    """Return the distance of a position from the log end; None if the position is not in the log."""
     return None if out_of_log(engine, position) else end_of(engine, "log_end") - position

@@ -1,10 +1,10 @@
-"""Where the positions of named cursors are kept: one small file each, outside of every data directory.
+"""Storage of the positions of named cursors: one small file each, outside of every data directory.
 
     <store>/<data directory>-<hash of its path>/<topic>-<partition>/<name>.cursor    the position, JSON
-                                                                    <name>.lock      held by whoever uses it
+                                                                    <name>.lock      locked by its user
 
-A data directory belongs to its writer, which may be a broker: a reader never writes there, and a directory that a
-broker does not know stops it from starting. So the store is the reader's own, by default in the user's state directory.
+A data directory belongs to its writer, which may be a broker. A reader never writes there: an unknown directory keeps a
+broker from starting. So the store is a directory of the reader, by default in the user's state directory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_direct
 from kafkalog.util.paths import real_path
 
 STORE_VARIABLE: Final = "KAFKALOG_CURSORS"
-"""The environment variable that names the store where no call does."""
+"""Environment variable that names the default store."""
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 1 << 16
 MAX_NAME_LENGTH: Final = 200
 MAX_OFFSET: Final = 2**63 - 1
 MAX_TIME_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, the last that Python's datetime knows."""
+"""End of the year 9999, the last year of Python's datetime."""
 CURSOR_SUFFIX: Final = ".cursor"
 LOCK_SUFFIX: Final = ".lock"
 _NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}")
@@ -42,10 +42,10 @@ _DAMAGE_HINT: Final = (
 
 
 class CursorState(NamedTuple):
-    """What a cursor's file says.
+    """Content of a cursor's file.
 
     `position` is the offset of the first record that was not processed. `record_crc` is a checksum of the record before
-    it, None where there was none to look at; `topic_id` is the topic's, None where the partition has no id.
+    it, None if that could not be read. `topic_id` is None if the partition has no id.
     """
 
     name: str
@@ -57,7 +57,7 @@ class CursorState(NamedTuple):
 
 
 def check_cursor_name(name: str) -> str:
-    """The name itself; IllegalArgument for one that is not 1 to 200 of a-z A-Z 0-9 . _ - (it becomes a file name)."""
+    """Return the name; raise IllegalArgument unless it is 1 to 200 of a-z A-Z 0-9 . _ - (it becomes a file name)."""
     if not isinstance(name, str):
         raise TypeError(f"a cursor's name is a str, not {type(name).__name__}")
     if not _NAME.fullmatch(name) or name in (".", ".."):
@@ -68,9 +68,9 @@ def check_cursor_name(name: str) -> str:
 
 
 def default_store() -> str:
-    """The store where no call names one: $KAFKALOG_CURSORS, else kafkalog/cursors in the user's state directory.
+    """Return the default store: $KAFKALOG_CURSORS, else kafkalog/cursors in the user's state directory.
 
-    That is $XDG_STATE_HOME, by default ~/.local/state. IllegalArgument for a user without a home.
+    The state directory is $XDG_STATE_HOME, by default ~/.local/state. Raises IllegalArgument for a user without a home.
     """
     given = os.environ.get(STORE_VARIABLE)
     if given:
@@ -86,16 +86,16 @@ def default_store() -> str:
 
 
 class CursorStore:
-    """The cursors below one directory. Threads: any."""
+    """The cursors below one directory. Threads: any thread may call it."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None, *, fs: FileSystem = OS) -> None:
         self.root = real_path(default_store() if root is None else os.fspath(root))
         self._fs = fs
 
     def acquire(self, partition: str, name: str) -> CursorFile:
-        """The cursor `name` of the partition directory `partition`, for the caller alone until it is released.
+        """Lock the cursor `name` of the partition directory `partition` for the caller until it is released.
 
-        CursorInUse where another holds it, this process or another; IllegalArgument for a bad name and for a store
+        Raises CursorInUse if this process or another holds it; IllegalArgument for an invalid name and for a store
         inside a data directory; StorageError.
         """
         check_cursor_name(name)
@@ -110,23 +110,23 @@ class CursorStore:
         return CursorFile(os.path.join(folder, name + CURSOR_SUFFIX), name, partition, lock, self._fs)
 
     def read(self, partition: str, name: str) -> CursorState | None:
-        """What is kept for a cursor, without taking it; None where there is no such cursor. CorruptCheckpoint."""
+        """Return a cursor's state without locking it; None if it does not exist. Raises CorruptCheckpoint."""
         path = os.path.join(self._folder(partition), check_cursor_name(name) + CURSOR_SUFFIX)
         return _read(path, name, _partition_of(partition), self._fs)
 
     def names(self, partition: str) -> list[str]:
-        """The names of the cursors of a partition directory, sorted."""
+        """Return the names of the cursors of a partition directory, sorted."""
         found = _listed(self._folder(partition), self._fs)
         names = (name.removesuffix(CURSOR_SUFFIX) for name in found if name.endswith(CURSOR_SUFFIX))
         return sorted(name for name in names if _NAME.fullmatch(name))
 
     def partitions(self, directory: str) -> list[str]:
-        """Paths of the partition directories of a data directory that have cursors, also of those that are gone."""
+        """Return the paths of a data directory's partitions that have cursors, deleted partitions included."""
         data = os.path.realpath(directory)
         return sorted(os.path.join(data, name) for name in _partitions(self._key(data), self._fs))
 
     def _key(self, directory: str) -> str:
-        """The store's directory for a data directory: readable, and different for each path."""
+        """Return the store's directory for a data directory: readable, and different for each path."""
         readable = re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directory))[:60] or "data"
         digest = hashlib.sha256(os.fsencode(directory), usedforsecurity=False).hexdigest()[:16]
         return os.path.join(self.root, f"{readable}-{digest}")
@@ -157,7 +157,7 @@ class CursorStore:
 
 
 class CursorFile:
-    """One cursor's file, held by this process alone. Threads: one at a time."""
+    """One cursor's file, locked by this process. Threads: one at a time."""
 
     __slots__ = ("_fs", "_lock", "_pid", "name", "partition", "path", "topic_partition")
 
@@ -171,14 +171,14 @@ class CursorFile:
         self._pid = os.getpid()
 
     def read(self) -> CursorState | None:
-        """What was kept; None for a new cursor. CorruptCheckpoint, StorageError."""
+        """Return the stored state; None for a new cursor. Raises CorruptCheckpoint, StorageError."""
         return _read(self.path, self.name, self.topic_partition, self._fs)
 
     def write(self, state: CursorState, *, sync: bool = True) -> None:
-        """Keeps `state`: after a crash the file has the old content or the new, whole.
+        """Store `state` atomically: after a crash the file has either the old content or the new.
 
-        Without `sync` that holds when the process dies, but not when the machine does. IllegalState in a forked child
-        and after `release`; StorageError.
+        Without `sync` that holds after a crash of the process, but not of the machine. Raises IllegalState in a forked
+        child and after `release`; StorageError.
         """
         self.check_held()
         content = {
@@ -195,7 +195,7 @@ class CursorFile:
             raise StorageError.from_os(error, "keep the cursor's position", path=self.path) from error
 
     def delete(self) -> bool:
-        """Forgets the cursor and gives it back; True where there was something to forget. StorageError."""
+        """Delete the cursor and release it; return True if it was stored. Raises StorageError."""
         self.check_held()
         try:
             there = self._fs.unlink_if_exists(self.path)
@@ -207,7 +207,7 @@ class CursorFile:
         return there
 
     def release(self) -> None:
-        """Gives the cursor back. A second call does nothing; a forked child gives back nothing."""
+        """Release the cursor. A second call does nothing; in a forked child the lock stays with the parent."""
         lock, self._lock = self._lock, None
         if lock is None:
             return
@@ -218,7 +218,7 @@ class CursorFile:
             lock.close()
 
     def check_held(self) -> None:
-        """IllegalState in a forked child, and after `release`."""
+        """Raise IllegalState in a forked child, and after `release`."""
         if self._lock is None:
             raise IllegalState(f"cursor {self.name} was given back", path=self.path)
         if os.getpid() != self._pid:
@@ -234,7 +234,7 @@ class CursorFile:
 
 
 def _locked(path: str, name: str, fs: FileSystem) -> File:
-    """The lock file, locked; one that was deleted between our open and our lock is opened anew."""
+    """Return the lock file, locked; reopen it if it was deleted between open and lock."""
     while True:
         file = fs.open_file(path, "create")
         try:
@@ -265,7 +265,7 @@ def _read(path: str, name: str, topic_partition: TopicPartition, fs: FileSystem)
 
 
 def _parsed(found: Any, name: str, topic_partition: TopicPartition) -> CursorState:
-    """The state that parsed JSON stands for; ValueError for anything that `write` does not write."""
+    """Return the state in parsed JSON; raise ValueError for anything that `write` does not write."""
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")
     version = _number(found, "version", 1 << 31)

@@ -1,4 +1,4 @@
-"""Named cursors: each reader's own position in a log, kept from one run to the next."""
+"""Named cursors: positions of readers in a log, stored between runs."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _LOST_HINT: Final = (
 
 
 CURSORS: Final[Living[Cursor]] = Living()
-"""The cursors of this process."""
+"""Cursors of this process."""
 
 
 class Cursor:
-    """One reader's position in a log, by name; made by `Log.cursor`.
+    """A reader's named position in a log; created by `Log.cursor`.
 
-    A record counts as processed when the next one is asked for, at `commit()`, and at the end of a `with` block that
-    raises nothing. What is processed is committed each `auto_commit_ms` while reading goes on, and at the end. So every
-    record is seen at least once: after a crash those since the last commit come again.
+    A record counts as processed when the next one is requested, at `commit()`, and at the end of a `with` block without
+    an error. The processed position is committed every `auto_commit_ms` while reading, and at the end. So every record
+    is delivered at least once: after a crash, records since the last commit are delivered again.
 
-    The name is held until `close()`. Threads: one at a time. A forked child cannot commit.
+    The name is locked until `close()`. Threads: one at a time. A forked child cannot commit.
 
     >>> with log.cursor("billing") as cursor:
     ...     [record.value for record in cursor], cursor.lag, cursor.committed
@@ -59,18 +59,18 @@ class Cursor:
 
     def __init__(self, engine: Engine, file: CursorFile, options: Options, owner: object = None) -> None:
         self._engine = engine
-        self._owner = owner  # whose log is read: it stays open as long as this stands
+        self._owner = owner  # a reference that keeps the log open while the cursor exists
         self._file = file
         self._options = options
         self._isolation = isolation_of(options.isolation)
-        self._closed = True  # until all below is done: a cursor that fails to open warns of nothing
+        self._closed = True  # until opening is complete: a cursor that fails to open gives no warning
         self._lock = threading.Lock()
         self._moves = 0
         self._failed_at = -1
         self._topic_id = _topic_id(engine)
         self.name = file.name
         self.lost: str | None = None
-        """Why the position was given up the last time, where it was; None otherwise."""
+        """Reason for the last reset of the position; None if there was none."""
         refresh(engine)
         kept = file.read()
         self._committed = -1 if kept is None else kept.position
@@ -81,31 +81,31 @@ class Cursor:
         self._closed = False
         CURSORS.add(self)
 
-    # Where it is
+    # Position
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition it reads."""
+        """The partition it reads."""
         return self._engine.topic_partition
 
     @property
     def position(self) -> int:
-        """The offset from which the next record will come."""
+        """Offset from which the next record is read."""
         return self._next
 
     @property
     def engine(self) -> Engine:
-        """What it reads through: the log's own state, or a view."""
+        """The log that it reads: an open log or a view."""
         return self._engine
 
     @property
     def committed(self) -> int:
-        """The position that is kept: another run goes on from there."""
+        """The committed position: the next run continues there."""
         return self._committed
 
     @property
     def lag(self) -> int:
-        """How many offsets lie between the position and where reading ends now."""
+        """Number of offsets between the position and the current end of reading."""
         refresh(self._engine)
         return max(0, end_of(self._engine, self._isolation) - self._next)
 
@@ -116,17 +116,17 @@ class Cursor:
 
     @property
     def moves(self) -> int:
-        """A number that changes when the position is moved otherwise than by reading."""
+        """A counter of position changes other than by reading."""
         return self._moves
 
     # Reading
 
     def __iter__(self) -> Iterator[Record]:
-        """The records from the position up to the present end; errors as for `Log.records`."""
+        """Yield the records from the position to the current end; errors as for `Log.records`."""
         return self._run(self._end(), 0)
 
     def tail(self, timeout: float | None = None) -> Iterator[Record]:
-        """The records from the position on, waiting for new ones; it ends after `timeout` seconds without any.
+        """Yield records from the position and wait for new ones; end after `timeout` seconds without any.
 
         >>> with log.cursor("billing") as cursor:
         ...     [record.value for record in cursor.tail(timeout=0.01)]
@@ -137,9 +137,9 @@ class Cursor:
         return self._run(None, timeout)
 
     def poll(self, max_records: int = POLL_RECORDS, timeout: float | None = 0) -> list[Record]:
-        """The next records, at most `max_records`; waits up to `timeout` seconds (None: for ever) for the first one.
+        """Return at most `max_records` records; wait up to `timeout` seconds (None: for ever) for the first one.
 
-        Those of the call before count as processed. Errors as for `Log.records`; what lies before damage comes first.
+        Records of the previous call count as processed. Errors as for `Log.records`; records before damage come first.
 
         >>> with log.cursor("billing") as cursor:
         ...     [record.value for record in cursor.poll(1)], cursor.position, cursor.lag
@@ -156,9 +156,9 @@ class Cursor:
                 return []
 
     def fetch(self, max_records: int) -> tuple[list[Record], int]:
-        """What `poll` would give without waiting, and the position behind it; `position` stays where it is.
+        """Return the records of a `poll` without waiting, and the position after them; `position` does not change.
 
-        All that was handed out before counts as processed.
+        All records returned before count as processed.
 
         >>> with log.cursor("billing") as cursor:
         ...     found, position = cursor.fetch(10)
@@ -200,7 +200,7 @@ class Cursor:
                 return
 
     def _until(self, end: int) -> Iterator[Record]:
-        """The records below `end`; it stops early where the position is moved meanwhile."""
+        """Yield the records below `end`; stop early if the position is moved meanwhile."""
         moves = self._moves
         try:
             for record in self._records(end):
@@ -217,7 +217,7 @@ class Cursor:
         self._next = self._done = end
 
     def _end(self) -> int:
-        """Where reading ends now; a position that the log does not have any more is reset, or OffsetOutOfRange."""
+        """Return where reading ends now; reset a position that is no longer in the log, or raise OffsetOutOfRange."""
         self._check_open()
         refresh(self._engine)
         lost = out_of_log(self._engine, self._next)
@@ -227,10 +227,10 @@ class Cursor:
         return end_of(self._engine, self._isolation)
 
     def _go_on_after(self, error: KafkalogError) -> None:
-        """Returns where reading may go on though the log was cut or deleted under it; raises `error` otherwise."""
+        """Return if reading may continue after the log was truncated or deleted at the position; else raise `error`."""
         if isinstance(error, OffsetOutOfRange):
             at = self._next
-            self._end()  # says what happened, where the position is lost
+            self._end()  # resets a lost position, or raises the reason
             if self._options.reset != "error" and (self._next != at or self._failed_at != at):
                 self._failed_at = at
                 return
@@ -239,9 +239,9 @@ class Cursor:
     # Moving
 
     def seek(self, offset: int | str) -> int:
-        """The new position: an offset, "earliest" or "latest"; a negative offset counts back from the end.
+        """Move to an offset, "earliest" or "latest" and return the position; a negative offset counts from the end.
 
-        It is kept at the next commit. OffsetOutOfRange outside the log.
+        It is stored at the next commit. Raises OffsetOutOfRange outside the log.
 
         >>> with log.cursor("billing") as cursor:
         ...     cursor.seek("latest"), cursor.seek(-1), cursor.moves
@@ -257,14 +257,14 @@ class Cursor:
         self._next = self._done = offset
 
     def _first(self, kept: CursorState | None) -> int:
-        """The position to begin at: the one that is kept, where the log still has it."""
+        """Return the initial position: the stored one, if the log still has it."""
         if kept is None:
             return place_of(self._engine, self._options.start, end_of(self._engine, self._isolation))
         lost = why_lost(self._engine, self._topic_id, kept)
         return kept.position if lost is None else self._reset(lost, kept.position)
 
     def _reset(self, lost: str, position: int) -> int:
-        """The position after one that was lost; OffsetOutOfRange where the reader wants to be told."""
+        """Return the position after a lost one; raise OffsetOutOfRange if `reset` is "error"."""
         engine, reset = self._engine, self._options.reset
         if reset == "error":
             raise OffsetOutOfRange(
@@ -277,12 +277,12 @@ class Cursor:
         _LOG.warning("cursor %s of %s goes from %d to %d (%s): %s", *told)
         return found
 
-    # Keeping
+    # Committing
 
     def commit(self, offset: int | None = None) -> int:
-        """The position that is kept now: behind all that was handed out, or `offset`, which is at most that.
+        """Commit the position after all returned records, or `offset`, which is at most that; return it.
 
-        StorageError: what was kept before stays.
+        Raises StorageError; the last committed position then stays.
 
         >>> with log.cursor("billing", auto_commit_ms=None) as cursor:
         ...     found = cursor.poll()
@@ -298,9 +298,9 @@ class Cursor:
         return self._write(operator.index(offset))
 
     def advance(self, position: int) -> None:
-        """Notes that all before `position` was handed out, and what was handed out before is processed.
+        """Set the position to `position` and mark records before the old one as processed.
 
-        For a caller that reads in its own way. Nothing is kept of it until `processed()` or `commit()`.
+        For a caller that reads the log itself. Nothing is stored until `processed()` or `commit()`.
 
         >>> with log.cursor("billing") as cursor:
         ...     cursor.advance(cursor.engine.log_end_offset)
@@ -310,7 +310,7 @@ class Cursor:
         self._done, self._next = self._next, position
 
     def processed(self) -> None:
-        """Notes that all that was handed out is processed; commits it where that is due.
+        """Mark all returned records as processed; commit the position if a commit is due.
 
         >>> with log.cursor("billing", auto_commit_ms=0) as cursor:
         ...     found = cursor.poll()
@@ -326,10 +326,10 @@ class Cursor:
             self._put_off()
 
     def _write(self, position: int) -> int:
-        self._file.check_held()  # before our lock, which a thread of a forked child's parent may have had
+        self._file.check_held()  # before the lock: at a fork, a thread of the parent may have held it
         mark, now = record_mark(self._engine, position), SYSTEM_CLOCK.milliseconds()
         state = CursorState(self.name, self.topic_partition, position, mark, self._topic_id, now)
-        with self._lock:  # a cancelled call of an event loop may still go on in its thread
+        with self._lock:  # a cancelled call of an event loop may still run in its thread
             self._file.write(state, sync=self._options.sync)
         self._committed = position
         self._put_off()
@@ -340,7 +340,7 @@ class Cursor:
         self._due = float("inf") if period is None else time.monotonic() + period / 1000
 
     def close(self) -> None:
-        """Commits what was processed, unless `auto_commit_ms` is None, and gives the name back; harmless twice.
+        """Commit the processed position, unless `auto_commit_ms` is None, and release the name; harmless twice.
 
         >>> cursor = log.cursor("billing")
         >>> cursor.close()
@@ -381,7 +381,7 @@ class Cursor:
 
 
 def _topic_id(engine: Engine) -> str | None:
-    """The id of the log's topic; None where there is none, or it cannot be read, which stops no reader."""
+    """Return the id of the log's topic; None if it is missing or cannot be read."""
     try:
         return read_partition_metadata(OS, engine.path)
     except KafkalogError as error:
@@ -390,7 +390,7 @@ def _topic_id(engine: Engine) -> str | None:
 
 
 class CursorInfo(NamedTuple):
-    """A cursor as it is kept; `lag` is how far behind the log end it is, None where the log does not have it."""
+    """A cursor as stored; `lag` is its distance from the log end, None if the position is not in the log."""
 
     name: str
     position: int
@@ -406,7 +406,7 @@ def open_cursor(
     store: str | os.PathLike[str] | None = None,
     owner: object = None,
 ) -> Cursor:
-    """The cursor `name` of a log, held by the caller; see `Log.cursor`."""
+    """Open the cursor `name` of a log for the caller; see `Log.cursor`."""
     options.check()
     file = CursorStore(store).acquire(engine.path, name)
     try:
@@ -417,7 +417,7 @@ def open_cursor(
 
 
 def cursors_of(engine: Engine, store: str | os.PathLike[str] | None = None) -> tuple[CursorInfo, ...]:
-    """The cursors of a log, by name, as they are kept; those that are open go on meanwhile. CorruptCheckpoint."""
+    """Return the stored state of a log's cursors, by name, open cursors included. Raises CorruptCheckpoint."""
     kept = CursorStore(store)
     refresh(engine)
     states = (kept.read(engine.path, name) for name in kept.names(engine.path))

@@ -1,16 +1,16 @@
-"""What keys and values mean: plain functions that take the bytes of a record.
+"""Decoders of keys and values: plain functions that take the bytes of a record.
 
 >>> import struct
 >>> from kafkalog import decoders
 >>> decoders.json(b'{"a": 1}'), decoders.long(bytes(7) + b"\\x05"), decoders.pack("h h")(bytes([0, 1, 255, 255]))
 ({'a': 1}, 5, '1 -1')
 
-`text`, `json`, `integer` and `long` decode by themselves; `pack` (kcat's pack strings), `avro`, `protobuf` and
-`json_schema` (values with a schema registry's header, and a directory of schemas) make a decoder; `decoder` finds one
-by the name that the command line takes. `group_record`, `transaction_record`, `share_state_record`,
-`cluster_record` and `remote_log_record` read the records of Kafka's own topics.
+`text`, `json`, `integer` and `long` are decoders; `pack` (kcat's pack strings), `avro`, `protobuf` and `json_schema`
+(values with a schema registry's header, and a directory of schemas) return one; `decoder` finds one by its name on the
+command line. `group_record`, `transaction_record`, `share_state_record`, `cluster_record` and `remote_log_record`
+decode the records of Kafka's internal topics.
 
-Bytes that are not understood are a DecodeError, or MessageError for Kafka's own records; both are InvalidRecord.
+They raise DecodeError for bytes that they cannot decode, or MessageError for internal records; both are InvalidRecord.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def group_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record of `__consumer_offsets`: type, key, version and value (None for a tombstone), with dicts by field name.
+    """Decode a record of `__consumer_offsets`: type, key, version, value (None for a tombstone), as dicts by field.
 
     Type 1 is a committed offset: `key` has group, topic and partition, `value` has offset and metadata.
 
@@ -44,7 +44,7 @@ def group_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
 
 
 def transaction_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record of `__transaction_state`, as `group_record`.
+    """Decode a record of `__transaction_state` as `group_record` does.
 
     >>> transaction_record(bytes.fromhex("0000 0003 617070"), None).key
     {'transactionalId': 'app'}
@@ -55,7 +55,7 @@ def transaction_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
 
 
 def share_state_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """A record of `__share_group_state`, as `group_record`.
+    """Decode a record of `__share_group_state` as `group_record` does.
 
     >>> share_state_record(bytes.fromhex("0000 0003 617070") + bytes(20), None).key
     {'groupId': 'app', 'topicId': 'AAAAAAAAAAAAAAAAAAAAAA', 'partition': 0}
@@ -66,7 +66,7 @@ def share_state_record(key: bytes, value: bytes | None) -> CoordinatorRecord:
 
 
 def cluster_record(value: bytes) -> MetadataRecord:
-    """A record of `__cluster_metadata` or of its snapshots: type, name, version and fields; its key is null.
+    """Decode a record of `__cluster_metadata` or its snapshots: type, name, version and fields; its key is null.
 
     >>> cluster_record(bytes([1, 2, 0, 7]) + b"orders" + bytes(17))
     MetadataRecord(type=2, name='TopicRecord', version=0, data={'name': 'orders', 'topicId': 'AAAAAAAAAAAAAAAAAAAAAA'})
@@ -77,7 +77,7 @@ def cluster_record(value: bytes) -> MetadataRecord:
 
 
 def remote_log_record(value: bytes) -> MetadataRecord:
-    """A record of `__remote_log_metadata`, as `cluster_record`.
+    """Decode a record of `__remote_log_metadata` as `cluster_record` does.
 
     >>> remote_log_record(bytes([1, 2, 0, 7]) + b"orders" + bytes(35)).name
     'RemotePartitionDeleteMetadataRecord'

@@ -1,4 +1,4 @@
-"""`kafkalog.open_dirs` and `LogDirs`: the topics of some data directories as one Python object."""
+"""`kafkalog.open_dirs` and `LogDirs`: the topics of data directories as one Python object."""
 
 from __future__ import annotations
 
@@ -46,22 +46,23 @@ def open_dirs(
     progress: Callable[[LoadProgress], object] | None = None,
     **settings: Any,
 ) -> LogDirs:
-    """The topics in one or several data directories.
+    """Open the topics in one or several data directories and return a `LogDirs`.
 
-    "r" reads: no lock, no repair, never a write; directories that a broker writes to are followed, and those of URLs
-    (`s3://bucket/data`) are read where they are (docs/remote.md). "a" opens every
-    partition for writing, after recovery where a directory was not closed well, holds the directories' locks, makes
-    directories that are missing, and runs the jobs of a broker: retention, flushing, checkpoints, cleaning of compacted
-    topics. It takes settings by their broker names (`log_retention_hours=24`, `log_segment_bytes=1 << 26`,
-    `log_cleaner_enable=False`); `sync` and `on_damage` are as for `kafkalog.open`.
-    `progress` is called while logs are loaded, with a `LoadProgress`.
+    Mode "r" reads: it takes no lock, repairs nothing and never writes; it follows directories that a broker writes to.
+    Directories at URLs (`s3://bucket/data`) are read in place (docs/remote.md).
 
-    Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). One that
-    neither knows is not aged, unless the call says how long to keep it (`log_retention_*`).
+    Mode "a" opens every partition for writing and holds the directories' locks. It creates missing directories,
+    recovers directories that were not closed cleanly, and runs the jobs of a broker: retention, flushing, checkpoints,
+    cleaning of compacted topics. Settings are keywords by their broker names (`log_retention_hours=24`,
+    `log_segment_bytes=1 << 26`, `log_cleaner_enable=False`); `sync` and `on_damage` are as for `kafkalog.open`.
+    `progress` is called with a `LoadProgress` while logs are loaded.
 
-    PartitionNotFound (mode "r": no such directory), NotAPartition, StorageError; in "a" also DirectoryLocked,
-    ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two directories).
-    TypeError for a keyword that is no setting; it names the near ones.
+    Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). Retention
+    skips a topic that is in neither, unless the call sets a retention (`log_retention_*`).
+
+    Raises PartitionNotFound (mode "r": no such directory), NotAPartition, StorageError; in mode "a" also
+    DirectoryLocked, ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two
+    directories). Raises TypeError for a keyword that is no setting, with similar names.
 
     >>> with open_dirs(["disk1", "disk2"], "a", log_retention_hours=24) as opened:
     ...     opened.create_topic("orders", 4).partitions
@@ -94,7 +95,7 @@ def open_dirs(
     from kafkalog.dirs_store import LogStore
 
     for path in paths:
-        with suppress(OSError):  # told where it is opened
+        with suppress(OSError):  # reported when it is opened
             refuse_partition(path, OS.names(path))
     store = LogStore.open(paths, settings, sync=sync, on_damage=on_damage, progress=progress)
     try:
@@ -118,7 +119,7 @@ def _not_for_reading(names: list[str]) -> TypeError:
 
 
 def _unknown_of_topic(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
-    """The error for keywords that a call about a topic does not take: `kafkalog.open` takes settings so."""
+    """Return the error for unknown keywords of a topic call; a topic setting is pointed to `settings`."""
     name = next(iter(given))
     try:
         key_for(name)
@@ -128,7 +129,7 @@ def _unknown_of_topic(call: str, given: Mapping[str, object], known: tuple[str, 
 
 
 def _check_setting(name: str) -> None:
-    """UnknownConfig (a TypeError) for a keyword that is no setting of a store, with the name that was meant."""
+    """Raise UnknownConfig (a TypeError) for a keyword that is no setting of a store; suggest a similar name."""
     try:
         BROKER_TABLE.find(name)
     except UnknownConfig as error:
@@ -139,9 +140,9 @@ def _check_setting(name: str) -> None:
 
 
 class LogDirs:
-    """The topics of some data directories: `dirs["orders", 0]` is a `Log`, iteration gives the partitions.
+    """The topics of data directories: `dirs["orders", 0]` is a `Log`, iteration yields the partitions.
 
-    Threads: all methods, from any thread. A fork's child cannot use it.
+    Threads: all methods may be called from any thread. A forked child cannot use it.
 
     >>> dirs.create_topic("orders", 2).partitions
     (0, 1)
@@ -171,47 +172,47 @@ class LogDirs:
             raise LogClosed(f"the directories {', '.join(self._paths)} are closed")
         return self._store
 
-    # What it is
+    # Properties
 
     @property
     def mode(self) -> Literal["r", "a"]:
-        """How it was opened."""
+        """Mode in which the directories were opened."""
         return self._store.mode
 
     @property
     def topics(self) -> dict[str, Topic]:
-        """The topics by name: id, partition numbers, own settings."""
+        """Topics by name: id, partition numbers, own settings."""
         return self._open().topics()
 
     @property
     def directories(self) -> tuple[Directory, ...]:
-        """The data directories; `offline_error` says why one is not in use."""
+        """The data directories; `offline_error` is the reason why one is offline."""
         return self._open().directories
 
     @property
     def problems(self) -> Mapping[TopicPartition, KafkalogError]:
-        """The partitions that could not be opened, each with the error that its log raises; the others are in use.
+        """Partitions that could not be opened, each with the error that its log raises; the others are in use.
 
-        In mode "r" a partition is opened when it is asked for, so none is here.
+        Empty in mode "r", which opens a partition at its first use.
         """
         return self._open().problems
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The background jobs: name, delay, period, and the last run's time, duration and error. None in mode "r"."""
+        """Background jobs: name, delay, period, and time, duration and error of the last run. Empty in mode "r"."""
         return self._open().jobs
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings of the store."""
+        """Settings of the store."""
         return self._open().config
 
     # Partitions
 
     def __getitem__(self, key: tuple[str, int]) -> Log:
-        """The log of a partition, the same object each time. It is closed with the directories.
+        """Return the log of a partition, the same object each time. It is closed with the directories.
 
-        UnknownTopicOrPartition (a LookupError); StorageError where it may be in a directory that is offline; LogClosed.
+        Raises UnknownTopicOrPartition (a LookupError); StorageError if it may be in an offline directory; LogClosed.
         """
         topic_partition = _key(key)
         store = self._open()
@@ -221,7 +222,7 @@ class LogDirs:
         return log
 
     def get(self, topic: str, partition: int = 0) -> Log | None:
-        """The log of a partition; None where there is none.
+        """Return the log of a partition; None if there is none.
 
         >>> dirs.get("orders") is None
         True
@@ -229,7 +230,7 @@ class LogDirs:
         return self._open().log(_key((topic, partition)))
 
     def logs(self, topic: str) -> list[Log]:
-        """The logs of a topic's partitions, in the order of their numbers; errors as for `dirs[topic, number]`.
+        """Return the logs of a topic's partitions, by number; errors as for `dirs[topic, number]`.
 
         >>> topic = dirs.create_topic("orders", 2)
         >>> [one.name for one in dirs.logs("orders")]
@@ -265,10 +266,11 @@ class LogDirs:
         directory: Path | None = None,
         **unknown: Never,
     ) -> Topic:
-        """The new topic, with so many partitions (None: num.partitions), each in the directory with the fewest.
+        """Create a topic with `partitions` partitions (None: num.partitions), each in the directory with the fewest.
 
-        `settings` are topic settings by dotted or attribute name; `directory` is where all its partitions go instead.
-        TopicExists, InvalidTopic, InvalidPartitions, UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
+        `settings` are topic settings by dotted or attribute name; `directory` is one directory for all its partitions
+        instead. Raises TopicExists, InvalidTopic, InvalidPartitions, UnknownConfig, ConfigError, StorageError,
+        ReadOnlyLog.
 
         >>> dirs.create_topic("users", 3, {"cleanup.policy": "compact"}).settings
         {'cleanup.policy': 'compact'}
@@ -279,9 +281,9 @@ class LogDirs:
         return self._open().create_topic(name, partitions, settings or {}, where)
 
     def delete_topic(self, name: str) -> None:
-        """The topic is gone: its directories are renamed at once, and removed after log.segment.delete.delay.ms.
+        """Delete a topic: rename its directories at once, remove them after log.segment.delete.delay.ms.
 
-        UnknownTopicOrPartition, PolicyViolation (delete.topic.enable is false), StorageError, ReadOnlyLog.
+        Raises UnknownTopicOrPartition, PolicyViolation (delete.topic.enable is false), StorageError, ReadOnlyLog.
 
         >>> topic = dirs.create_topic("orders")
         >>> dirs.delete_topic("orders")
@@ -298,10 +300,10 @@ class LogDirs:
         partitions: int | None = None,
         **unknown: Never,
     ) -> Topic:
-        """The topic with these settings changed, None taking one back to the store's, and with more partitions.
+        """Change a topic's settings (None resets one to the store's), add partitions, and return the topic.
 
-        They count from now on, for logs that are open too, and are kept. UnknownTopicOrPartition, InvalidPartitions
-        (fewer than there are), UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
+        Settings take effect at once, for open logs too, and are stored. Raises UnknownTopicOrPartition,
+        InvalidPartitions (fewer than the topic has), UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
 
         >>> topic = dirs.create_topic("orders")
         >>> dirs.alter_topic("orders", {"retention.ms": 3_600_000}, partitions=2)
@@ -314,7 +316,7 @@ class LogDirs:
     def alter(self, settings: Mapping[str, Any]) -> None:
         """Change settings of the store itself, by broker names; topics that do not set them follow at once.
 
-        They are not kept. ConfigError for one that takes a new start; ReadOnlyLog.
+        They are not stored. Raises ConfigError for a setting that only a reopened store can change; ReadOnlyLog.
 
         >>> dirs.alter({"log.retention.ms": 3_600_000})
         >>> dirs.config.log_retention_ms
@@ -323,16 +325,17 @@ class LogDirs:
         self._open().alter(settings)
 
     def clean(self, topic: str, partition: int = 0) -> Clean:
-        """The clean of a compacted partition, done now and in this thread, however little of it is dirty.
+        """Clean a compacted partition now, in this thread, regardless of how dirty it is; return the result.
 
-        Up to the active segment (`Log.roll` begins a new one), the first open transaction, or what
-        `min.compaction.lag.ms` protects; `end_offset` says how far that was, `stats` what it came to. Waits while the
-        partition is being cleaned; keeps to `log.cleaner.io.max.bytes.per.second`, which all cleans share. It takes
-        as much memory as a cleaner thread, beside theirs.
+        The clean ends before the active segment (`Log.roll` starts a new one), the first open transaction, and records
+        that `min.compaction.lag.ms` protects; `end_offset` is where it ended, `stats` are its counters. The call waits
+        while the partition is being cleaned, and keeps to `log.cleaner.io.max.bytes.per.second`, which all cleans
+        share. It uses as much memory as a cleaner thread, in addition to theirs.
 
-        UnknownTopicOrPartition; IllegalState where the topic is not compacted; CorruptRecord for damage, with nothing
-        touched from there on; CleaningAborted where somebody deletes, cuts or moves it, or the directories are being
-        closed, IllegalState where that is going on already; StorageError, ReadOnlyLog, LogClosed.
+        Raises UnknownTopicOrPartition; IllegalState if the topic is not compacted; CorruptRecord for damage, with the
+        log unchanged from there on; CleaningAborted if the partition is deleted, truncated or moved, or the directories
+        are being closed, meanwhile; IllegalState if one of these is in progress already; StorageError, ReadOnlyLog,
+        LogClosed.
 
         >>> topic = dirs.create_topic("users", settings={"cleanup.policy": "compact"})
         >>> users = dirs["users", 0]
@@ -345,7 +348,7 @@ class LogDirs:
 
     @property
     def cleaner(self) -> CleanerReport:
-        """What the background cleaner does, has done, and leaves alone, with the reason.
+        """Report on the background cleaner: current and past cleans, and partitions that it skips, with the reason.
 
         >>> dirs.cleaner.totals.cleans, dirs.cleaner.uncleanable
         (0, ())
@@ -353,7 +356,7 @@ class LogDirs:
         return self._open().cleaner
 
     def flush(self) -> None:
-        """Return when all that was appended to any log is on disk. StorageError, when all had their turn.
+        """Sync all logs to disk. A StorageError of one log is raised after the others were synced.
 
         >>> dirs.flush()
         """
@@ -367,9 +370,9 @@ class LogDirs:
         return self._store.closed
 
     def close(self) -> None:
-        """Jobs end, all logs are written to disk and closed, the locks go; a second call does nothing.
+        """End the jobs, sync and close all logs, release the locks. A second call does nothing.
 
-        A Ctrl-C waits until it is done.
+        A Ctrl-C takes effect after that.
 
         >>> dirs.close()
         >>> dirs.closed
@@ -396,7 +399,7 @@ class LogDirs:
         return [(key.topic, key.partition) for key in self]
 
     def __repr__(self) -> str:
-        """One line, from memory: what the last look at the directories found."""
+        """Return one line, from memory: the state at the last refresh."""
         where = ", ".join(self._paths)
         if self._pid != os.getpid() or self._store.closed:
             return f"<LogDirs closed {where}>"

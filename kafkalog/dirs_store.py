@@ -1,4 +1,4 @@
-"""The store behind `LogDirs` in mode "a": a log manager with its jobs, and a face for each of its logs."""
+"""The store behind `LogDirs` in mode "a": a log manager with its jobs, and a `Log` for each of its logs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LOG: Final = logging.getLogger(__name__)
 class LogStore:
     """All logs of some data directories, open for writing, with their jobs running.
 
-    Threads: all methods, from any thread.
+    Threads: all methods may be called from any thread.
     """
 
     mode: Final = "a"
@@ -55,7 +55,7 @@ class LogStore:
         self._manager = manager
         self._scheduler = scheduler
         self._sync = sync
-        self._changing = threading.RLock()  # which topics there are changes by one call at a time
+        self._changing = threading.RLock()  # one call at a time creates, deletes or alters topics
         self._lock = threading.Lock()
         self._faces: dict[TopicPartition, Log] = {}  # guarded by self._lock
         self._ending = False  # guarded by self._lock
@@ -73,8 +73,8 @@ class LogStore:
         clock: Clock = SYSTEM_CLOCK,
         scheduler: Schedules | None = None,
     ) -> LogStore:
-        """The store of these directories; errors as `open_dirs`."""
-        config = BrokerConfig.from_mapping(settings)  # what is wrong in the call is told before anything is read
+        """Open these directories and return their store; errors as for `open_dirs`."""
+        config = BrokerConfig.from_mapping(settings)  # errors in the arguments are raised before anything is read
         opened = open_logs(
             paths, config, fs=fs, clock=clock, scheduler=scheduler, progress=progress,
             refuses_loss=refuses_loss(on_damage),
@@ -86,21 +86,21 @@ class LogStore:
             _all_of((opened.close,))
             raise
 
-    # What there is
+    # State
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings of the store."""
+        """Settings of the store."""
         return self._manager.config
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The background jobs."""
+        """Background jobs."""
         return self._manager.jobs
 
     @property
     def directories(self) -> tuple[Directory, ...]:
-        """The data directories, those that are offline too."""
+        """The data directories, offline ones included."""
         return tuple(
             Directory(one.path, len(one.logs), one.directory_id, one.offline_error)
             for one in self._manager.directories
@@ -108,7 +108,7 @@ class LogStore:
 
     @property
     def seen(self) -> list[TopicPartition]:
-        """The same as `partitions`, which is memory here."""
+        """The partitions, as `partitions` has them, from memory."""
         return self.partitions
 
     @property
@@ -118,11 +118,11 @@ class LogStore:
 
     @property
     def problems(self) -> Mapping[TopicPartition, KafkalogError]:
-        """Why a partition cannot be opened, by partition."""
+        """Errors of the partitions that cannot be opened."""
         return dict(self._manager.problems)
 
     def topics(self) -> dict[str, Topic]:
-        """The topics by name."""
+        """Return the topics by name."""
         grouped: dict[str, list[int]] = {}
         for key in self.partitions:
             grouped.setdefault(key.topic, []).append(key.partition)
@@ -139,11 +139,11 @@ class LogStore:
         return Topic(name, topic_id, tuple(numbers), settings)
 
     def contains(self, key: TopicPartition) -> bool:
-        """True where the partition is there."""
+        """Return True if the partition exists."""
         return key in self._manager.logs or key in self._manager.problems
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition, the same object each time; None where there is none."""
+        """Return the log of a partition, the same object each time; None if there is none."""
         log = self._manager.get(key)
         if log is None:
             problem = self._manager.problems.get(key)
@@ -155,7 +155,7 @@ class LogStore:
                 raise LogClosed("the directories are closed")
             face = self._faces.get(key)
             if face is None or face._engine is not log:
-                with deferred_interrupts():  # with `sync` in milliseconds it has a thread, which we end
+                with deferred_interrupts():  # with `sync` in milliseconds it has a thread, which the store must end
                     face = self._faces[key] = self._face(log)
         return face
 
@@ -173,7 +173,7 @@ class LogStore:
     def create_topic(
         self, name: str, partitions: int | None, settings: Mapping[str, Any], directory: str | None
     ) -> Topic:
-        """The topic, made; errors as `LogDirs.create_topic`. What was made of one that fails is taken away again."""
+        """Create a topic and return it; errors as for `LogDirs.create_topic`. A failure removes its partitions."""
         manager = self._manager
         validate_topic(name)
         given = {key_for(one).name: value for one, value in settings.items()}
@@ -190,7 +190,7 @@ class LogStore:
             return self._topic(name, list(range(count)))
 
     def _make(self, name: str, count: int, given: Mapping[str, Any], directory: str | None) -> None:
-        """So many partitions of a new topic, or none of it."""
+        """Create `count` partitions of a new topic, or none."""
         made: list[TopicPartition] = []
         try:
             for number in range(count):
@@ -205,15 +205,15 @@ class LogStore:
             raise
 
     def delete_topic(self, name: str) -> None:
-        """Every partition of the topic is renamed, and its files go later."""
+        """Delete a topic: rename its partitions now, remove their files later."""
         if not self.config.delete_topic_enable:
             raise PolicyViolation(f"topic {name} may not be deleted", hint="delete.topic.enable is false")
-        with self._changing, deferred_interrupts():  # all of it, or nothing: no topic with some of its partitions
+        with self._changing, deferred_interrupts():  # all or nothing: no topic is left with some of its partitions
             keys = self._partitions_of(name)
             for key in keys:
                 self._retire(key)
             self._manager.delete_topic(name)
-            for key in keys:  # for one who has asked for it meanwhile
+            for key in keys:  # for a log requested meanwhile
                 self._retire(key)
 
     def _retire(self, key: TopicPartition) -> None:
@@ -223,7 +223,7 @@ class LogStore:
             _retire(face)
 
     def alter_topic(self, name: str, settings: Mapping[str, Any], partitions: int | None) -> Topic:
-        """The topic with changed settings, and with more partitions where there are fewer than `partitions`."""
+        """Change a topic's settings, add partitions until it has `partitions`, and return the topic."""
         with self._changing:
             keys = self._partitions_of(name)
             if partitions is not None:
@@ -239,7 +239,7 @@ class LogStore:
             return self._topic(name, [key.partition for key in self._partitions_of(name)])
 
     def alter(self, settings: Mapping[str, Any]) -> None:
-        """Settings of the store that may change while it is open; topics without their own follow."""
+        """Change settings of the open store; topics that do not set them follow."""
         self._manager.alter_config(settings)
         if isinstance(self._scheduler, Scheduler):
             self._scheduler.resize(self.config.background_threads)
@@ -256,11 +256,11 @@ class LogStore:
         return found
 
     def missing(self, key: TopicPartition) -> KafkalogError:
-        """The error for a partition that is not there, or in a directory that is offline."""
+        """Return the error for a missing partition, which may be in an offline directory."""
         return self._offline(str(key)) or missing(key, self.partitions)
 
     def _offline(self, what: str) -> StorageError | None:
-        """Where a directory is offline, what is not here may be there."""
+        """Return the error of an offline directory, which may hold `what`; None if all are online."""
         for directory in self._manager.directories:
             if not directory.is_online:
                 why = directory.offline()
@@ -270,7 +270,7 @@ class LogStore:
         return None
 
     def clean(self, key: TopicPartition) -> Clean:
-        """A clean of a partition, in this thread."""
+        """Clean a partition in this thread; return the result."""
         log = self._manager.get(key)
         if log is None:
             raise self.missing(key)
@@ -278,15 +278,15 @@ class LogStore:
 
     @property
     def cleaner(self) -> CleanerReport:
-        """What the cleaner does, has done, and leaves alone."""
+        """Report on the cleaner: current and past cleans, and partitions that it skips."""
         return self._manager.cleaner_report
 
     def flush(self) -> None:
-        """All that was appended is on disk, recovery points too; a log that fails stops no other."""
+        """Sync all logs and write recovery points; a log that fails does not stop the others."""
         each_log(self._manager.logs.values(), _flushed)
         write_each(self._manager, write_recovery_points)
 
-    # Ending
+    # Closing
 
     @property
     def closed(self) -> bool:
@@ -294,7 +294,7 @@ class LogStore:
         return self._manager.closed
 
     def close(self) -> None:
-        """Writers, jobs and logs end, then the locks go; the first error is raised when all had their turn."""
+        """Close writers, jobs and logs, then release the locks; raise the first error at the end."""
         _all_of((self._retire_all, self._manager.close, self._scheduler.shutdown))
 
     def _retire_all(self) -> None:
@@ -305,7 +305,7 @@ class LogStore:
 
 
 def _all_of(steps: Iterable[Callable[[], object]]) -> None:
-    """Take every step; the first error is raised when all had their turn, and so is a Ctrl-C."""
+    """Run every step, then raise the first error; a Ctrl-C takes effect at the end, too."""
     errors: list[Exception] = []
     with deferred_interrupts():
         for step in steps:

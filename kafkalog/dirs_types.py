@@ -1,4 +1,4 @@
-"""What `LogDirs` says of its topics and directories."""
+"""Topics and directories as `LogDirs` reports them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.types import TopicPartition
 
 
 class Topic(NamedTuple):
-    """A topic: its id (22 characters, None where nobody gave it one), partition numbers and own settings (text)."""
+    """A topic: its id (22 characters, None if it has none), partition numbers and own settings (text)."""
 
     name: str
     topic_id: str | None
@@ -19,7 +19,7 @@ class Topic(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """A data directory: its path, how many partitions it has, its id, and why it is offline (None: it is not)."""
+    """A data directory: path, number of partitions, id, and the error that took it offline (None: it is online)."""
 
     path: str
     partitions: int
@@ -28,7 +28,7 @@ class Directory(NamedTuple):
 
 
 def missing(key: TopicPartition, there: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
-    """The error for a partition that is none of those `there`."""
+    """Return the error for a partition that is not among the partitions `there`."""
     numbers = [one.partition for one in there if one.topic == key.topic]
     if numbers:
         shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
@@ -37,7 +37,7 @@ def missing(key: TopicPartition, there: Sequence[TopicPartition]) -> UnknownTopi
 
 
 def unknown_topic(name: str, there: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
-    """The error for a topic that none of the partitions `there` is of."""
+    """Return the error for a topic without a partition in `there`."""
     topics = sorted({one.topic for one in there})
     shown = ", ".join(topics[:8]) + (", ..." if len(topics) > 8 else "")
     return UnknownTopicOrPartition(

@@ -1,4 +1,4 @@
-"""What is behind `LogDirs` in mode "r": directories that another process may own, looked at again at each call."""
+"""The view behind `LogDirs` in mode "r": directories that another process may own, refreshed at each call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kafkalog.util.fileio import OS, FileSystem
 
 
 class DirsView:
-    """The partitions of some data directories, for reading: no lock, no repair, never a write. Threads: safe."""
+    """The partitions of data directories, read-only: no lock, no repair, no writes. Threads: safe."""
 
     mode: Final = "r"
     jobs: tuple[Job, ...] = ()
@@ -38,7 +38,7 @@ class DirsView:
         self._lock = threading.Lock()
         self._faces: dict[str, Log] = {}  # by path; guarded by self._lock
         self.closed = False  # guarded by self._lock
-        self.seen: list[TopicPartition] = []  # what the last look found, sorted; replaced whole
+        self.seen: list[TopicPartition] = []  # partitions at the last refresh, sorted; replaced whole
         self._found()
 
     def _found(self) -> dict[TopicPartition, str]:
@@ -48,7 +48,7 @@ class DirsView:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings that the cluster's metadata has for its brokers; defaults for the rest."""
+        """Broker settings in the cluster's metadata; defaults for the rest."""
         return BrokerConfig.from_mapping(read_known_topics(self._paths, fs=self._fs).store_settings())
 
     @property
@@ -62,7 +62,7 @@ class DirsView:
         return sorted(self._found())
 
     def topics(self) -> dict[str, Topic]:
-        """The topics by name, with the settings that the topics file or the broker's metadata has."""
+        """Return the topics by name, with their settings from the topics file or the broker's metadata."""
         known = read_known_topics(self._paths, fs=self._fs)
         grouped: dict[str, list[int]] = {}
         paths: dict[str, str] = {}
@@ -80,7 +80,7 @@ class DirsView:
         }
 
     def log(self, key: TopicPartition) -> Log | None:
-        """The log of a partition, the same object as long as it lies there; None where there is none."""
+        """Return the log of a partition, the same object while it stays in its directory; None if there is none."""
         path = self._path_of(key)
         if path is None:
             return None
@@ -93,7 +93,7 @@ class DirsView:
         return face
 
     def _path_of(self, key: TopicPartition) -> str | None:
-        """Where a partition lies; None: nowhere. NotAPartition where it lies in two directories."""
+        """Return the path of a partition, or None; raise NotAPartition if it is in two directories."""
         places = (os.path.join(one, str(key)) for one in self._paths)
         found = [path for path in places if is_directory(path, self._fs)]
         if len(found) > 1 or (found and not self._is_partition(key)):
@@ -108,11 +108,11 @@ class DirsView:
             return False
 
     def contains(self, key: TopicPartition) -> bool:
-        """True where the partition is there."""
+        """Return True if the partition exists."""
         return self._path_of(key) is not None
 
     def missing(self, key: TopicPartition) -> KafkalogError:
-        """The error for a partition that is not there."""
+        """Return the error for a missing partition."""
         return missing(key, self.partitions)
 
     def create_topic(
@@ -139,7 +139,7 @@ class DirsView:
 
     @property
     def cleaner(self) -> CleanerReport:
-        """Nothing: who reads does not clean."""
+        """An empty report: a read-only view does not clean."""
         return NO_CLEANER
 
     def flush(self) -> None:
@@ -150,7 +150,7 @@ class DirsView:
         raise ReadOnlyLog(f"the directories {', '.join(self._paths)} were opened for reading")
 
     def close(self) -> None:
-        """Gives up all files."""
+        """Close all files."""
         with self._lock:
             self.closed = True
             faces, self._faces = list(self._faces.values()), {}

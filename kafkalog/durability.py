@@ -1,4 +1,4 @@
-"""When appended data is forced to disk: `sync=False`, `True` or a number of milliseconds."""
+"""Syncing of appended data to disk: `sync=False`, `True` or a number of milliseconds."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import copy
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError
 from kafkalog.util.interrupts import deferred_interrupts
 
+T = TypeVar("T")
 Sync = bool | int | float
 MOST_GATHERING_S: Final = 0.01
-"""A sync waits no longer than this for others to join it, however slow the disk is."""
+"""Longest wait of a sync for other threads to join it, however slow the disk is."""
 WAKING_S: Final = 25e-6
-"""What a thread takes to wake up, append and wait again."""
+"""Time that a thread takes to wake up, append and wait again."""
 
 
 def check_sync(sync: Sync) -> Sync:
-    """`sync` itself: False, True, or a positive number of milliseconds; IllegalArgument otherwise."""
+    """Return `sync` if it is False, True, or a positive number of milliseconds; else raise IllegalArgument."""
     if isinstance(sync, bool):
         return sync
     if isinstance(sync, int | float) and 0 < sync < 2**31:
@@ -30,7 +31,7 @@ def check_sync(sync: Sync) -> Sync:
 
 
 def again(error: BaseException) -> BaseException:
-    """A fresh copy of `error`, for raising it once more in another call or thread."""
+    """Return a new copy of `error`, to be raised in another call or thread."""
     if isinstance(error, KafkalogError):
         fresh: BaseException = copy.copy(error)
     else:
@@ -40,10 +41,10 @@ def again(error: BaseException) -> BaseException:
 
 
 def open_gate(gate: threading.Lock) -> None:
-    """Releases a lock that a thread waits for, or will; one that is free already stays so.
+    """Release a lock on which a thread waits or will wait; do nothing if it is free.
 
-    This, not a condition or an event, is how threads are woken here: the methods of those are Python code
-    that a Ctrl-C can stop half-way, and the next wake-up is then lost.
+    Threads are woken with a lock, not with a condition or an event: the methods of those are Python code that a Ctrl-C
+    can interrupt half-way, which loses the next wake-up.
     """
     if gate.locked():
         try:
@@ -53,18 +54,18 @@ def open_gate(gate: threading.Lock) -> None:
 
 
 def shut_gate() -> threading.Lock:
-    """A gate to wait at: `gate.acquire()` returns once it is opened."""
+    """Return a closed gate: `gate.acquire()` returns once it is opened."""
     gate = threading.Lock()
     gate.acquire()
     return gate
 
 
 class Gathering:
-    """How long a sync waits for the threads that the last one let go: most come back at once with the next record.
+    """The wait of a sync for threads that the last one released: most return at once with the next record.
 
-    At most half of what the last sync took, and the time that so many threads need to wake up, but not longer than
-    that sync, counted from its end; and not once as many are there as were then. A thread that is alone never waits.
-    Threads: belongs to its owner's lock.
+    The wait is at most half the duration of the last sync plus the time that so many threads need to wake up, but not
+    longer than that sync, counted from its end. It ends once as many threads are present as then. A single thread never
+    waits. Threads: guarded by the owner's lock.
     """
 
     __slots__ = ("_until", "wanted")
@@ -74,18 +75,18 @@ class Gathering:
         self._until = 0.0
 
     def synced(self, began: float, ended: float, threads: int) -> None:
-        """Notes a sync (monotonic seconds) and how many threads it let go, or found waiting when it was over."""
+        """Record a sync (monotonic seconds) and the number of threads that it released or found waiting at its end."""
         took = ended - began
         self.wanted = threads
         self._until = ended + min(took, took / 2 + threads * WAKING_S, MOST_GATHERING_S)
 
     def seconds(self, present: int) -> float:
-        """How long to wait while `present` threads are there; 0.0: not at all."""
+        """Return the seconds to wait while `present` threads are waiting; 0.0: do not wait."""
         return 0.0 if present >= self.wanted else max(0.0, self._until - time.monotonic())
 
 
 class _Group:
-    """Threads that share one sync, which is yet to begin or goes on; `gates` are those of all but the leader."""
+    """Threads that share one sync, pending or in progress; `gates` are those of all but the leader."""
 
     __slots__ = ("done", "error", "gates", "members")
 
@@ -96,53 +97,105 @@ class _Group:
         self.done = False
 
 
+class _Work(Generic[T]):
+    """An append that the leader of a group runs for another thread, and its result or error."""
+
+    __slots__ = ("_append", "_error", "_result")
+
+    def __init__(self, append: Callable[[], T | None]) -> None:
+        self._append = append
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._result = self._append()
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> T | None:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
 class GroupSync:
-    """One sync for all threads that appended before it began: group commit.
+    """Group commit: threads share one sync.
 
-    The first thread that comes leads: it flushes for itself and for those who joined until then. Whoever comes while
-    it flushes is in the next group, which one of its own threads leads afterwards. A sync that failed fails its whole
-    group; nothing here tries it again (the log refuses what comes later). A Ctrl-C waits until the commit is decided.
-    The handler of another signal may raise at any step: what the thread was to do for others is then done (`_leave`).
+    The first thread leads its group: it flushes for all threads that joined before its flush. Threads that arrive
+    during the flush form the next group, and one of them leads it afterwards. A failed sync fails its whole group;
+    nothing here retries it (the log rejects later appends). A Ctrl-C waits until the commit is decided. The handler of
+    another signal may raise at any step: `_leave` then does what the thread still had to do for others.
 
-    Threads: `sync` from any thread, which is known by its gate. No lock is held while `flush` runs.
+    While a leader waits for others to join, it takes over their appends (`commit`): each thread then needs the
+    interpreter once for a commit, not again after its write. The main thread as leader does not: an error that a signal
+    handler raises in it would pass for an error of another thread's append.
+
+    Threads: `sync` and `commit` may be called from any thread; a thread is identified by its gate. No lock is held
+    while `flush` runs.
     """
 
     def __init__(self, flush: Callable[[], object]) -> None:
         self._flush = flush
         self._lock = threading.Lock()
-        self._forming = _Group()  # guarded by self._lock; who comes now joins it
+        self._forming = _Group()  # guarded by self._lock; new threads join it
         self._syncing: _Group | None = None  # guarded by self._lock; the last one that was closed
-        self._leader: threading.Lock | None = None  # guarded by self._lock; who leads, or was told to
+        self._leader: threading.Lock | None = None  # guarded by self._lock; the leader, or the one chosen to lead
         self._gathering = Gathering()  # guarded by self._lock
         self._complete: threading.Lock | None = None  # guarded by self._lock; where the leader waits for others
+        self._works: list[_Work[Any]] | None = None  # guarded by self._lock; None while a leader takes none
 
     def sync(self) -> None:
-        """Returns when all that the log held at the call is on disk; raises what the sync met."""
+        """Wait until all data in the log at the call is on disk; raise the error of a failed sync."""
         with deferred_interrupts():
-            me = shut_gate()
-            try:
-                group = self._joined(me)
-                if self._leader is not me:
-                    me.acquire()
-                if not group.done:
-                    self._lead(group, me)
-                    return
-            except BaseException:
-                self._leave(me)
-                raise
-            if group.error is not None:
-                raise again(group.error)
+            self._sync(None)
+
+    def commit(self, append: Callable[[], T | None]) -> T | None:
+        """Call `append` and return its result once it is on disk; if it returns None (nothing written), skip the sync.
+
+        Another thread may make the call. Raises the errors of `append` and of the sync.
+        """
+        work = _Work(append)
+        with deferred_interrupts():
+            if self._works is None or not self._sync(work):
+                work.run()
+                if work.result() is not None:
+                    self._sync(None)
+        return work.result()
+
+    def _sync(self, work: _Work[Any] | None) -> bool:
+        """Join a group and wait for its sync; return False at once if no leader accepts the work."""
+        me = shut_gate()
+        try:
+            group = self._joined(me, work)
+            if group is None:
+                return False
+            if self._leader is not me:
+                me.acquire()
+            if not group.done:
+                self._lead(group, me)
+                return True
+        except BaseException:
+            self._leave(me)
+            raise
+        if group.error is not None:
+            raise again(group.error)
+        return True
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for the sync after the one that goes on."""
+        """Number of threads that wait for the next sync."""
         with self._lock:
             return len(self._forming.gates)
 
-    def _joined(self, me: threading.Lock) -> _Group:
-        """The group of the calling thread, which leads where nobody else does."""
+    def _joined(self, me: threading.Lock, work: _Work[Any] | None) -> _Group | None:
+        """Join a group, as leader if there is none, and return it; return None if no leader accepts the work."""
         with self._lock:
             group = self._forming
+            if work is not None:
+                if self._works is None:
+                    return None
+                self._works.append(work)
             group.members += 1
             if self._leader is None:
                 self._leader = me
@@ -166,30 +219,35 @@ class GroupSync:
             self._settle_locked(group)
 
     def _gather(self, group: _Group, me: threading.Lock) -> None:
-        """Give those who are about to join the time for it, then close the group: who comes now is too late."""
+        """Wait briefly for threads that are about to join, then close the group."""
         with self._lock:
-            self._leader = me  # who told this thread may have been stopped before it noted that
+            self._leader = me  # the thread that chose this one may have been interrupted before it set the leader
             _take_out(group, me)
             seconds = self._gathering.seconds(group.members)
             if seconds:
                 self._complete = gate = shut_gate()
+                if self._works is None and threading.current_thread() is not threading.main_thread():
+                    self._works = []
         if seconds:
             gate.acquire(timeout=seconds)
         with self._lock:
             self._complete = None
+            works, self._works = self._works, None
             self._syncing = group
-            if self._forming is group:  # not so where the one who led before was stopped behind this
+            if self._forming is group:  # false if the previous leader was interrupted after this step
                 self._forming = _Group()
+        for work in works or ():
+            work.run()
 
     def _settle_locked(self, group: _Group) -> None:
-        """Let the group go, and have one of the next lead that; done again where a signal stopped it half-way."""
+        """Release the group and choose a leader of the next one; safe to repeat after an interrupt."""
         group.done = True
         for gate in group.gates:
             open_gate(gate)
         self._hand_over_locked(self._forming)
 
     def _hand_over_locked(self, group: _Group) -> None:
-        """Have the first who waits in a group lead it; nobody leads where none does."""
+        """Make the first waiting thread of a group its leader; without one there is no leader."""
         heir = group.gates[0] if group.gates else None
         if heir is not None:
             open_gate(heir)
@@ -198,7 +256,7 @@ class GroupSync:
             _take_out(group, heir)
 
     def _leave(self, me: threading.Lock) -> None:
-        """Have the others go on without the calling thread: its group is let go where that was synced, or failed."""
+        """Remove the calling thread so that others can continue; release its group if that was synced or failed."""
         with self._lock:
             syncing, forming = self._syncing or self._forming, self._forming
             for group in (syncing, forming):
@@ -213,7 +271,7 @@ class GroupSync:
 
 
 def _take_out(group: _Group, gate: threading.Lock) -> bool:
-    """True where the gate was one of the group's."""
+    """Remove the gate from the group; return True if it was there."""
     if gate not in group.gates:
         return False
     group.gates.remove(gate)
@@ -221,10 +279,10 @@ def _take_out(group: _Group, gate: threading.Lock) -> bool:
 
 
 class BackgroundFlush:
-    """Flushes a log within `delay_ms` of the first append that is not on disk yet.
+    """Flushes a log within `delay_ms` of the first append that is not yet on disk.
 
-    Threads: `touch` from any thread, after each append; one daemon thread calls `flush`. A flush that
-    failed fails every later `touch`: what the disk lost is not known after that.
+    Threads: `touch` may be called from any thread, after each append; one daemon thread calls `flush`. After a failed
+    flush every later `touch` fails: it is unknown which data the disk lost.
     """
 
     def __init__(self, flush: Callable[[], object], delay_ms: float, name: str) -> None:
@@ -237,13 +295,13 @@ class BackgroundFlush:
         self._thread.start()
 
     def touch(self) -> None:
-        """Notes that there is data to flush; raises what an earlier flush met."""
+        """Schedule a flush; raise the error of an earlier failed flush."""
         if self._failure is not None:
             raise again(self._failure)
         open_gate(self._wake)
 
     def close(self) -> None:
-        """Ends the thread without a last flush: closing the log flushes."""
+        """End the thread without a last flush: closing the log flushes."""
         with deferred_interrupts():
             open_gate(self._stop)
             open_gate(self._wake)

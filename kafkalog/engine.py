@@ -1,4 +1,4 @@
-"""The two things a `Log` reads through: its own open log ("a"), or a view of another process's files ("r")."""
+"""The two sources a `Log` reads from: an open log (mode "a") or a view of another process's files ("r")."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ISOLATIONS: Final[dict[str | None, Isolation]] = {
     "high_watermark": "high_watermark",
     "read_committed": "committed",
 }
-"""The isolation levels that a reader may ask for, and the bound that each of them has."""
+"""Isolation levels of readers, and the end of reading of each."""
 
 
 def refresh(log: Engine) -> None:
-    """Looks again at files that another process owns; an own log knows its state without looking.
+    """Refresh a view of another process's files; an open log is up to date.
 
-    LogClosed when the log is closed.
+    Raises LogClosed if the log is closed.
     """
     if isinstance(log, LogView):
         log.refresh()
@@ -39,7 +39,7 @@ def refresh(log: Engine) -> None:
 
 
 def isolation_of(name: str | None) -> Isolation:
-    """The bound that an isolation level's name stands for; IllegalArgument for a name that is none."""
+    """Return the end of reading of an isolation level; raise IllegalArgument for an unknown name."""
     isolation = ISOLATIONS.get(name)
     if isolation is None:
         known = [known for known in ISOLATIONS if known is not None]
@@ -50,7 +50,7 @@ def isolation_of(name: str | None) -> Isolation:
 
 
 def skipped_of(on_damage: str, skipped: list[Skipped] | None) -> list[Skipped] | None:
-    """Return the list for what a read leaves out, None where it raises; IllegalArgument for another `on_damage`."""
+    """Return the list of skipped ranges, None if damage is raised; raise IllegalArgument for another `on_damage`."""
     if on_damage == "skip":
         return [] if skipped is None else skipped
     if on_damage != "raise":
@@ -61,34 +61,34 @@ def skipped_of(on_damage: str, skipped: list[Skipped] | None) -> list[Skipped] |
 
 
 def end_of(log: Engine, isolation: Isolation) -> int:
-    """The offset at which reading with this isolation ends: log end, high watermark or last stable offset."""
+    """Return the offset at which reading with this isolation ends: log end, high watermark or last stable offset."""
     if isolation == "log_end":
         return log.log_end_offset
     return log.high_watermark if isolation == "high_watermark" else log.last_stable_offset
 
 
 def cuts(log: Engine) -> int:
-    """A number by which `has_cut` tells later whether the log's end went back meanwhile."""
+    """Return the number of truncations, for a later `has_cut`."""
     return 0 if isinstance(log, LogView) else log.cuts
 
 
 def has_cut(log: Engine, before: int) -> bool:
-    """True when this process's own log was cut since `cuts` gave `before`; waits while it is being cut.
+    """Return True if an open log was truncated since `cuts` returned `before`; wait for a truncation in progress.
 
-    Cuts by another process show in the files only.
+    Truncations by another process show in the files only.
     """
     return not isinstance(log, LogView) and log.settled_cuts() != before
 
 
 def closed(log: Engine) -> LogClosed:
-    """The error for a log that was closed."""
+    """Return the error for a closed log."""
     return LogClosed(f"log {log.name} is closed")
 
 
 def first_offset(log: Engine, start: int, end: int, skips: bool) -> int:
-    """Return the offset to begin at; a negative `start` counts back from `end`, at most to the log start.
+    """Return the offset to start at; a negative `start` counts back from `end`, at most to the log start.
 
-    One that lies in the damage at the log's end becomes that end, where the read `skips` damage. OffsetOutOfRange.
+    A `start` in the damage at the log's end becomes that end if the read `skips` damage. Raises OffsetOutOfRange.
     """
     start = operator.index(start)
     if start < 0:
@@ -102,7 +102,7 @@ def first_offset(log: Engine, start: int, end: int, skips: bool) -> int:
 
 
 def out_of_range(log: Engine, offset: int) -> OffsetOutOfRange | CorruptRecord:
-    """The error for an offset that the log does not hold, with the range that it does; the damage that may hold it."""
+    """Return the error for an offset outside the log, with the log's range, or the damage that may hold the offset."""
     if offset >= log.log_end_offset and (trouble := log.tail_damage) is not None:
         return trouble
     return read.out_of_range(offset, log.log_start_offset, log.log_end_offset, log.path)

@@ -1,8 +1,8 @@
 """Every error kafkalog raises, with its Kafka wire code.
 
-All derive from `KafkalogError` and carry `path`, `offset`, `position`, `hint`, `code` and `retriable`.
-Each also derives from the builtin that fits (`LookupError`, `ValueError`, `OSError` ...), so that code
-which knows nothing of kafkalog can still catch it by kind.
+All derive from `KafkalogError` and have `path`, `offset`, `position`, `hint`, `code` and `retriable`. Each also derives
+from a matching builtin (`LookupError`, `ValueError`, `OSError` ...), so that code without a reference to kafkalog can
+catch it by kind.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OS_HINTS = {
 
 
 class KafkalogError(Exception):
-    """Root of all errors: a message, where it happened, and what to do about it.
+    """Base class of all errors: a message, the place of the error, and a hint.
 
-    `path`, `offset` (log offset) and `position` (byte in the file) are None where they mean nothing.
-    `str()` is the message, then file, offset and position, then the hint.
+    `path`, `offset` (log offset) and `position` (byte in the file) are None if they do not apply. `str()` is the
+    message, then file, offset and position, then the hint.
     """
 
     code: int = UNKNOWN_SERVER_ERROR
@@ -72,13 +72,13 @@ class KafkalogError(Exception):
         state = dict(self.__dict__)
         if isinstance(self, OSError):
             state |= {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
-        if isinstance(self, ImportError):  # which keeps it beside the attributes
+        if isinstance(self, ImportError):  # which stores its path outside of __dict__
             state |= {"path": self.path}
         return _rebuild, (type(self), self.message, state)
 
 
 def _rebuild(kind: type[KafkalogError], message: str, state: dict[str, Any]) -> KafkalogError:
-    """An error of `kind` with the attributes `state`; used by pickle and copy."""
+    """Return an error of `kind` with the attributes `state`; used by pickle and copy."""
     error = kind(message)
     for name, value in state.items():
         setattr(error, name, value)
@@ -86,11 +86,11 @@ def _rebuild(kind: type[KafkalogError], message: str, state: dict[str, Any]) -> 
 
 
 class ApiError(KafkalogError):
-    """An error that has a code in Kafka's protocol."""
+    """An error with a code in Kafka's protocol."""
 
 
 class UnknownServerError(ApiError):
-    """Wire code -1, and any code this version has no class for (its number is in `code`)."""
+    """Wire code -1, and any code without a class here (its number is in `code`)."""
 
 
 # Reading and writing records
@@ -101,7 +101,7 @@ class OffsetOutOfRange(ApiError, LookupError):
 
 
 class CorruptRecord(ApiError, ValueError):
-    """Bytes that are no whole batch, or batches that contradict each other; sound offsets lie before and behind."""
+    """Bytes that are no complete batch, or batches that contradict each other; with the nearest intact offsets."""
 
     code, retriable = 2, True
     last_sound_offset: int | None = None
@@ -124,7 +124,7 @@ class PartitionNotFound(UnknownTopicOrPartition, FileNotFoundError):
 
 
 class NotLeaderOrFollower(ApiError):
-    """This node is not the one that serves the partition."""
+    """This node does not serve the partition."""
 
     code = 6
     retriable = True
@@ -137,26 +137,26 @@ class RecordTooLarge(ApiError, ValueError):
 
 
 class InvalidTopic(ApiError, ValueError):
-    """The topic name is not legal (1 to 249 of a-z A-Z 0-9 . _ - and neither . nor ..)."""
+    """The topic name is invalid (valid: 1 to 249 of a-z A-Z 0-9 . _ - except . and ..)."""
 
     code = 17
 
 
 class RecordBatchTooLarge(ApiError, ValueError):
-    """The batches of one append are together larger than a segment."""
+    """The batches of one append together are larger than a segment."""
 
     code = 18
 
 
 class NotEnoughReplicas(ApiError):
-    """Fewer replicas in sync than min.insync.replicas; nothing was written."""
+    """Fewer in-sync replicas than min.insync.replicas; nothing was written."""
 
     code = 19
     retriable = True
 
 
 class NotEnoughReplicasAfterAppend(ApiError):
-    """Written, but to fewer replicas in sync than min.insync.replicas."""
+    """Written, but to fewer in-sync replicas than min.insync.replicas."""
 
     code = 20
     retriable = True
@@ -181,7 +181,7 @@ class ClusterUnauthorized(Unauthorized):
 
 
 class RecordRefused(ApiError, ValueError):
-    """Records of a batch broke a rule of the log; `record_errors` lists (index in the batch, reason)."""
+    """Records of a batch break a rule of the log; `record_errors` lists (index in the batch, reason)."""
 
     def __init__(self, message: str = "", *, record_errors: Sequence[tuple[int, str]] = (), **where: Any) -> None:
         super().__init__(message, **where)
@@ -201,31 +201,31 @@ class TopicExists(ApiError, FileExistsError):
 
 
 class InvalidPartitions(ApiError, ValueError):
-    """The partition count is not legal."""
+    """The partition count is invalid."""
 
     code = 37
 
 
 class InvalidReplicationFactor(ApiError, ValueError):
-    """The replication factor cannot be had here."""
+    """The replication factor is not possible here."""
 
     code = 38
 
 
 class InvalidReplicaAssignment(ApiError, ValueError):
-    """The nodes that were named for the replicas of a partition cannot have them."""
+    """The replicas of a partition cannot be assigned to the given nodes."""
 
     code = 39
 
 
 class InvalidRequest(ApiError, ValueError):
-    """The request contradicts itself."""
+    """The request is inconsistent."""
 
     code = 42
 
 
 class UnsupportedForFormat(ApiError, ValueError):
-    """The message format (magic) cannot hold what was asked for."""
+    """The message format (magic) does not support the request."""
 
     code = 43
 
@@ -271,7 +271,7 @@ class CoordinatorFenced(ApiError):
 
 
 class StorageError(ApiError, OSError):
-    """The file system failed; `errno` keeps its code and `path` the file."""
+    """The file system failed; `errno` is its code and `path` the file."""
 
     code = 56
     retriable = True
@@ -286,9 +286,9 @@ class StorageError(ApiError, OSError):
     def from_os(
         cls, error: OSError, doing: str, *, path: str | os.PathLike[str] | None = None, **where: Any
     ) -> StorageError:
-        """The error `error` met while `doing` something, with its errno, file and a hint that fits.
+        """Return the StorageError for `error` while `doing` something, with its errno, file and a hint.
 
-        An error that is one of ours already is raised as it is: it says more.
+        A KafkalogError is raised as it is.
         """
         if isinstance(error, KafkalogError):
             raise error
@@ -321,7 +321,7 @@ class UnsupportedCompression(ApiError, ValueError):
 
 
 class OffsetNotAvailable(ApiError):
-    """A new leader does not know yet how far its replicas are."""
+    """A new leader does not yet know its high watermark."""
 
     code = 78
     retriable = True
@@ -334,7 +334,7 @@ class InvalidRecord(RecordRefused):
 
 
 class ThrottlingQuotaExceeded(ApiError):
-    """A client makes or deletes partitions faster than its quota lets it."""
+    """A client creates or deletes partitions faster than its quota allows."""
 
     code = 89
     retriable = True
@@ -348,16 +348,16 @@ class InconsistentTopicId(ApiError):
 
 
 class MalformedRequest(KafkalogError, ValueError):
-    """A message of Kafka's protocol that is none: the connection it came by is closed, as a broker closes it."""
+    """An invalid message of Kafka's protocol: its connection is closed, as by a broker."""
 
 
 # Misuse, and states of the log layer
 class IllegalArgument(KafkalogError, ValueError):
-    """An argument that can never be right."""
+    """An argument that is never valid."""
 
 
 class IllegalState(KafkalogError, RuntimeError):
-    """A call that the object's present state does not allow."""
+    """A call that the object's current state does not allow."""
 
 
 class InvalidOffset(IllegalArgument):
@@ -373,7 +373,7 @@ class SegmentOffsetOverflow(IllegalState):
 
 
 class UnexpectedAppendOffset(IllegalState):
-    """A follower's batches begin below the log end, or leave it no number; `first_offset`, `last_offset` are theirs."""
+    """A follower's batches start below the log end or use up all offsets; with their `first_offset`, `last_offset`."""
 
     def __init__(
         self, message: str = "", *, first_offset: int | None = None, last_offset: int | None = None, **where: Any
@@ -384,15 +384,15 @@ class UnexpectedAppendOffset(IllegalState):
 
 
 class OffsetsOutOfOrder(IllegalArgument):
-    """A follower's batches do not go up."""
+    """The offsets of a follower's batches do not increase."""
 
 
 class CleaningAborted(IllegalState):
-    """The cleaner was told to leave this partition alone."""
+    """Cleaning of this partition was aborted or paused."""
 
 
 class LogClosed(KafkalogError, ValueError):
-    """The log (or writer, or view) was closed. On the wire it is KAFKA_STORAGE_ERROR."""
+    """The log (or writer, or view) is closed. On the wire it is KAFKA_STORAGE_ERROR."""
 
     code = 56
     retriable = True
@@ -421,17 +421,17 @@ class CursorInUse(KafkalogError, OSError):
 
 
 class MissingRequirement(KafkalogError, RuntimeError):
-    """Something beside kafkalog that the call needs is not installed, here or on another node: a package, or Java."""
+    """A requirement of the call is not installed, here or on another node: a package, or Java."""
 
     default_hint = "install what is missing"
 
 
 class MissingPackage(MissingRequirement, ImportError):
-    """A Python package that only this call needs is not installed; the hint is the command that installs it."""
+    """An optional Python package is not installed; the hint is the command that installs it."""
 
 
 class JobFailed(KafkalogError, RuntimeError):
-    """An engine that was to do the work could not start, or gave up; the message has its words."""
+    """An external engine could not start or failed; the message quotes it."""
 
 
 class ConfigError(KafkalogError, ValueError):
@@ -462,17 +462,17 @@ class CorruptCheckpoint(FormatError):
 
 
 class CorruptBackup(FormatError):
-    """A backup whose manifest cannot be read, or whose files are not as they were stored."""
+    """A backup whose manifest cannot be read, or whose files changed since they were stored."""
 
 
 class CorruptStagedFile(FormatError):
-    """A file that a Spark task staged is missing, or is not as the task left it: nothing of it was appended."""
+    """A file staged by a Spark task is missing or was changed: nothing of it was appended."""
 
     default_hint = "bring the file back as it was; else run the write again, which stages its records anew"
 
 
 class UnsafeFileSystem(UserWarning):
-    """A data directory lies on a file system whose locks, or syncs, may not hold; nothing is refused for that."""
+    """A data directory is on a file system whose locks or syncs may be unreliable; only a warning."""
 
 
 def _coded(kind: type[ApiError]) -> Iterator[tuple[int, type[ApiError]]]:
@@ -486,9 +486,9 @@ _BY_CODE = dict(_coded(ApiError))
 
 
 def from_code(code: int, message: str = "", **where: Any) -> ApiError:
-    """The error of wire code `code`; a code without a class gives UnknownServerError with that `code`.
+    """Return the error of wire code `code`; for a code without a class, UnknownServerError with that `code`.
 
-    ValueError for 0, which means success on the wire.
+    Raises ValueError for 0, which means success on the wire.
     """
     if code == 0:
         raise ValueError("wire code 0 is success, not an error")

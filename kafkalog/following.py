@@ -21,15 +21,15 @@ LONGEST_WAIT_S: Final = 0.05
 
 
 def check_timeout(timeout: float | None) -> None:
-    """IllegalArgument for a timeout that is neither None nor a number of seconds."""
+    """Raise IllegalArgument for a timeout that is neither None nor a number of seconds."""
     if timeout is not None and not timeout >= 0:
         raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
 
 
 class Waiting:
-    """How long to wait for new records: 1 ms at first, then twice as long each time, at most 50 ms.
+    """Wait for new records: 1 ms at first, then twice as long each time, at most 50 ms.
 
-    `timeout` seconds in all; None: for ever.
+    `timeout` is the total in seconds; None: for ever.
     """
 
     __slots__ = ("_since", "_timeout", "_wait")
@@ -39,12 +39,12 @@ class Waiting:
         self.begin()
 
     def begin(self) -> None:
-        """Counts from now on: there was something."""
+        """Restart the timeout and the waits, after records arrived."""
         self._since = time.monotonic()
         self._wait = FIRST_WAIT_S
 
     def next_wait(self) -> float | None:
-        """Seconds to wait before the next look; None once the time is over."""
+        """Return the seconds to wait before the next refresh; None after the timeout."""
         wait = self._wait
         if self._timeout is not None:
             left = self._since + self._timeout - time.monotonic()
@@ -55,7 +55,7 @@ class Waiting:
         return wait
 
     def wait(self) -> bool:
-        """True after such a wait; False once the time is over."""
+        """Wait and return True; return False after the timeout."""
         wait = self.next_wait()
         if wait is None:
             return False
@@ -71,11 +71,11 @@ def tail(
     isolation: Isolation = "log_end",
     skipped: list[Skipped] | None = None,
 ) -> Iterator[Record]:
-    """The records from `start` on, those still to come included, until none came for `timeout` seconds.
+    """Yield the records from `start`, new ones included, until none arrives for `timeout` seconds.
 
-    None waits for ever. The end is looked for after 1 ms at first and, while nothing comes, after 50 ms
-    at most. OffsetOutOfRange when the log is cut below, or deleted beyond, what comes next; LogClosed
-    when it is closed meanwhile. `owner`, if given, lives as long as the iterator.
+    None waits for ever. The log is refreshed after 1 ms at first and, without new records, after 50 ms at most. Raises
+    OffsetOutOfRange if the log is truncated below, or deleted beyond, the next offset; LogClosed if it is closed
+    meanwhile. The iterator keeps a reference to `owner`.
     """
     waiting = Waiting(timeout)
     while True:

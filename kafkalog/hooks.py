@@ -1,4 +1,4 @@
-"""Functions that are told what happens in the logs of this process: `kafkalog.hooks.on("roll", function)`."""
+"""Hooks: functions called on events in the logs of this process: `kafkalog.hooks.on("roll", function)`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["EVENTS", "Event", "Hook", "on"]
 
 
 def on(event: str, function: Function) -> Hook:
-    """The hook by which `function` is called with each `Event` of that name, until its `remove()`; `EVENTS` has them.
+    """Call `function` with each `Event` of that name until `remove()` of the returned hook; `EVENTS` lists the names.
 
-    It is called in the thread that did what it is told of, after the log's lock is released: what takes long belongs
-    into a queue. What it raises is logged and counted (`kafkalog_hook_failures_total`), and harms nothing. What it does
-    to logs itself is not told. IllegalArgument for an event that there is not.
+    `function` runs in the thread that caused the event, after the log's lock is released: pass long work to a queue.
+    Its errors are logged and counted (`kafkalog_hook_failures_total`), and not raised. Its own calls on logs cause no
+    events. Raises IllegalArgument for an unknown event.
 
     >>> with on("append", lambda event: print(event.name, event.values["last_offset"])):
     ...     info = log.append([(b"u-3", b"third")])

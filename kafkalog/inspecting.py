@@ -1,4 +1,4 @@
-"""The part of `Log` that is for looking: segments, indexes, producers, epochs and transactions as tables."""
+"""The part of `Log` for inspection: segments, indexes, producers, epochs and transactions as tables."""
 
 from __future__ import annotations
 
@@ -28,18 +28,33 @@ _STATS: Final = ("sizes", "keys", "sample_bytes", "progress")
 
 
 class InspectMixin:
-    """Tables of what a log consists of. Each is a tuple that shows itself as a table (`kafkalog.inspect.rows.Rows`)."""
+    """Tables of a log's parts. Each is a tuple that prints as a table (`kafkalog.inspect.rows.Rows`)."""
 
     __slots__ = ()
     path: str
     topic_partition: TopicPartition
 
+    _engine: Engine
+
     def _looked(self) -> Engine:
         raise NotImplementedError
 
+    def _repr_html_(self) -> str:
+        """Return the content of `repr` as an HTML table, from memory."""
+        from kafkalog.shown import html_table, human_size
+
+        engine = self._engine
+        if engine.closed:
+            return html_table(("log", "state"), [(self.topic_partition, "closed")])
+        start, end = engine.log_start_offset, engine.log_end_offset
+        names = ("log", "offsets", "segments", "size", "high watermark", "leader epoch", "path")
+        row = (self.topic_partition, f"[{start}, {end})", len(engine.segments), human_size(engine.size),
+               engine.high_watermark, engine.leader_epoch if engine.leader_epoch >= 0 else "-", self.path)  # fmt: skip
+        return html_table(names, [row])
+
     @property
     def segments(self) -> Rows[Segment]:
-        """The segments, lowest offset first.
+        """Segments, lowest offset first.
 
         >>> log.segments[0].base_offset, log.segments["base offset"]
         (0, [0])
@@ -47,14 +62,14 @@ class InspectMixin:
         from kafkalog.inspect.rows import Rows
 
         engine = self._looked()
-        found = tuple(engine.segments)
+        found = [*engine.segments]
         ends = [one.base_offset for one in found[1:]] + [engine.log_end_offset]
         made = [Segment(one, end) for one, end in zip(found, ends, strict=True)]
         return Rows(made, SEGMENT_COLUMNS, title=f"{self.topic_partition}: segments")
 
     @property
     def index(self) -> Rows[IndexSummary]:
-        """The indexes of each segment: how many entries, how dense, how far they go, and what is wrong with them.
+        """Indexes of each segment: number of entries, density, last offset, and problems.
 
         >>> log.index[0].offset_entries
         0
@@ -66,9 +81,9 @@ class InspectMixin:
 
     @property
     def producers(self) -> Rows[ProducerState]:
-        """Who wrote with a producer id, as the log knows them at its end: last sequence, offset, open transaction.
+        """Producers with a producer id, as of the log end: last sequence, offset, open transaction.
 
-        In mode "r" they come from the newest producer snapshot and the batches behind it.
+        In mode "r" they come from the newest producer snapshot and the batches after it.
 
         >>> len(log.producers)
         0
@@ -82,13 +97,13 @@ class InspectMixin:
         from kafkalog.tools.seen_producers import seen_producers
 
         try:
-            return producers(name, seen_producers(engine, 0, engine.fs))  # at 0 nobody has been idle for too long
+            return producers(name, seen_producers(engine, 0, engine.fs))  # at time 0 no producer has expired
         except KafkalogError as error:
             return producers(name, (), [f"not known: {error}"])
 
     @property
     def epochs(self) -> Rows[Epoch]:
-        """The leader epochs and the offsets written under each.
+        """Leader epochs and the offsets written in each.
 
         >>> log.epochs[0].epoch
         0
@@ -101,7 +116,7 @@ class InspectMixin:
 
     @property
     def aborted_txns(self) -> Rows[AbortedTxn]:
-        """The aborted transactions that the segments' transaction indexes list, in the order of their markers.
+        """Aborted transactions in the segments' transaction indexes, in the order of their markers.
 
         >>> list(log.aborted_txns)
         []
@@ -120,13 +135,13 @@ class InspectMixin:
         progress: Callable[[float], object] | None = None,
         **unknown: Any,
     ) -> LogStats:
-        """The figures of the log: records, batches, bytes, rates, compression, sizes of batches, density of indexes.
+        """Return the log's figures: records, batches, bytes, rates, compression, batch sizes, index density.
 
-        They come from batch headers, no record is decoded; with `sizes` those of keys and values are looked at, with
-        `keys` how the records spread over the keys. What lies in the segments' files counts, also below the log start.
-        A log of more than 128 MiB is sampled, and `sample` and the tables say so; `sample_bytes` is another bound,
-        None for none. `progress` is called now and then with the share that is read, up to 1. What cannot be read is in
-        `problems`, and not raised. LogClosed.
+        They come from batch headers, without decoding records; `sizes` adds sizes of keys and values, `keys` the
+        distribution of records over keys. All data in the segments' files counts, also below the log start. A log of
+        more than 128 MiB is sampled, which `sample` and the tables show; `sample_bytes` sets another limit, None for
+        none. `progress` is called repeatedly with the share that is read, up to 1. Unreadable data is listed in
+        `problems`, and not raised. Raises LogClosed.
 
         >>> stats = log.stats(keys=True)
         >>> stats.records, stats.batches, stats.sample.is_whole, stats.keys.distinct
@@ -148,12 +163,11 @@ class InspectMixin:
 
 
     def plot(self, *kinds: str, stats: LogStats | None = None) -> LogPlot:
-        """Pictures of the log's figures: rate, segments, batches, compression, keys, dirty, index; those named, or all
-        that there is something in.
+        """Plot the log's figures: rate, segments, batches, compression, keys, dirty, index; default: all with data.
 
-        `stats` are figures that were found out before; else `stats(keys=True)` is. A notebook shows what comes back;
-        `save(path)` writes it, `figure` is matplotlib's. MissingPackage where matplotlib is not installed,
-        IllegalArgument for a picture that there is not.
+        `stats` are figures computed before; by default the result of `stats`. A notebook displays the returned plot;
+        `save(path)` writes it, `figure` is matplotlib's. Raises MissingPackage if matplotlib is not installed,
+        IllegalArgument for an unknown plot.
 
         >>> log.plot("rate", "batches")
         <LogPlot orders-0: rate, batches; .save(path) writes it>
@@ -164,9 +178,10 @@ class InspectMixin:
         return plot(self.stats(keys="keys" in chosen) if stats is None else stats, kinds)
 
     def browse(self) -> None:
-        """A browser in the terminal: segments, batches, records; search by key, offset and time (docs/browse.md).
+        """Browse segments, batches and records in the terminal; search by key, offset and time (docs/browse.md).
 
-        It returns when it is left. MissingPackage where Textual is not installed, IllegalState without a terminal.
+        Returns when the user leaves the browser. Raises MissingPackage if Textual is not installed, IllegalState
+        without a terminal.
         """
         from kafkalog.browse.start import browse
         from kafkalog.tools.directories import PartitionPath
@@ -176,7 +191,7 @@ class InspectMixin:
 
 
 def _first_dirty_offset(engine: Engine) -> int | None:
-    """Where the part of a compacted log begins that is not cleaned; None for a topic not known to be compacted."""
+    """Return the first dirty offset of a compacted log; None for a topic not known to be compacted."""
     from kafkalog.manager.checkpoints import read_offset
     from kafkalog.manager.known_topics import read_known_topics
     from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
@@ -196,9 +211,9 @@ def _first_dirty_offset(engine: Engine) -> int | None:
 
 
 def damage_locator(engine: Engine) -> Locate:
-    """Return what finds the damage of a segment of the log, for `survey`.
+    """Return a function that finds the damage of a segment of the log, for `survey`.
 
-    In a directory that was closed well, what follows the last sound batch is damage too.
+    In a directory that was closed cleanly, bytes after the last intact batch are damage too.
     """
     from kafkalog.inspect.damage import DamagedPlace, SegmentDamage
     from kafkalog.tools.verify_report import Findings, Severity

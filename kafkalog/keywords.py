@@ -1,12 +1,15 @@
-"""What a call says to a keyword that it does not have."""
+"""Errors for unknown keyword arguments, with a suggestion."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+_APPENDS: Final = frozenset({"append", "append_bytes", "append_arrow", "replicate"})
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` most looks like; None where none is near."""
+    """Return the known name that is most similar to `name`; None if none is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, list(known), n=1, cutoff=0.6)
@@ -15,11 +18,15 @@ def near(name: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_keyword(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
-    """The error for keywords that `call` does not take: it names the nearest one, and those there are.
+    """Return the error for keywords that `call` does not take: it names a similar one and lists all.
 
-    A call that takes `**unknown` only to raise this costs its other callers some 20 ns.
+    For an append with `sync` it names the calls that take it.
+
+    A parameter `**unknown` that exists only to raise this costs each call some 20 ns.
     """
     name = next(iter(given))
     nearest = near(name, known)
     fix = f"did you mean {nearest}? It takes " if nearest else "it takes "
+    if name == "sync" and call in _APPENDS:
+        fix = "give it to kafkalog.open(..., sync=True) or log.writer(sync=True). It takes "
     return TypeError(f"{call}() takes no keyword {name!r}: {fix}{', '.join(known)}")

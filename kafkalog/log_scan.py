@@ -1,4 +1,4 @@
-"""LogScan: a range of a log as columns, read when somebody reads them."""
+"""LogScan: a range of a log as columns, read on use."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 __all__ = ["LogScan"]
 
 JOB_BYTES: Final = 1 << 20
-"""Compressed bytes that one thread decodes before it takes the next ones."""
+"""Compressed bytes of one decoding job of a thread."""
 KEPT_BYTES: Final = 16 << 20
-"""Bytes of columns that a thread makes ahead of the consumer; what a job has beyond is made when it is asked for."""
+"""Bytes of columns that a thread decodes ahead of the consumer; the rest of a job is decoded on use."""
 _MOST_BATCH_ROWS: Final = 2**31 - 2
 _MOST_BATCH_BYTES: Final = 1 << 30
 
 
 class LogScan:
-    """The records of a log with offsets in [start, stop), as columns: nothing is read before somebody reads them.
+    """The records of a log with offsets in [start, stop), as columns, read on use.
 
     It has the Arrow C stream interface, so `FROM scan` in DuckDB, `polars.DataFrame(scan)` and
-    `pyarrow.RecordBatchReader.from_stream(scan)` read it, a record batch at a time, in bounded memory. Iteration gives
-    the same record batches as tables. Each reading begins anew, so it may be read any number of times; the bounds stay
-    as they were when it was made.
+    `pyarrow.RecordBatchReader.from_stream(scan)` read it, a record batch at a time, in bounded memory. Iteration yields
+    the same record batches as tables. Each reading starts from the beginning, so it may be read any number of times;
+    the bounds are those at its creation.
 
-    Errors are those of `Log.records`, met where they are; a consumer of Arrow reports them as errors of its own, with
-    their text, file, offset and position in it.
+    Errors are those of `Log.records`, raised when reading reaches them; a consumer of Arrow reports them as its own
+    errors, with their text, file, offset and position.
     """
 
     __slots__ = ("_batch_bytes", "_batch_rows", "_kinds", "_skipped", "isolation", "log", "start", "stop")
@@ -73,15 +73,15 @@ class LogScan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """Names of the columns."""
         return tuple(COLUMNS[kind] for kind in self._kinds)
 
     def table(self) -> Table:
-        """All records, in memory."""
+        """Return all records as columns in memory."""
         return Table.of(self._pieces(), self._kinds)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All records as a pandas DataFrame: see `Table.to_pandas`."""
+        """Return all records as a pandas DataFrame: see `Table.to_pandas`."""
         return self.table().to_pandas()
 
     def __iter__(self) -> Iterator[RecordBatchColumns]:
@@ -94,7 +94,7 @@ class LogScan:
         return stream_from(self._pieces(), self._kinds, requested_schema)
 
     def _pieces(self) -> Iterator[Columns]:
-        """The columns of the range, piece by piece: plain batches in this thread, compressed ones in several."""
+        """Yield the columns of the range in pieces: uncompressed batches in this thread, compressed ones in several."""
         committed = isolation_of(self.isolation) == "committed"
         visible = visible_chunks(self.log._engine, self._chunks(), committed, self.stop, self._skipped)
         rising = _rising(visible, self.start, self.stop)
@@ -106,7 +106,7 @@ class LogScan:
                 yield from columns
 
     def _chunks(self) -> Iterator[Chunk]:
-        """The batches that hold the range."""
+        """Yield the batches with offsets in the range."""
         engine = self.log._engine
         return batch_chunks(engine, self.start, self.stop, self.log, sequential=True, skipped=self._skipped)
 
@@ -123,7 +123,7 @@ class LogScan:
         )
 
     def _read(self, runs: Iterable[_Run]) -> Iterator[Columns]:
-        """The columns of some runs; before an error those of all records in front of it."""
+        """Yield the columns of some runs; before an error those of all records before it."""
         reader: ColumnReader | None = None
         try:
             for run in runs:
@@ -143,7 +143,7 @@ class LogScan:
             yield from reader.rest()
 
     def _made(self, job: list[_Run]) -> Iterable[Columns]:
-        """The columns of some runs, at once as far as KEPT_BYTES allow; an error comes after what lies before it."""
+        """Return the columns of some runs, decoded up to KEPT_BYTES; an error comes after the columns before it."""
         pieces = self._read(job)
         made: list[Columns] = []
         size = 0
@@ -176,16 +176,17 @@ class LogScan:
 
 
 class _Run(NamedTuple):
-    """A chunk whose records count from offset `start` on."""
+    """A chunk whose records are used from offset `start` on."""
 
     chunk: Chunk
     start: int
 
 
 def _rising(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
-    """The chunks with the offset at which each goes on: a batch written anew after a cut may begin below it.
+    """Yield the chunks with their first new offset: a batch rewritten after a truncation may start below it.
 
-    Batches that begin at or above `stop` are left out; where a v0 or v1 wrapper begins, its records say.
+    Batches that start at or above `stop` are left out, except v0 and v1 wrappers, whose start is known from their
+    records only.
     """
     for chunk in chunks:
         batches, last = chunk.batches, chunk.last
@@ -197,7 +198,7 @@ def _rising(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
 
 
 def _jobs(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
-    """The runs in lists of about JOB_BYTES; before an error all runs in front of it."""
+    """Yield the runs in lists of about JOB_BYTES; before an error all runs before it."""
     job: list[_Run] = []
     size = 0
     try:

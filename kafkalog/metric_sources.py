@@ -1,7 +1,7 @@
-"""Every metric: its name, what it means, and how it is read from the logs, jobs and cursors of this process.
+"""All metrics: name, meaning, and the function that reads it from logs, jobs and cursors of this process.
 
-Names go by the conventions of Prometheus (base units, `_total` for counters); the meaning is that of the broker's
-metric where `kafka` names one.
+Names follow the conventions of Prometheus (base units, `_total` for counters); a metric means the same as the broker's
+metric in `kafka`, if any.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REJECTED: Final = (
 
 
 class Source(NamedTuple):
-    """A metric; `read(of)` gives its labels and values, of one log or of all (None)."""
+    """A metric; `read(of)` returns its labels and values, of one log or of all (None)."""
 
     name: str
     kind: Kind
@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 
 def sources() -> tuple[Source, ...]:
-    """All metrics, in the order in which they are shown."""
+    """Return all metrics in display order."""
     return _SOURCES
 
 
@@ -51,19 +51,19 @@ def _labels(log: Any) -> Labels:
 
 
 def _engines(of: Any) -> Iterable[Any]:
-    """The logs to read: all that are open and not deleted, or the one of a face."""
+    """Return the logs to read: all that are open and not deleted, or that of the `Log` `of`."""
     if of is not None:
         return [getattr(of, "_engine", of)]
     return [log for log in LOGS.all() if not (log.closed or log.name.endswith(DELETE_DIR_SUFFIX))]
 
 
 def _every(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
-    """Of each log and view."""
+    """Return a reader of `value` for each log and view."""
     return lambda of: [(_labels(log), value(log)) for log in _engines(of)]
 
 
 def _own(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
-    """Of each log that is open for writing."""
+    """Return a reader of `value` for each log that is open for writing."""
     return lambda of: [(_labels(log), value(log)) for log in _engines(of) if isinstance(log, UnifiedLog)]
 
 
@@ -80,7 +80,7 @@ def _by_reason(reasons: Iterable[str], value: Callable[[Any, str], Any]) -> Call
 def _durations(log: UnifiedLog) -> Histogram:
     flushes = log.metrics.flushes
     buckets = tuple(flushes.buckets())
-    return Histogram(buckets[-1][1], flushes.total_s, buckets)  # the count by the buckets: the two always agree
+    return Histogram(buckets[-1][1], flushes.total_s, buckets)  # the count of the buckets, so that both always agree
 
 
 def _of_jobs(value: Callable[[Any], Any]) -> Callable[[Any], Iterable[Reading]]:
@@ -109,12 +109,12 @@ def _directories(of: Any) -> list[Reading]:
 
 
 def _stores(of: Any) -> list[LogRemover]:
-    """The stores that are open for writing, each of which has a cleaner."""
+    """Return the stores that are open for writing; each has a cleaner."""
     return [store for store in STORES.all() if isinstance(store, LogRemover) and not store.closed] if of is None else []
 
 
 def _of_cleaners(value: Callable[[LogCleaner], Any]) -> Callable[[Any], Iterable[Reading]]:
-    """Of the cleaner of each store, which is named by its first data directory."""
+    """Return a reader of `value` for the cleaner of each store, labelled with its first data directory."""
 
     def read(of: Any) -> list[Reading]:
         found = [((("store", store.directories[0].path),), value(store.cleaner)) for store in _stores(of)]
@@ -124,7 +124,7 @@ def _of_cleaners(value: Callable[[LogCleaner], Any]) -> Callable[[Any], Iterable
 
 
 def _by_directory(value: Callable[[LogRemover, str], int]) -> Callable[[Any], Iterable[Reading]]:
-    """Of each data directory of each store that is open for writing."""
+    """Return a reader of `value` for each data directory of each store that is open for writing."""
     return lambda of: [
         ((("directory", one.path),), value(store, one.path)) for store in _stores(of) for one in store.directories
     ]

@@ -1,10 +1,10 @@
-"""What the logs of this process count: as a dict, as Prometheus text, and as callables for OpenTelemetry.
+"""Metrics of the logs of this process: as a dict, as Prometheus text, and as callables for OpenTelemetry.
 
     snapshot()           {"kafkalog_append_records_total": [{"labels": {...}, "value": 3}, ...], ...}
     prometheus_text()    the text that a Prometheus server scrapes (exposition format 0.0.4)
-    instruments()        name, kind, unit, help and a function each; what OpenTelemetry's observable instruments call
+    instruments()        name, kind, unit, help and a function each, for OpenTelemetry's observable instruments
 
-Counters begin at 0 when a log is opened. Reading takes no lock of a log and no look at a disk.
+Counters start at 0 when a log is opened. Reading takes no lock of a log and does not access the disk.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from kafkalog.util.prometheus import CONTENT_TYPE, Family, Histogram, Kind, Labe
 __all__ = ["CONTENT_TYPE", "Histogram", "Instrument", "instruments", "prometheus_text", "snapshot"]
 
 class Instrument(NamedTuple):
-    """One metric. `read()` gives (value, labels) for each log, partition or job that has it.
+    """One metric. `read()` returns (value, labels) for each log, partition or job that has it.
 
-    `kafka` is the name of the broker's metric of the same meaning, "" where there is none. The values of a counter only
-    grow while the log stays open; those of a histogram are `Histogram`s.
+    `kafka` is the name of the broker's metric of the same meaning, "" if there is none. The value of a counter never
+    decreases while the log is open; the values of a histogram are `Histogram`s.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Instrument(NamedTuple):
 
 
 def instruments(of: Any = None) -> tuple[Instrument, ...]:
-    """Every metric there is, those of the log `of` alone where one is given; their number never changes.
+    """Return all metrics, with values of all logs or of the log `of` only; their number never changes.
 
     >>> ends = {one.name: one for one in instruments(log)}["kafkalog_log_end_offset"]
     >>> ends.kind, ends.read()
@@ -52,7 +52,7 @@ def _reader(source: Source, of: Any) -> Callable[[], Iterable[tuple[Any, Mapping
 
 
 def _merged(source: Source, of: Any) -> dict[Labels, Any]:
-    """Value by labels. Where two readers of one partition have the same labels, counts add up and places do not."""
+    """Return values by labels; for equal labels (two readers of a partition) add counters, else keep the first."""
     found: dict[Labels, Any] = {}
     for labels, value in source.read(of):
         if labels in found and source.kind == "counter":
@@ -63,9 +63,9 @@ def _merged(source: Source, of: Any) -> dict[Labels, Any]:
 
 
 def snapshot(of: Any = None) -> dict[str, list[dict[str, Any]]]:
-    """All metrics at this moment by name, each a list of labels and value; plain values, fit for JSON.
+    """Return the current metrics by name, each a list of labels and value; plain values, fit for JSON.
 
-    `of`: a log, to have only its own. A histogram's value is a dict of count, sum and buckets by upper bound.
+    `of` limits the result to one log. A histogram's value is a dict of count, sum and buckets by upper bound.
 
     >>> snapshot(log)["kafkalog_append_records_total"]
     [{'labels': {'topic': 'orders', 'partition': '0', 'directory': '...', 'mode': 'a'}, 'value': 2}]
@@ -86,7 +86,7 @@ def _plain(value: Any) -> Any:
 
 
 def prometheus_text(of: Any = None) -> str:
-    """All metrics in Prometheus' text format; a metric that nobody has is left out.
+    """Return all metrics in Prometheus' text format; a metric without values is left out.
 
     >>> [line for line in prometheus_text(log).splitlines() if line.startswith("kafkalog_append_records_total")]
     ['kafkalog_append_records_total{topic="orders",partition="0",directory="...",mode="a"} 2']

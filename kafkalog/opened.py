@@ -1,4 +1,4 @@
-"""A partition that is open for writing, until it is closed, dropped or forked away."""
+"""A partition open for writing, until it is closed, garbage-collected or forked."""
 
 from __future__ import annotations
 
@@ -42,19 +42,20 @@ if TYPE_CHECKING:
 class OpenedLog:
     """A partition open for writing, with its data directory's lock.
 
-    `append_as_leader`, `append_as_follower` and `append_batches` are the log's own methods, until `close` or
-    a fork puts functions in their place that refuse: so an append pays for no check. `after_append` is None,
-    or what `sync` or `flush.ms` asks for after each append.
+    `append_ready`, `append_as_leader`, `append_as_follower` and `append_batches` are the log's methods; `close` or a
+    fork replaces them with functions that raise, so an append needs no check. `after_append` is None, or the call that
+    `sync` or `flush.ms` requires after each append; `commit` is None, or makes an append and syncs it.
 
-    Threads: all attributes may be read, and `close` called, from any thread.
+    Threads: any thread may read the attributes and call `close`.
     """
 
     belongs_to_store: ClassVar[bool] = False
-    """True where the log outlives the object that shows it."""
+    """True if a store closes the log, not its `Log`."""
 
     __slots__ = (
         "__weakref__", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
-        "being_compacted", "clock", "closed", "flusher", "group", "log",
+        "append_ready",
+        "being_compacted", "clock", "closed", "commit", "flusher", "group", "log",
         "log_dir", "milliseconds", "path", "refuse", "sync", "topic_partition", "writers",
     )  # fmt: skip
 
@@ -82,13 +83,16 @@ class OpenedLog:
         self.append_as_leader: Callable[..., LogAppendInfo] = log.append_as_leader
         self.append_as_follower: Callable[..., LogAppendInfo] = log.append_as_follower
         self.append_batches: Callable[..., LogAppendInfo] = log.append_batches
+        self.append_ready: Callable[..., LogAppendInfo | None] = log.append_ready
         self.refuse: Callable[..., NoReturn] = _not_closed
         self.after_append: Callable[[], object] | None = None
         self.sync = sync
         self.group = GroupSync(log.commit)
         self.flusher: BackgroundFlush | None = None
+        self.commit: Callable[[Callable[[], LogAppendInfo | None]], LogAppendInfo | None] | None = None
         if sync is True:
             self.after_append = self.group.sync
+            self.commit = self.group.commit
         else:
             delay_ms = self._flush_delay_ms(sync)
             if delay_ms < MAX_LONG:
@@ -97,13 +101,13 @@ class OpenedLog:
         _opened.add(self)
 
     def _flush_delay_ms(self, sync: int | float) -> int | float:
-        """The longest that an append may wait for the disk, by `sync` (False: does not say) and `flush.ms`."""
+        """Return the longest delay of a sync after an append, by `sync` (False: no limit) and `flush.ms`."""
         return min(self.log.config.flush_ms, MAX_LONG if sync is False else sync)
 
     def pack(self, batches: bytearray, compression: Compression, *, check_records: bool = False) -> bytearray | Block:
-        """What goes into the log for uncompressed batches, back to back: compressed where `compression` says so.
+        """Compress uncompressed `batches`, back to back, by `compression` and return the bytes to append.
 
-        The records of a compacted topic need keys; with `check_records` their times are looked at as well. Errors as
+        Checks that records of a compacted topic have keys, and with `check_records` their timestamps as well. Errors as
         for an append: InvalidRecord, InvalidTimestamp. Threads: any.
         """
         config = self.log.config
@@ -116,7 +120,7 @@ class OpenedLog:
         return pack(batches, compression, limit_bytes=min(config.max_message_bytes, config.segment_size))
 
     def append_packed(self, batches: bytearray | Block) -> LogAppendInfo:
-        """Appends what `pack` gave, each batch as an append of its own, and syncs as asked."""
+        """Append the result of `pack`, each batch as a separate append, and sync as `sync` requires."""
         info = self.append_batches(batches, check_records=False)
         if self.after_append is not None:
             self.after_append()
@@ -125,25 +129,25 @@ class OpenedLog:
     def compact(
         self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
     ) -> CleanResult:
-        """One clean of the log, with the data directory's cleaner checkpoint; as `CompactMixin.compact` says."""
+        """Clean the log once, with the data directory's cleaner checkpoint; see `CompactMixin.compact`."""
         from kafkalog.compacting import compact
 
         return compact(self, from_start, roll, dry_run, offset_map_bytes, progress)
 
     def record_log_start(self) -> None:
-        """Puts the log start on disk, in the data directory's checkpoint of log starts."""
+        """Write the log start offset to the data directory's checkpoint of log starts."""
         record_log_start(os.path.dirname(self.path), self.log, fs=self._fs)
 
     def left_alone(self) -> AbstractContextManager[None]:
-        """A block in which no cleaner in the background touches the log."""
+        """Return a context manager that keeps a background cleaner off the log."""
         return nullcontext()
 
     def announce_cut(self, offset: int) -> None:
-        """Puts on disk that nothing from `offset` on was cleaned, before a cut: a crash in between leaves that."""
+        """Lower the cleaner checkpoint to `offset` on disk before a truncation, so that a crash leaves it valid."""
         lower_cleaner_offsets(os.path.dirname(self.path), {self.topic_partition: max(offset, 0)}, fs=self._fs)
 
     def record_cut(self) -> None:
-        """Puts on disk where a log that was cut starts, is on disk and is clean to: what comes now is neither yet."""
+        """Write log start, recovery point and cleaner offset of a truncated log; new records count as dirty."""
         self.record_log_start()
         point = min(self.log.recovery_point, self.log.data_end_offset)
         directory, end = os.path.dirname(self.path), self.log.data_end_offset
@@ -151,17 +155,17 @@ class OpenedLog:
         lower_cleaner_offsets(directory, {self.topic_partition: end}, fs=self._fs)
 
     def keep(self) -> None:
-        """Stay until closed, for an owner who closes it when dropped.
+        """Keep a reference until `close`, for an owner that closes the log in its finalizer.
 
-        Else both were one piece of garbage where the owner is in a cycle, and the files might go before the log.
+        Otherwise, with the owner in a reference cycle, the files might be finalized before the log.
         """
         _kept.add(self)
 
     def close(self) -> None:
-        """Writes and syncs everything, closes the files and gives the lock back; harmless the second time.
+        """Write and sync everything, close the files and release the lock. A second call does nothing.
 
-        Writers that are still open are closed first. Only a close without error lets the data directory
-        have its clean-shutdown marker back. A Ctrl-C waits until the close is complete.
+        Open writers are closed first. Only a close without an error restores the data directory's clean-shutdown
+        marker. A Ctrl-C waits until the close is complete.
         """
         with deferred_interrupts():
             if self.closed:
@@ -169,7 +173,7 @@ class OpenedLog:
             self._close()
 
     def __del__(self) -> None:
-        # reached unclosed only where a Ctrl-C came between opening and handing over: a Log closes its own
+        # unclosed only if a Ctrl-C came between opening and the creation of the Log, which closes it
         if getattr(self, "closed", True):
             return
         try:
@@ -182,7 +186,7 @@ class OpenedLog:
         clean = False
         try:
             self._end_writing()
-            with self.being_compacted:  # its files are in the way of whoever opens the log next
+            with self.being_compacted:  # a clean's files would disturb the next opening
                 self.log.close()
             end = self.log.data_end_offset
             point, mark = min(self.log.recovery_point, end), min(self.log.high_watermark, end)
@@ -199,7 +203,7 @@ class OpenedLog:
                 self.log_dir.release()
 
     def _end_writing(self) -> None:
-        """Writes what writers still hold, then refuses every append."""
+        """Write the pending records of writers, then make every append fail."""
         try:
             for writer in tuple(self.writers):
                 writer.close()
@@ -214,10 +218,11 @@ class OpenedLog:
             raise error()
 
         self.append_as_leader = self.append_as_follower = self.append_batches = self.refuse = refuse
-        self.after_append = None
+        self.append_ready = refuse
+        self.after_append = self.commit = None
 
     def disown(self) -> None:
-        """Makes every write fail: this is a forked child, and the log belongs to its parent."""
+        """Make every write fail: in a forked child, whose parent owns the log."""
         for writer in tuple(self.writers):
             writer.disown()
         self.closed = True
@@ -232,10 +237,10 @@ class OpenedLog:
 
 
 class StoreLog(OpenedLog):
-    """A partition of a store of several directories: the store flushes it by its job, and closes it.
+    """A partition of a store, which flushes it in a job and closes it.
 
     `close` does nothing, so that `with store["orders", 0] as log:` leaves the store's log open. `cleaner` is the
-    store's.
+    store's cleaner.
     """
 
     __slots__ = ("cleaner",)
@@ -246,19 +251,19 @@ class StoreLog(OpenedLog):
         super().__init__(*args, **more)
 
     def left_alone(self) -> AbstractContextManager[None]:
-        """A block in which the store's cleaner does not touch the log."""
+        """Return a context manager that keeps the store's cleaner off the log."""
         return self.cleaner.manager.left_alone(self.topic_partition)
 
     def _flush_delay_ms(self, sync: int | float) -> int | float:
         return MAX_LONG if sync is False else sync
 
     def close(self) -> None:
-        """Nothing: the store closes its logs."""
+        """Do nothing: the store closes its logs."""
 
     def compact(
         self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
     ) -> CleanResult:
-        """One clean of the log by the store's cleaner, once that lets go of it; its rate counts, and its checkpoint."""
+        """Clean the log once with the store's cleaner, its rate limit and checkpoint, after a clean in progress."""
         if roll and self.log.active_segment.size:
             self.log.roll()
         return self.cleaner.clean(
@@ -266,7 +271,7 @@ class StoreLog(OpenedLog):
         ).result
 
     def retire(self) -> None:
-        """Writes what writers still hold, then refuses every append: the store closes the log, or has lost it."""
+        """Write the pending records of writers, then make every append fail: the store closes or has lost the log."""
         with deferred_interrupts():
             if not self.closed:
                 try:
@@ -280,7 +285,7 @@ def _not_closed() -> NoReturn:
 
 
 def is_open(path: str) -> bool:
-    """Whether this process has the partition at the real path `path` open for writing."""
+    """Return True if this process has the partition at the real path `path` open for writing."""
     return any(opened.path == path and not opened.closed for opened in tuple(_opened))
 
 

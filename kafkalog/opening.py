@@ -41,7 +41,7 @@ OnDamage = Literal["recover", "refuse"]
 
 
 class _Target(NamedTuple):
-    """The partition to open: its real path, what that names, and what was asked for."""
+    """The partition to open: its real path, topic and partition, and the options."""
 
     path: str
     topic_partition: TopicPartition
@@ -73,18 +73,19 @@ def open_for_append(
     clock: Clock = SYSTEM_CLOCK,
     progress: Progress | None = None,
 ) -> OpenedLog:
-    """The partition directory `path`, created where it is missing, open for writing.
+    """Open the partition directory `path` for writing, creating it if missing.
 
-    The data directory, its parent, is made too where only that is missing; a failed open takes it away again.
+    The data directory is created too if only its last part is missing; a failed open removes it again.
 
-    `settings` are topic settings by dotted or attribute name; they are kept for a partition that this
-    call creates the topic of, and otherwise lie over the topic's own for this open only.
+    `settings` are topic settings by dotted or attribute name. They are stored if this call creates the topic, and
+    otherwise override the topic's settings for this open only.
 
-    Raises NotAPartition (a name that is none, a file, a directory with other content), PartitionNotFound
-    (neither the data directory nor its parent exists), DirectoryLocked, UnknownConfig, ConfigError, CorruptCheckpoint,
-    StorageError. A partition that was not closed well is recovered first: `progress` gets a RecoveryProgress as that
-    goes on, from the threads that read, one call at a time. An interrupt ends it; the next opening begins anew. Where
-    that gives sound batches up they are kept; with `on_damage` "refuse" it is CorruptRecord, and nothing was changed.
+    Raises NotAPartition (an invalid name, a file, a directory with other content), PartitionNotFound (neither the data
+    directory nor its parent exists), DirectoryLocked, UnknownConfig, ConfigError, CorruptCheckpoint, StorageError. A
+    partition that was not closed cleanly is recovered first: `progress` is called with a RecoveryProgress from the
+    reading threads, one call at a time. An interrupt ends the recovery; the next opening starts it again. Intact
+    batches that recovery removes from the log are saved; with `on_damage` "refuse" the call raises CorruptRecord
+    instead, and changes nothing.
     """
     check_sync(sync)
     is_refused = refuses_loss(on_damage)
@@ -106,14 +107,14 @@ def open_for_append(
         if "segment.bytes" in given:
             opened.log.config.warn_if_small(4)
         return opened
-    except BaseException:  # an interrupt that waited comes here, with the log open
+    except BaseException:  # a deferred interrupt is raised here, with the log open
         if opened is not None:
             opened.close()
         raise
 
 
 def refuses_loss(on_damage: str) -> bool:
-    """True for "refuse", False for "recover"; IllegalArgument otherwise."""
+    """Return True for "refuse", False for "recover"; raise IllegalArgument otherwise."""
     if on_damage in ("recover", "refuse"):
         return on_damage == "refuse"
     raise IllegalArgument(
@@ -123,7 +124,7 @@ def refuses_loss(on_damage: str) -> bool:
 
 
 def partition_of(path: str) -> TopicPartition:
-    """The partition that a path's last part names; NotAPartition unless it is its one right name."""
+    """Return the partition named by a path's last part; raise NotAPartition unless that is its canonical name."""
     name = os.path.basename(path)
     topic_partition, kind = parse_dir(name)
     if kind or partition_dir_name(topic_partition) != name:
@@ -154,7 +155,7 @@ def _open(target: _Target) -> OpenedLog:
 
 
 def _make_data_directory(directory: str, fs: FileSystem) -> bool:
-    """True when the data directory was missing and is made; its parent is not made (a typing error would be)."""
+    """Create a missing data directory and return True; never create its parent, which may be a typing error."""
     try:
         if stat.S_ISDIR(fs.stat(directory).st_mode):
             return False
@@ -191,7 +192,7 @@ def _made(directory: str, fs: FileSystem) -> bool:
 
 
 def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
-    """The partition of a locked data directory; what fails leaves everything as it was."""
+    """Open the partition of a locked data directory; a failure leaves everything unchanged."""
     path, fs = target.path, target.fs
     create = _is_to_be_made(log_dir, target)
     store = TopicStore(target.directory, fs=fs)
@@ -219,7 +220,7 @@ def _open_in(log_dir: LogDir, target: _Target) -> OpenedLog:
 
 
 def _topic_settings(store: TopicStore, target: _Target) -> Mapping[str, Any]:
-    """The topic's own settings: of the topics file, else of a broker's metadata beside the partition."""
+    """Return the topic's own settings: from the topics file, else from a broker's metadata beside the partition."""
     topic = store.get(target.topic_partition.topic)
     if topic is not None:
         return topic.settings
@@ -239,7 +240,7 @@ def _found(log_dir: LogDir, target: _Target) -> Found:
 
 
 def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
-    """Whether the partition is missing; DirectoryLocked where this process has it open."""
+    """Return True if the partition is missing; raise DirectoryLocked if this process has it open."""
     if is_open(target.path):
         raise DirectoryLocked(
             f"{target.name} is open for writing in this process already",
@@ -250,13 +251,13 @@ def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
 
 
 def _made_anew(store: TopicStore, target: _Target) -> TopicEntry:
-    """`_recorded`, once no checkpoint has a line of a partition of that name which somebody removed."""
+    """Return `_recorded`, after removing checkpoint entries of a deleted partition of that name."""
     forget(target.directory, (target.topic_partition,), fs=target.fs)
     return _recorded(store, target)
 
 
 def _recorded(store: TopicStore, target: _Target) -> TopicEntry:
-    """The topic's entry in the topics file, made or grown so that it has the partition."""
+    """Return the topic's entry in the topics file, created or extended to include the partition."""
     siblings = partitions_of(target.directory, target.topic_partition.topic, target.fs)
     settings = {**_topic_settings(store, target), **target.settings}
     return ensure_topic(store, target.topic_partition, siblings, settings=settings, fs=target.fs)

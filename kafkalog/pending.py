@@ -1,4 +1,4 @@
-"""What a writer holds between `append` and the disk: batches being filled, and a handle for each record."""
+"""State of a writer between `append` and the disk: batches being filled, and a handle for each record."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Gates:
-    """Where callers wait for a writer's thread: for a batch to be written, or for room; and its lock.
+    """The lock of a writer, and gates on which callers wait for a written batch or for buffer space.
 
-    A thread waits in one call, holding nothing, at a gate of its own; one whose thread was interrupted is opened for
-    nobody. `lost` is why nobody will ever settle anything: this is a forked child.
+    A thread waits in one call, without a lock, at its own gate; opening the gate of an interrupted thread has no
+    effect. `lost` is the error of every wait in a forked child, where no batch is ever settled.
     """
 
     __slots__ = ("_complete", "_shut", "_wanted", "lock", "lost", "waiting")
@@ -26,52 +26,52 @@ class Gates:
         self.lock = threading.Lock()
         self.lost: BaseException | None = None
         self.waiting = 0  # guarded by self.lock; threads that wait for a batch
-        self._shut: list[threading.Lock] = []  # guarded by self.lock; of threads that wait for room
+        self._shut: list[threading.Lock] = []  # guarded by self.lock; gates of threads that wait for buffer space
         self._complete: threading.Lock | None = None  # guarded by self.lock
         self._wanted = 0
 
     def lose(self, why: BaseException) -> None:
-        """Makes every wait raise `why`, in a child whose parent may have held the lock when it forked."""
+        """Make every wait raise `why`, in a child whose parent may have held the lock at the fork."""
         self.lost = why
         self.lock = threading.Lock()
 
     def shut_locked(self) -> threading.Lock:
-        """A gate to wait at for room, with the lock given back: `gate.acquire(timeout=...)`."""
+        """Return a gate to wait at for buffer space, after releasing the lock: `gate.acquire(timeout=...)`."""
         gate = shut_gate()
         self._shut.append(gate)
         return gate
 
     def open_locked(self) -> None:
-        """Lets every thread that waits for room look again."""
+        """Wake every thread that waits for buffer space."""
         shut, self._shut = self._shut, []
         for gate in shut:
             open_gate(gate)
 
     def gather_locked(self, threads: int) -> threading.Lock:
-        """A gate that opens once so many threads wait for batches."""
+        """Return a gate that opens once `threads` threads wait for batches."""
         self._wanted = threads
         self._complete = gate = shut_gate()
         return gate
 
     def gathered_locked(self) -> None:
-        """Nobody waits for threads to gather any more, or should: the gate is opened."""
+        """End the wait for threads to gather: open its gate."""
         gate, self._complete = self._complete, None
         if gate is not None:
             open_gate(gate)
 
     def count_waiting_locked(self) -> None:
-        """One more thread waits for a batch."""
+        """Count one more thread that waits for a batch."""
         self.waiting += 1
         if self._complete is not None and self.waiting >= self._wanted:
             self.gathered_locked()
 
 
 class PendingBatch:
-    """One batch on its way to the log.
+    """One batch that is not yet in the log.
 
-    `deadline` is when it closes at the latest (monotonic seconds). `base_offset` is set, or `error`, before `done`
-    turns true; the gates of those who wait for it are opened after that. `packed` is what will be written, where that
-    was made before the batch was taken to be written.
+    `deadline` is the latest time at which it closes (monotonic seconds). `base_offset` or `error` is set before `done`
+    turns true; the gates of waiting threads are opened after that. `packed` is the encoded batch, if it was encoded
+    before the thread took the batch.
     """
 
     __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "packed", "shut", "size")
@@ -88,9 +88,9 @@ class PendingBatch:
         self.done = False
 
     def wait(self, timeout: float | None = None) -> None:
-        """Returns when the batch is written or failed; TimeoutError after `timeout` seconds.
+        """Wait until the batch is written or failed; raise TimeoutError after `timeout` seconds.
 
-        IllegalState in a forked child, which does not learn what becomes of it.
+        Raises IllegalState in a forked child, which cannot know the result.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -107,7 +107,7 @@ class PendingBatch:
                 raise TimeoutError(f"the record was not written within {timeout} s")
 
     def settle_locked(self, error: BaseException | None = None) -> None:
-        """Written, or failed with `error`: lets go who waits for it."""
+        """Mark the batch as written, or as failed with `error`, and wake the threads that wait for it."""
         if self.done:
             return
         self.error = error
@@ -119,9 +119,9 @@ class PendingBatch:
 
 
 class Pending:
-    """The offset a record will have: what `Writer.append` returns.
+    """The future offset of a record: the result of `Writer.append`.
 
-    Threads: any thread may ask, any number of times.
+    Threads: any thread may call the methods, any number of times.
     """
 
     __slots__ = ("_batch", "_index")
@@ -131,13 +131,13 @@ class Pending:
         self._index = index
 
     def done(self) -> bool:
-        """Whether the record was written, or failed to be."""
+        """Return True if the record was written or its write failed."""
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> int:
-        """The record's offset, once its batch is written (and on disk, where the writer's `sync` is True).
+        """Return the record's offset, once its batch is written (and on disk, if the writer's `sync` is True).
 
-        Waits at most `timeout` seconds, then TimeoutError; raises what the write met if it failed.
+        Waits at most `timeout` seconds, then raises TimeoutError; raises the error of a failed write.
         """
         batch = self._batch
         if not batch.done:

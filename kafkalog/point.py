@@ -1,4 +1,4 @@
-"""One record by its offset."""
+"""Reading one record by its offset."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def record_at(log: Engine, offset: int) -> Record:
-    """The record with exactly this offset; negative offsets count back from the log end.
+    """Return the record with exactly this offset; negative offsets count back from the log end.
 
-    OffsetOutOfRange (a LookupError) outside the log, and where no record has the offset: in a gap that
-    compaction left, or on a control record, the error names the next offset that has one.
+    Raises OffsetOutOfRange (a LookupError) outside the log and at an offset without a record: in a gap that compaction
+    left, or at a control record, the error names the next offset with a record.
     """
     segment = log.segment_of(offset)
-    if segment is None:  # nothing that the last look found
+    if segment is None:  # not in the log at the last refresh
         refresh(log)
         end = log.log_end_offset
         if offset < 0:
-            offset += end
+            offset = _counted_back(log, offset, end)
         if not log.log_start_offset <= offset < end:
             raise out_of_range(log, offset)
         segment = log.segment_of(offset)
@@ -33,8 +33,21 @@ def record_at(log: Engine, offset: int) -> Record:
     return _walked(log, offset) if record is None else record
 
 
+def _counted_back(log: Engine, index: int, end: int) -> int:
+    """Return the offset `-index` before the log end; raise OffsetOutOfRange if that is before the log start."""
+    start = log.log_start_offset
+    if index + end >= start:
+        return index + end
+    raise OffsetOutOfRange(
+        f"{-index} back from the log end {end} lies before the log start",
+        path=log.path,
+        offset=index,
+        hint=f"the log holds offsets [{start}, {end})",
+    )
+
+
 def _walked(log: Engine, offset: int) -> Record:
-    """The record, where the first look did not show it: damage is raised, a gap is told."""
+    """Return the record by reading from `offset`; raise at damage, and OffsetOutOfRange in a gap."""
     for record in records(log, offset, log.log_end_offset):
         if record.offset == offset:
             return record

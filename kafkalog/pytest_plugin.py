@@ -1,13 +1,9 @@
-"""Fixtures for pytest: a Kafka server for the whole of a test session.
+"""Fixtures for pytest: a Kafka server for a whole test session.
 
-In a `conftest.py`:
-
-    pytest_plugins = ["kafkalog.pytest_plugin"]
-
-and a test that has an argument `kafka_server` gets a running `kafkalog.testing.KafkaServer`. What it is set to and
-which topics it has from the start a project says by fixtures of its own named `kafka_server_settings` (a dict),
-`kafka_server_topics` (names, or names and numbers of partitions) and `kafka_server_users` (a dict of passwords), all of
-the session. Under pytest-xdist each worker has a server of its own.
+pytest finds them if kafkalog is installed: a test with an argument `kafka_server` gets a running
+`kafkalog.testing.KafkaServer`. A project configures it with its own session fixtures named `kafka_server_settings` (a
+dict), `kafka_server_topics` (names, or names and numbers of partitions) and `kafka_server_users` (a dict of passwords).
+Under pytest-xdist each worker has its own server. `-p no:kafkalog.pytest_plugin` disables them.
 """
 
 from __future__ import annotations
@@ -23,19 +19,19 @@ from kafkalog.testing import kafka_server as running
 
 @pytest.fixture(scope="session")
 def kafka_server_settings() -> Mapping[str, Any]:
-    """Settings over the defaults; none."""
+    """Settings that override the defaults; empty."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def kafka_server_topics() -> Mapping[str, int] | Iterable[str]:
-    """Topics from the start; none."""
+    """Topics created at the start; empty."""
     return ()
 
 
 @pytest.fixture(scope="session")
 def kafka_server_users() -> Mapping[str, str]:
-    """Passwords of users from the start; none."""
+    """Passwords of users created at the start; empty."""
     return {}
 
 
@@ -45,6 +41,6 @@ def kafka_server(
     kafka_server_topics: Mapping[str, int] | Iterable[str],
     kafka_server_users: Mapping[str, str],
 ) -> Iterator[KafkaServer]:
-    """A server that all tests of the session share."""
+    """Server that all tests of the session share."""
     with running(topics=kafka_server_topics, settings=kafka_server_settings, users=kafka_server_users) as server:
         yield server

@@ -1,6 +1,6 @@
-"""Logs on other file systems than the machine's: whatever fsspec knows by the URL (docs/remote.md).
+"""Logs on remote file systems: all that fsspec knows by URL (docs/remote.md).
 
-`kafkalog.open("s3://backups/kafka/orders-0")` and `kafkalog.open_dirs("memory://data")` come here.
+Used by `kafkalog.open("s3://backups/kafka/orders-0")` and `kafkalog.open_dirs("memory://data")`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*
 
 
 def is_url(path: object) -> bool:
-    """True for text such as `s3://bucket/path`."""
+    """Return True for text such as `s3://bucket/path`."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 
 def refuse_to_write(*paths: str) -> None:
-    """ReadOnlyLog for a URL."""
+    """Raise ReadOnlyLog for a URL."""
     for path in paths:
         if is_url(path):
             raise ReadOnlyLog("what a URL names can only be read", path=path, hint="open it with mode 'r'")
 
 
 def refuse_urls(*paths: object) -> None:
-    """IllegalArgument for a URL, where only directories and files of this machine will do."""
+    """Raise IllegalArgument for a URL where only directories and files of this machine are accepted."""
     for path in paths:
         if is_url(path):
             raise IllegalArgument(
@@ -45,10 +45,10 @@ def refuse_urls(*paths: object) -> None:
 
 
 def locate(url: str, options: Mapping[str, Any] | None = None) -> tuple[RemoteFileSystem, str]:
-    """The file system of a URL, and the path in it. `options` are those of the store: keys, endpoints.
+    """Return the file system of a URL and the path in it. `options` are those of the store: keys, endpoints.
 
-    MissingPackage with the command that installs what reads such URLs; IllegalArgument for one that nobody knows;
-    StorageError where the store does not let itself be reached.
+    Raises MissingPackage, with the command that installs the package for such URLs; IllegalArgument for an unknown URL;
+    StorageError if the store cannot be reached.
     """
     protocol = url.partition("://")[0].rpartition("::")[2].lower()
     try:
@@ -73,9 +73,9 @@ def _hint(error: ImportError) -> str:
 
 
 def view_of(url: str, options: Mapping[str, Any] | None = None) -> LogView:
-    """The partition directory at a URL, or the segments that a broker has copied there (KIP-405), open for reading.
+    """Open the partition directory at a URL, or the segments that a broker copied there (KIP-405), for reading.
 
-    Errors as `locate`; PartitionNotFound, NotAPartition.
+    Errors as for `locate`; PartitionNotFound, NotAPartition.
     """
     fs, path = locate(url, options)
     place = tiered_place(path)
@@ -88,7 +88,7 @@ def view_of(url: str, options: Mapping[str, Any] | None = None) -> LogView:
 def locate_directories(
     urls: Iterable[str], options: Mapping[str, Any] | None = None
 ) -> tuple[FileSystem, list[str]]:
-    """The file system of data directories, and their paths in it; IllegalArgument where they have several."""
+    """Return the file system of data directories and their paths; raise IllegalArgument if there are several."""
     given = list(urls)
     plain = [one for one in given if not is_url(one)]
     if plain:

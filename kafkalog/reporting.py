@@ -1,4 +1,4 @@
-"""Gathering what a report on data directories shows: every partition, the larger ones sampled."""
+"""Data of a report on data directories: every partition, the larger ones sampled."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kafkalog.util.fileio import OS
 __all__ = ["REPORT_BYTES", "make_report"]
 
 REPORT_BYTES: Final = 512 << 20
-"""About so much is read for a report unless a caller says otherwise, shared out by size."""
+"""Default number of bytes to read for a report, distributed over the partitions by size."""
 _LEAST_BYTES: Final = 1 << 20
-"""What is read of any partition, if it is as large."""
+"""Fewest bytes to read of a partition, if it is that large."""
 _DETAIL_PART: Final = 8
-"""Records of one byte in so many are decoded for the keys."""
+"""One byte in this many is decoded for the keys."""
 
 
 def make_report(
@@ -39,12 +39,12 @@ def make_report(
     keys: bool = True,
     tell: Callable[[int], object] | None = None,
 ) -> Report:
-    """The report on data directories, or single partitions; `topics` of them or all. Nothing is locked or changed.
+    """Return a report on data directories or partitions, for `topics` or all; lock and change nothing.
 
-    About `sample_bytes` are read in all (None: everything); with `keys` the records of a part of that are decoded.
-    `tell` is called with the bytes of each part that is done, which come to `total_bytes`. What cannot be read is among
-    the problems, and the rest is shown. PartitionNotFound, StorageError, UnknownTopicOrPartition for what was asked for
-    and is not there.
+    About `sample_bytes` are read in total (None: everything); with `keys` a part of the records is decoded. `tell` is
+    called with the bytes of each finished part, which add up to `total_bytes`. Unreadable data is listed among the
+    problems, and the rest is reported. Raises PartitionNotFound, StorageError, UnknownTopicOrPartition for a missing
+    path or topic.
     """
     found = partitions_below(paths, topics)
     sizes = [segment_bytes(one.path) for one in found]
@@ -70,7 +70,7 @@ def make_report(
 
 
 def segment_bytes(path: str) -> int:
-    """Bytes of the segments, as far as they can be seen."""
+    """Return the bytes of the segments, or 0 if they cannot be read."""
     try:
         return sum(OS.stat(os.path.join(path, name)).st_size for name in OS.names(path) if is_log_file(name))
     except OSError:
@@ -86,7 +86,7 @@ class _Known:
         self._cleaned: dict[str, dict[TopicPartition, int]] = {}
 
     def first_dirty_offset(self, one: PartitionPath) -> int | None:
-        """Where the dirty part of a compacted partition begins; None for one not known to be compacted."""
+        """Return the first dirty offset of a compacted partition; None for one not known to be compacted."""
         directory = os.path.dirname(os.path.realpath(one.path))
         if directory not in self._topics:
             self._topics[directory], self._cleaned[directory] = self._read(directory)
@@ -105,7 +105,7 @@ class _Known:
 
 
 def write_report(text: str, path: str) -> None:
-    """Puts the page into a file, whole or not at all. StorageError."""
+    """Write the page to a file, whole or not at all. Raises StorageError."""
     part = f"{path}.part"
     try:
         with open(part, "w", encoding="utf-8") as file:
@@ -118,7 +118,7 @@ def write_report(text: str, path: str) -> None:
 
 
 def by_share(tell: Callable[[int], object], size: int) -> Callable[[float], None]:
-    """A function that takes the share of `size` bytes that is done, and calls `tell` with the bytes more."""
+    """Return a function that takes the finished share of `size` bytes and calls `tell` with the bytes added."""
     told = 0
 
     def progress(share: float) -> None:
@@ -132,5 +132,5 @@ def by_share(tell: Callable[[int], object], size: int) -> Callable[[float], None
 
 
 def total_bytes(paths: Iterable[str], topics: Sequence[str] = ()) -> int:
-    """Bytes of the segments that a report would be about."""
+    """Return the bytes of the segments that a report covers."""
     return sum(segment_bytes(one.path) for one in partitions_below(list(paths), topics))

@@ -1,4 +1,4 @@
-"""A segment as `log.segments` shows it: its offsets, sizes and the entries of its indexes."""
+"""A segment as `log.segments` returns it: offsets, sizes and index entries."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SEGMENT_COLUMNS: Final = (
     Column("size", lambda one: one.size, "size"),
     Column("file", lambda one: one.path.rpartition("/")[2], "name"),
 )
-"""What `log.segments` shows of a segment, from memory."""
+"""Columns of `log.segments`, from memory."""
 
 
 class IndexEntries(Sequence[E], Generic[E]):
-    """The entries of one index as a sequence; each look goes to the index as it is then. A slice is a table."""
+    """The entries of one index as a sequence; each access reads the current index. A slice is a table."""
 
     __slots__ = ("_index", "_kind")
 
@@ -70,8 +70,8 @@ class IndexEntries(Sequence[E], Generic[E]):
 class Segment:
     """One segment of a log: `base_offset`, `size` (bytes of batches), `path`, and its two indexes.
 
-    `end_offset` is where the next segment begins, or the log's end when it was asked. `index` holds (offset, position)
-    entries, `time_index` (timestamp, offset) entries.
+    `end_offset` is the start of the next segment, or the log's end at the time of the call. `index` has (offset,
+    position) entries, `time_index` (timestamp, offset) entries.
 
     >>> log.roll()
     2
@@ -91,24 +91,24 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """The data file."""
+        """Path of the data file."""
         path: str = self._segment.path
         return path
 
     @property
     def size(self) -> int:
-        """Bytes of whole batches."""
+        """Bytes of complete batches."""
         size: int = self._segment.size
         return size
 
     @property
     def index(self) -> IndexEntries[OffsetPosition]:
-        """The offset index's entries: the last offset of a batch, and where that batch begins."""
+        """Entries of the offset index: the last offset of a batch, and the position of that batch."""
         return IndexEntries(lambda: self._segment.offset_index, "offset index")
 
     @property
     def time_index(self) -> IndexEntries[TimestampOffset]:
-        """The time index's entries: the largest timestamp (ms) so far, and an offset of its batch."""
+        """Entries of the time index: the largest timestamp (ms) so far, and an offset of its batch."""
         return IndexEntries(lambda: self._segment.time_index, "time index")
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""A range of a log's offsets that is read when it is iterated over."""
+"""A range of a log's offsets, read on iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def clamped(bound: int | None, default: int, start: int, end: int) -> int:
-    """A bound of a slice as Python reads it: None is the default, negative counts from `end`, none leaves the log."""
+    """Return a slice bound by Python's rules: None is the default, negative counts from `end`; clamp it to the log."""
     if bound is None:
         return default
     if bound < 0:
@@ -24,9 +24,9 @@ def clamped(bound: int | None, default: int, start: int, end: int) -> int:
 
 
 class LogSlice(ColumnarSlice):
-    """The records of a log with offsets in [start, stop): nothing is read before it is iterated over.
+    """The records of a log with offsets in [start, stop), read on iteration.
 
-    It may be iterated over any number of times; the bounds stay as they were when it was made. `isolation` is as for
+    It may be iterated over any number of times; the bounds are those at its creation. `isolation` is as for
     `Log.records`.
 
     >>> last = log[-1:]
@@ -48,7 +48,7 @@ class LogSlice(ColumnarSlice):
         return self.records()
 
     def records(self) -> Iterator[Record]:
-        """The records in order; errors as for `Log.records`.
+        """Yield the records in order; errors as for `Log.records`.
 
         >>> [record.offset for record in log[:1].records()]
         [0]
@@ -56,7 +56,7 @@ class LogSlice(ColumnarSlice):
         return self.log.records(self.start, self.stop, isolation=self.isolation)
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The batches that hold any of the offsets, whole.
+        """Yield the whole batches that hold any of the offsets.
 
         >>> list(log[:1].batches())
         [<RecordBatch v2 [0, 2) 2 records 92 B>]

@@ -1,10 +1,10 @@
-"""A Kafka server for tests: on a free port, on a directory of its own, gone when the test is.
+"""A Kafka server for tests: on a free port, in a separate directory, ended with the test.
 
     with kafka_server(topics={"orders": 3}) as server:
         producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap})
 
-The server is a process of its own: it shares neither the interpreter nor the memory of the test, may be killed as a
-crash would, and ends when the test's process does, however that ends; a temporary directory goes with it.
+The server is a separate process: it does not share the interpreter or the memory of the test, and can be killed to
+simulate a crash. It ends when the test's process ends for any reason, and its temporary directory is removed.
 `kafkalog.pytest_plugin` has it as a fixture.
 """
 
@@ -32,7 +32,7 @@ DEFAULTS: Final = {
     "transaction.state.log.num.partitions": "1",
     "log.cleaner.dedupe.buffer.size": "4194304",
 }
-"""Settings that make a server quick to start and groups quick to form; those of the caller go before them."""
+"""Settings for a fast start of the server and of groups; settings of the caller override them."""
 _DIRECTORIES: Final = ("log.dirs", "log.dir")
 _STOP: Final = b"stop\n"
 START_S: Final = 30
@@ -46,14 +46,14 @@ serve()
 
 
 class ServerDidNotStart(KafkalogError):
-    """The server ended, or did not answer in time; the message has what it said."""
+    """The server ended, or did not answer in time; the message has its output."""
 
 
 class KafkaServer:
-    """A server that `kafka_server` started; it can be stopped, killed and started again on its directory.
+    """A server started by `kafka_server`; it can be stopped, killed and restarted on its directory.
 
-    `bootstrap` is what clients connect to, "HOST:PORT" of the first listener; `ports` has that of every listener;
-    `directory` holds the topics. ConfigError for data directories among the settings.
+    `bootstrap` is the address for clients, "HOST:PORT" of the first listener; `ports` has the port of every listener;
+    `directory` holds the topics. Raises ConfigError for data directories among the settings.
 
     >>> with kafka_server(topics="orders") as server:
     ...     server.kill()
@@ -88,10 +88,12 @@ class KafkaServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it; on the ports that it had, if it ran before. ServerDidNotStart; IllegalState while it runs,
-        and after its `with` block; MissingPackage without the extra `server`.
+        """Start the server, on its former ports if it ran before.
 
-        A setting whose name looks like a slip is a warning, as `warnings` has them.
+        Raises ServerDidNotStart; IllegalState while it runs, and after its `with` block; MissingPackage without the
+        extra `server`.
+
+        A setting whose name looks like a typing error causes a warning (`warnings`).
         """
         from kafkalog.server.packages import check_packages
 
@@ -118,7 +120,7 @@ class KafkaServer:
         self.ports, self.http_port = said["ports"], said["http_port"]
         self.port, self.bootstrap = next(iter(self.ports.values())), said["bootstrap"]
         self._settings["listeners"] = said["listeners"]
-        self._made_first = {"topics": {}, "users": {}}  # what a test deletes or changes stays so
+        self._made_first = {"topics": {}, "users": {}}  # not created again: a test may delete or change them
         for slip in said["slips"]:
             warnings.warn(slip, stacklevel=2)
 
@@ -133,19 +135,19 @@ class KafkaServer:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Process id of the server."""
         assert self._process is not None, "not started"
         return self._process.pid
 
     def log(self) -> str:
-        """What it logged so far: warnings and errors; after its `with` block, all of it."""
+        """Return the server's log so far: warnings and errors; after its `with` block, the whole log."""
         if self._log.closed:
             return self._log_at_end
-        descriptor = self._log.fileno()  # the server writes where its position is, which is ours, too
+        descriptor = self._log.fileno()  # pread: the server shares the file position
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
 
     def stop(self) -> None:
-        """Ends it as on SIGTERM: what is in work is answered, logs are flushed and closed."""
+        """Stop the server as SIGTERM does: requests in progress are answered, logs are flushed and closed."""
         process = self._process
         if process is None:
             return
@@ -163,7 +165,7 @@ class KafkaServer:
             raise KafkalogError(f"the server ended with status {status}: {self.log()[-3000:]}")
 
     def kill(self) -> None:
-        """Ends it with SIGKILL: nothing is flushed, nothing is marked as closed."""
+        """End the server with SIGKILL: nothing is flushed or marked as closed."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -204,11 +206,11 @@ def kafka_server(
     users: Mapping[str, str] | None = None,
     directory: str | os.PathLike[str] | None = None,
 ) -> Iterator[KafkaServer]:
-    """A server for the length of a `with` block.
+    """Run a server for the duration of a `with` block.
 
-    topics: a name, names, or names and numbers of partitions, made before the block begins; settings: as in a broker's
-    `server.properties`, over `DEFAULTS`, ConfigError for data directories; users: names and passwords of who may log in
-    at a listener with SASL; directory: where the topics are kept, a temporary one where none is given.
+    topics: a name, names, or names and numbers of partitions, created before the block begins; settings: as in a
+    broker's `server.properties`, overriding `DEFAULTS`, ConfigError for data directories; users: names and passwords
+    for listeners with SASL; directory: the directory of the topics, by default a temporary one.
 
     >>> with kafka_server(topics={"orders": 3}) as server, kafkalog.open_dirs(server.directory) as data:
     ...     server.bootstrap, len(data)
@@ -227,7 +229,7 @@ def kafka_server(
 
 
 def serve() -> None:
-    """The server's process: told on standard input what to serve, it serves until that is closed."""
+    """Run the server process: read its configuration from standard input and serve until that is closed."""
     import asyncio
     import logging
     import shutil
@@ -249,7 +251,7 @@ def serve() -> None:
 
 
 async def _serve(given: Mapping[str, Any]) -> bool:
-    """Whether it ended because the test's process is gone, which takes nothing away any more."""
+    """Serve, then return True if the test's process ended and so cannot remove the directory."""
     import asyncio
     import signal
 

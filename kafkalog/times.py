@@ -1,4 +1,4 @@
-"""Times as the API takes them (datetime, ISO text, milliseconds) turned into milliseconds since 1970."""
+"""Conversion of times (datetime, ISO text, milliseconds) to milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 
 
 def to_ms(time: Time) -> int:
-    """Milliseconds since 1970-01-01 UTC.
+    """Return milliseconds since 1970-01-01 UTC.
 
-    An int is milliseconds already; a datetime or ISO-8601 text without a zone is UTC; a date is its
-    midnight. What falls between two milliseconds goes up, so that "at or after" stays true.
-    IllegalArgument for text that is no time, TypeError for other types.
+    An int is in milliseconds already; a datetime or ISO-8601 text without a zone is UTC; a date is its midnight.
+    Fractions of a millisecond are rounded up, so that "at or after" stays true. Raises IllegalArgument for text that is
+    no time, TypeError for other types.
     """
     if isinstance(time, bool):
         raise TypeError("a time is a datetime, ISO-8601 text or milliseconds, got bool")
@@ -40,14 +40,14 @@ def to_ms(time: Time) -> int:
 
 
 def text_ms(text: str) -> int:
-    """Milliseconds since 1970 of a command line's TIME: digits are milliseconds already, else as `to_ms`."""
+    """Return milliseconds since 1970 of a command line's TIME: digits are milliseconds, other text as for `to_ms`."""
     return int(text) if _DIGITS.fullmatch(text) else to_ms(text)
 
 
 def record_ms(time: datetime | int) -> int:
-    """Milliseconds of a record's time: an int has them already, a datetime (without a zone UTC) is cut down to them.
+    """Return a record's time in ms: an int unchanged, a datetime (without a zone: UTC) rounded down.
 
-    TypeError for other types: what `Log.append` refuses, too.
+    Raises TypeError for other types, as `Log.append` does.
     """
     if isinstance(time, int):
         return time

@@ -1,6 +1,6 @@
-"""The values that travel between the layers: partitions, offsets, positions, what an append or read gave.
+"""Values shared by the layers: partitions, offsets, positions, results of appends and reads.
 
-Those made once per append or read are compiled (`_core/values.pyx`) and only named here.
+Types created once per append or read are compiled (`_core/values.pyx`) and only imported here.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Isolation = Literal["log_end", "high_watermark", "committed"]
 
 NO_TIMESTAMP: Final = -1
 LATEST_TIMESTAMP: Final = -1
-"""Asked for as a time: the log end offset."""
+"""As a requested time: the log end offset."""
 EARLIEST_TIMESTAMP: Final = -2
-"""Asked for as a time: the log start offset."""
+"""As a requested time: the log start offset."""
 MAX_TIMESTAMP: Final = -3
-"""Asked for as a time: the record with the largest timestamp."""
+"""As a requested time: the record with the largest timestamp."""
 
 
 class TopicPartition(NamedTuple):
@@ -57,11 +57,11 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class FetchDataInfo:
-    """What a read found, before any record byte is read.
+    """Result of a read, before any record byte is read.
 
-    `fetch_offset_metadata` says where the data begins, `records` is the FileSlice that holds it (of size 0 where
-    there is none), `first_entry_incomplete` that not even one batch fits whole, `aborted_transactions` is None
-    unless the read was for committed records.
+    `fetch_offset_metadata` is the start of the data, `records` the FileSlice that holds it (of size 0 if there is
+    none). `first_entry_incomplete` is True if not even one batch fits whole. `aborted_transactions` is None unless the
+    read was for committed records.
     """
 
     __slots__ = ("aborted_transactions", "fetch_offset_metadata", "first_entry_incomplete", "records")

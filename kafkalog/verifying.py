@@ -1,4 +1,4 @@
-"""`kafkalog.verify`: of directories and files of this machine, and of those that a URL names (docs/remote.md)."""
+"""`kafkalog.verify`: verify directories and files of this machine, or at URLs (docs/remote.md)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def verify(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """The report on data directories, partition directories and single files, or on URLs of such in one store.
+    """Check data directories, partition directories and files, or their URLs in one store; return a report.
 
-    `deep` decodes every record too; `indexes_only` leaves checksums out and compares indexes with batch headers.
-    `threads` is one for each core by default; `progress` is called with bytes as they are passed, from any thread.
+    `deep` decodes every record too; `indexes_only` skips checksums and compares indexes with batch headers. `threads`
+    is one for each core by default; `progress` is called with the bytes checked, from any thread.
 
-    PartitionNotFound for a path that does not exist, NotAPartition for one that is nothing of Kafka's, IllegalArgument
-    for a number of threads below 1, and for directories among URLs; MissingPackage, and StorageError where the store
-    cannot be reached. What lies inside never raises: what cannot be read is a finding.
+    Raises PartitionNotFound for a missing path, NotAPartition for a path without files of Kafka, IllegalArgument for
+    fewer than 1 thread, and for directories among URLs; MissingPackage; StorageError if the store cannot be reached.
+    Damaged or unreadable data is a finding in the report and never raised.
 
     >>> log.flush()
     >>> print(verify("data", deep=True))
@@ -42,7 +42,7 @@ def verify(
 
 
 def total_bytes(paths: Path | Iterable[Path]) -> int:
-    """The bytes of all segment files below, for a progress bar; what cannot be looked at counts nothing."""
+    """Return the bytes of all segment files below `paths`, for a progress bar; unreadable files count 0."""
     fs, places = _places(paths)
     return of_files.total_bytes(places, fs)
 

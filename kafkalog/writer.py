@@ -25,21 +25,20 @@ BUFFER_MEMORY = 32 * 1024 * 1024
 
 
 class Writer:
-    """Joins single records into batches and appends them; made by `log.writer()`.
+    """Joins single records into batches and appends them; created by `log.writer()`.
 
-    A batch closes when the next record would take it past `batch_bytes` (its exact encoded size, the
-    61-byte header counted), or `linger_ms` after its first record (5; with `sync=True` it waits for the sync that is
-    going on, and no longer). Where it will be compressed, its size on
-    disk is estimated from the batches before it. At most `buffer_memory` uncompressed bytes wait; `append`
-    then blocks. Records of one thread keep their order. After a failed write every later call
-    fails with the same error. As a context manager it writes everything when the block ends.
+    A batch closes when the next record would exceed `batch_bytes` (its exact encoded size, including the 61-byte
+    header), or `linger_ms` after its first record (default 5; 0 with `sync=True`: it waits only for a sync in
+    progress). The size of a compressed batch is estimated from the batches before it. At most `buffer_memory`
+    uncompressed bytes are pending; `append` then blocks. Records of one thread keep their order. After a failed write
+    every later call fails with the same error. As a context manager it writes everything when the block ends.
 
     >>> with log.writer() as writer:
     ...     handle = writer.append(b"value", key=b"k")
     >>> handle.result()
     2
 
-    Threads: all methods, from any thread.
+    Threads: all methods may be called from any thread.
     """
 
     __slots__ = ("__weakref__", "_core", "_log")
@@ -62,7 +61,7 @@ class Writer:
             raise IllegalArgument(f"linger_ms is {linger_ms}, 0 to {MAX_LINGER_MS} is accepted")
         if batch_bytes < 0 or buffer_memory <= 0:
             raise IllegalArgument(f"batch_bytes is {batch_bytes} and buffer_memory {buffer_memory}")
-        self._log = log  # keeps the log open as long as its writer lives
+        self._log = log  # keeps the log open while the writer exists
         self._core = Accumulator(
             opened,
             linger_ms=linger_ms,
@@ -80,10 +79,10 @@ class Writer:
         headers: Headers = (),
         **unknown: Never,
     ) -> Pending:
-        """A handle whose `.result()` is the record's offset.
+        """Add a record and return a handle whose `.result()` is the record's offset.
 
-        `timestamp` is in milliseconds, or a datetime; the clock's where None. A record that the topic would refuse is
-        refused here and spoils nothing: TypeError for a str, RecordTooLarge, InvalidTimestamp,
+        `timestamp` is in milliseconds, or a datetime; None is the current time. A record that the topic would reject is
+        rejected here, without an effect on other records: TypeError for a str, RecordTooLarge, InvalidTimestamp,
         InvalidRecord for a missing key on a compacted topic.
         """
         core = self._core
@@ -113,9 +112,9 @@ class Writer:
             raise refused(error, core.opened.path) from None
 
     def flush(self) -> None:
-        """Returns when every record appended so far is written (on disk, where `sync` is True).
+        """Wait until every record appended so far is written (and on disk, if `sync` is True).
 
-        Raises what a write met, if one failed.
+        Raises the error of a failed write.
 
         >>> writer = log.writer(linger_ms=1000)
         >>> handles = [writer.append(b"value") for _ in range(3)]
@@ -130,7 +129,7 @@ class Writer:
             raise again(core.failed)
 
     def close(self) -> None:
-        """Writes what waits and ends the writer; the log stays open. Raises what a write met.
+        """Write the pending records and end the writer; the log stays open. Raises the error of a failed write.
 
         >>> writer = log.writer()
         >>> writer.close()
@@ -146,7 +145,7 @@ class Writer:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True after `close()`."""
         return self._core.closed
 
     def __enter__(self) -> Writer:
@@ -169,13 +168,14 @@ class Writer:
 
 
 def _settled(headers: Headers) -> Headers:
-    """The headers as pairs that may be looked at again: an iterator is the caller's code, which may itself append, and
-    gives what it has only once."""
+    """Return the headers as a list of pairs.
+
+    An iterator runs the caller's code, which may itself append, and can be read only once."""
     return [tuple(pair) for pair in (headers.items() if isinstance(headers, dict) else headers)]
 
 
 def refused(error: BadRecord, path: str) -> KafkalogError:
-    """What the encoder refused, as the error of its kind."""
+    """Return the public error for a record that the encoder rejected."""
     if error.field == "timestamp":
         return InvalidTimestamp(str(error), path=path, record_errors=[(error.index, str(error))])
     if error.field == "headers":

@@ -72,7 +72,8 @@ def run_console(
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     # the program may be that of another tree
     tree = f"{Path(kafkalog.__file__).parent.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}".rstrip(os.pathsep)
-    ours = {"PATH": path, "PYTHONPATH": tree, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": ""}
+    plugin = "-p kafkalog.pytest_plugin"  # what pytest finds by itself where this tree is the one that is installed
+    ours = {"PATH": path, "PYTHONPATH": tree, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": plugin}
     environment = {**os.environ, **ours}
     for step in steps_of(block):
         said = run(step.command, directory)

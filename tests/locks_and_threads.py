@@ -18,7 +18,9 @@ from typing import Any
 from tests.trees import PACKAGE, ROOT
 
 DOCUMENT = ROOT / "docs" / "threads.md"
-LOCKS = frozenset({"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "guard", "flock", "lockf"})
+LOCKS = frozenset(
+    {"Lock", "LogLock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "guard", "flock", "lockf"}
+)
 GATES = frozenset({"Event", "shut_gate", "Queue", "LifoQueue", "PriorityQueue", "SimpleQueue"})
 THREADS = frozenset({"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor", "run_in_executor", "to_thread"})
 ROW = re.compile(r"^\| (?:(\d+) \| )?`([\w/]+\.py)` `(\w+)` \|", re.MULTILINE)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import FrameType
@@ -10,7 +11,15 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import IllegalArgument, IllegalState, LogClosed, OffsetOutOfRange, UnsupportedCompression
+from kafkalog.errors import (
+    IllegalArgument,
+    IllegalState,
+    LogClosed,
+    OffsetOutOfRange,
+    PartitionNotFound,
+    ReadOnlyLog,
+    UnsupportedCompression,
+)
 from tests.cycles import left_to_collector
 from tests.transactional import made, marker
 
@@ -200,6 +209,47 @@ def test_the_loop_goes_on_while_a_call_waits(tmp_path: Path) -> None:
         assert turns > 20
 
     run(tmp_path / "t-0", scenario)
+
+
+def test_open_gives_the_log_and_its_errors(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with await kafkalog.aio.open(tmp_path / "t-0", "a", segment_bytes=1 << 20) as log:
+            assert (await log.append(b"v")).first_offset == 0
+        async with await kafkalog.aio.open(tmp_path / "t-0") as log:
+            assert [record.value async for record in log.records()] == [b"v"]
+            with pytest.raises(ReadOnlyLog):
+                await log.append(b"v")
+        with pytest.raises(PartitionNotFound):
+            await kafkalog.aio.open(tmp_path / "u-0")
+        with pytest.raises(TypeError, match="did you mean sync"):
+            await kafkalog.aio.open(tmp_path / "t-0", "a", snyc=True)
+
+    asyncio.run(session())
+
+
+def test_an_opening_that_is_cancelled_closes_the_log_again(tmp_path: Path) -> None:
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append(b"v")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def recovered(_: object) -> None:
+        begun.set()
+        may_go_on.wait(60)
+
+    async def session() -> None:
+        opening = asyncio.ensure_future(kafkalog.aio.open(tmp_path / "t-0", "a", progress=recovered))
+        assert await asyncio.to_thread(begun.wait, 60)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        may_go_on.set()
+        (opener,) = [one for one in threading.enumerate() if one.name.startswith("kafkalog-aio-open")]
+        await asyncio.to_thread(opener.join, 60)
+
+    asyncio.run(session())
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        assert log[0].value == b"v"
 
 
 def test_a_closed_log_says_so(tmp_path: Path) -> None:

@@ -195,18 +195,18 @@ def test_ready_batches_get_the_logs_own_offsets(log: Any) -> None:
     assert contents(log.path)[2:] == [(2, None, b"2"), (3, None, b"3")]
 
 
-def test_a_bytearray_is_edited_in_place_and_anything_else_is_left_alone(log: Any) -> None:
+@pytest.mark.parametrize("by_log", [False, True], ids=["CreateTime", "LogAppendTime"])
+def test_one_batch_is_left_alone_and_several_in_a_bytearray_are_edited(tmp_path: Path, by_log: bool) -> None:
+    settings = {"message_timestamp_type": "LogAppendTime"} if by_log else {}
+    log = kafkalog.open(tmp_path / "edited-0", "a", **settings)
     log.append([b"0", b"1"])
-    mine = batch(b"2")
-    log.append_bytes(mine)
-    assert int.from_bytes(mine[:8], "big") == 2
-    kept = bytes(batch(b"3", base_offset=77))
-    before = bytes(kept)
-    log.append_bytes(kept)
-    view = memoryview(bytearray(kept))
-    log.append_bytes(view)
-    assert kept == before and bytes(view) == before
-    assert [record.value for record in log] == [b"0", b"1", b"2", b"3", b"3"]
+    one, two = bytes(batch(b"2", base_offset=77)), bytes(batch(b"3") + batch(b"4"))
+    for before in (one, two):
+        for given in (before, bytearray(before), memoryview(bytearray(before))):
+            log.append_bytes(given)
+            assert (given == before) is (before == one or type(given) is not bytearray)
+    assert [record.value for record in log] == [b"0", b"1", *[b"2"] * 3, *[b"3", b"4"] * 3]
+    log.close()
 
 
 def test_several_batches_are_several_appends(log: Any) -> None:
@@ -312,6 +312,19 @@ def test_a_log_is_emptied_and_starts_at_another_offset(tmp_path: Path) -> None:
     (tmp_path / ".kafka_cleanshutdown").unlink()
     with kafkalog.open(path, "a") as log:
         assert [(record.offset, record.value) for record in log] == [(7, b"new")]
+
+
+def test_a_log_opened_by_itself_removes_files_at_once(tmp_path: Path) -> None:
+    """LOG-46: without a scheduler, whatever file.delete.delay.ms says (docs/config.md)."""
+    with kafkalog.open(tmp_path / "t-0", "a", file_delete_delay_ms=3_600_000) as log:
+        for value in (b"a", b"b", b"c"):
+            log.append(value)
+            log.roll()
+        log.truncate_to(1)
+        assert log.end_offset == 1
+        names = sorted(path.name for path in (tmp_path / "t-0").iterdir())
+        assert [name for name in names if ".log" in name] == [f"{0:020d}.log", f"{1:020d}.log"]
+        assert not [name for name in names if name.endswith(".deleted")]
 
 
 def test_delete_before_moves_the_start(log: Any) -> None:

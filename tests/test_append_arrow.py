@@ -146,3 +146,11 @@ def test_asyncio(log: Log) -> None:
 
     assert asyncio.run(run()) == 10
     assert log.end_offset == 10
+
+
+def test_the_usual_size_of_a_batch(tmp_path: Path) -> None:
+    """A MiB, header counted."""
+    with kafkalog.open(tmp_path / "t-0", "a", max_message_bytes=4 << 20) as log:
+        log.append_arrow(pa.table({"value": [b"x" * 1000] * 3000}))
+        sizes = [len(bytes(batch)) for batch in log.batches()]
+    assert (1 << 20) - 1100 < sizes[0] <= 1 << 20 and len(sizes) == 3

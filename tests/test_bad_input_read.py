@@ -7,6 +7,7 @@ import threading
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -169,6 +170,17 @@ class TestOffsets:
                 with pytest.raises(OffsetOutOfRange, match="before the log start"):
                     call()
             assert [record.offset for record in log[0:503]] == [500, 501, 502]
+
+    @pytest.mark.parametrize("mode", ["r", "a"])
+    def test_further_back_than_the_log_start(self, tmp_path: Path, mode: Literal["r", "a"]) -> None:
+        """The error has the number that was asked for, not the offset it would be."""
+        with kafkalog.open(tmp_path / "t-0", "a") as log:
+            log.append([b"v"] * 7)
+        with kafkalog.open(tmp_path / "t-0", mode) as log:
+            assert log[-7].offset == 0
+            with pytest.raises(OffsetOutOfRange, match=r"^100 back from the log end 7 lies before.*\[0, 7\)") as error:
+                log[-100]
+            assert error.value.offset == -100 and "-93" not in str(error.value)
 
 
 class TestDamage:

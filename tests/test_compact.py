@@ -165,7 +165,8 @@ def test_progress_is_told_and_may_end_the_clean(tmp_path: Path) -> None:
 
 def test_a_ctrl_c_anywhere_leaves_a_log_that_can_be_compacted_and_closed(tmp_path: Path) -> None:
     """CLN-34, pitfall 46: nobody is left with the log in hand; it ends the clean between two chunks, or comes after."""
-    files = tuple(str(Path(kafkalog.__file__).parent / name) for name in ("compacting.py", "storage/log_replace.py"))
+    package = Path(kafkalog.__file__).parent
+    files = tuple(str(package / name) for name in ("compacting.py", "storage/log_parts/replacer.py"))
     moment, outcomes = 1, set()
     with filled(tmp_path) as log:
         log.roll()

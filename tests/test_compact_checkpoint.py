@@ -17,7 +17,7 @@ import kafkalog
 from kafkalog.cleaner.types import CleanerStats
 from kafkalog.errors import CleaningAborted, LogClosed
 from kafkalog.opened import OpenedLog
-from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.log_parts.replacer import LogReplacer
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
 
@@ -56,15 +56,15 @@ def deleted_and_cleaned(log: kafkalog.Log) -> list[bytes | None]:
 
 def test_a_cut_between_the_last_swap_and_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MGR-25, CLN-35: the clean of what is not there any more is not recorded."""
-    swap = UnifiedLog.replace_segments
+    swap = LogReplacer.replace_segments
 
-    def then_cut(self: UnifiedLog, *args: Any) -> None:
+    def then_cut(self: LogReplacer, *args: Any) -> None:
         swap(self, *args)
         log.truncate_to(5)
 
     with filled(tmp_path) as log:
         with monkeypatch.context() as patch:
-            patch.setattr(UnifiedLog, "replace_segments", then_cut)
+            patch.setattr(LogReplacer, "replace_segments", then_cut)
             with pytest.raises(CleaningAborted, match="was cut"):
                 log.compact()
         assert checkpoint(tmp_path).read().get(KEY, 0) <= 5
@@ -87,7 +87,7 @@ def test_a_crash_around_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
     assert log.compact().end_offset == 20
     image = tmp_path / "image"
     with monkeypatch.context() as patch:
-        patch.setattr(*((UnifiedLog, how) if before else (OpenedLog, "record_cut")), killed)
+        patch.setattr(*((log.opened_for_append().log, how) if before else (OpenedLog, "record_cut")), killed)
         if not before:
             patch.setattr(OpenedLog, "announce_cut", lambda self, offset: None)
         with pytest.raises(Killed):
@@ -118,12 +118,12 @@ def test_a_cut_of_a_store_lowers_it_first(tmp_path: Path, monkeypatch: pytest.Mo
     checkpoint(tmp_path).write({KEY: 20})
     found: list[int] = []
 
-    def looked_up(self: UnifiedLog, offset: int) -> bool:
+    def looked_up(offset: int) -> bool:
         found.append(checkpoint(tmp_path).read()[KEY])
         return False
 
     with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False) as dirs:
-        monkeypatch.setattr(UnifiedLog, "truncate_to", looked_up)
+        monkeypatch.setattr(dirs._store._manager.logs[KEY], "truncate_to", looked_up)  # type: ignore[union-attr]
         dirs._store._manager.truncate_to(KEY, 6)  # type: ignore[union-attr]
     assert found == [6]
 

@@ -53,6 +53,19 @@ def test_a_cursor_goes_on_where_it_was(log: Any, tmp_path: Path) -> None:
         assert cursor.position == 0
 
 
+def test_two_readers_of_one_log_are_each_at_their_own_offset(log: Any) -> None:
+    """One has read up to 9, the other up to 11; neither moves the other, nor the log."""
+    log.append([b"ten", b"eleven"])
+    with log.cursor("a") as a, log.cursor("b") as b:
+        for cursor, position in ((a, 9), (b, 11)):
+            cursor.seek(position)
+            cursor.commit()
+        assert (a.position, b.position, log.end_offset) == (9, 11, 12)
+        assert offsets(b) == [11]
+        assert (a.position, a.lag) == (9, 3)
+        assert offsets(a) == [9, 10, 11]
+
+
 def test_nothing_is_written_into_the_data_directory(log: Any, data: Path) -> None:
     log.flush()
     before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}

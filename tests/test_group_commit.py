@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog._core.append_engine import ReadyBatch
 from kafkalog.durability import Gathering, GroupSync
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.opening import open_for_append
@@ -161,14 +162,14 @@ def test_records_before_one_that_cannot_be_written_are_synced_before_they_are_to
     fs.wait_inside()
     handles += [writer.append(b"y" * 100), writer.append(b"z" * 100)]
     assert log._opened is not None
-    real = log._opened.append_as_leader
+    real = log._opened.append_ready
 
-    def refuse(batch: bytearray) -> LogAppendInfo:
-        if b"z" * 100 in batch:  # one letter may stand in a checksum as well
+    def refuse(batch: ReadyBatch) -> LogAppendInfo | None:
+        if b"z" * 100 in batch.data:  # one letter may stand in a checksum as well
             raise StorageError("no space", errno=errno.ENOSPC, path="x")
         return real(batch)
 
-    log._opened.append_as_leader = refuse
+    log._opened.append_ready = refuse
     fs.open_gate()
     with pytest.raises(StorageError):
         handles[2].result()
@@ -208,7 +209,7 @@ def test_no_file_is_synced_under_the_lock(tmp_path: Path) -> None:
         def _look(self, fd: int) -> None:
             nonlocal synced
             synced += 1
-            if self.log is not None and self.log._lock.locked():
+            if self.log is not None and self.log._core.lock.locked():
                 held.append(os.readlink(f"/proc/self/fd/{fd}"))
 
         def fdatasync(self, fd: int) -> None:  # type: ignore[override]
@@ -282,6 +283,58 @@ class Waits(Gathering):
 
     def seconds(self, present: int) -> float:
         return self.told
+
+
+class Appends:
+    """Appends of a name each, which note what thread made them, and a group that waits until four threads are there."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, int] = {}
+        self.syncs: list[int] = []
+        self.threads = Threads()
+        self.group = GroupSync(lambda: self.syncs.append(threading.get_ident()))
+        self.group._gathering = Waits(30.0)
+        self.group._gathering.wanted = 4
+
+    def commit(self, name: str) -> str | None:
+        return self.group.commit(partial(self._append, name))
+
+    def _append(self, name: str) -> str | None:
+        self.made[name] = threading.get_ident()
+        if name == "refused":
+            raise ValueError(name)
+        return None if name == "nothing" else name
+
+    def start_others(self) -> None:
+        """One after another, once the leader waits for them."""
+        wait_until(lambda: self.group._complete is not None)
+        for count, name in enumerate(("second", "refused", "nothing"), start=1):
+            self.threads.start(partial(self.commit, name))
+            wait_until(lambda wanted=count: self.group._complete is None or self._known() == wanted)  # type: ignore[misc]
+
+    def _known(self) -> int:
+        return len(self.made.keys() - {"first"}) + len(self.group._works or ())
+
+
+def test_appends_are_left_to_a_leader_that_waits_for_others() -> None:
+    """One sync for all of them; each thread gets the result or the error of its own append."""
+    appends = Appends()
+    appends.threads.start(partial(appends.commit, "first"))
+    appends.start_others()
+    assert [str(outcome) for outcome in appends.threads.join()] == ["first", "second", "refused", "None"]
+    assert appends.syncs == [appends.made["first"]] and set(appends.made.values()) == set(appends.syncs)
+
+
+def test_no_append_is_left_to_the_main_thread() -> None:
+    """The handler of a signal may raise there, in the middle of an append of another thread."""
+    appends = Appends()
+    appends.group._gathering.wanted = 2  # what is refused and what writes nothing waits for no sync
+    starter = threading.Thread(target=appends.start_others)
+    starter.start()
+    assert appends.commit("first") == "first"
+    starter.join(30)
+    assert [str(outcome) for outcome in appends.threads.join()] == ["second", "refused", "None"]
+    assert list(appends.made.values()).count(threading.get_ident()) == 1
 
 
 @pytest.mark.parametrize("leads", [False, True])

@@ -52,7 +52,7 @@ class Commit:
 
     def sync_beside(self) -> None:
         try:
-            self.group.sync()
+            self.group.commit(lambda: self)
         except Exception:  # what stopped the main thread while it flushed for this one
             pass
 

@@ -53,6 +53,24 @@ def test_a_keyword_nobody_knows_names_the_one_that_was_meant(
     assert log.end_offset == 1
 
 
+APPENDS: list[Callable[[Any], object]] = [
+    lambda log: log.append(b"v", sync=True),
+    lambda log: log.append_bytes(b"", sync=True),
+    lambda log: log.append_arrow(b"", sync=True),
+    lambda log: log.replicate(b"", sync=True),
+]
+
+
+@pytest.mark.parametrize("call", APPENDS)
+def test_an_append_says_where_sync_goes(log: Log, call: Callable[[Any], object]) -> None:
+    where = r"kafkalog\.open\(\.\.\., sync=True\) or log\.writer\(sync=True\)\. It takes "
+    with pytest.raises(TypeError, match=where):
+        call(log)
+    with log.writer() as writer, pytest.raises(TypeError, match=where):
+        writer.append(b"v", sync=True)  # type: ignore[arg-type]
+    assert log.end_offset == 1
+
+
 def test_the_writer_says_so_too(log: Log) -> None:
     with log.writer() as writer, pytest.raises(TypeError, match="did you mean key"):
         writer.append(b"v", kye=b"k")  # type: ignore[arg-type]

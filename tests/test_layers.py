@@ -26,7 +26,7 @@ ALLOWED = {
     "_core": set(),
     "types": BASE | CORE,
     "records": BASE | CORE | {"types"},
-    "util": BASE | {"types"},
+    "util": BASE | CORE | {"types"},
     "storage": BASE | CORE | VALUES | {"util"},
     "cleaner": BASE | CORE | VALUES | {"util", "storage"},
     "manager": BASE | CORE | VALUES | {"util", "storage", "cleaner"},

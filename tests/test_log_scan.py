@@ -341,3 +341,17 @@ def test_real_partitions_are_what_the_consumer_read(case: Case, isolation: str) 
             alone = checked(log.scan([name], batch_rows=100, isolation=isolation))[name]
             assert (alone.cast(pa.int64()) if name == "timestamp" else alone).to_pylist() == wanted[name]
         assert log.slice(isolation=isolation).table(["offset"]).offsets.tolist() == wanted["offset"]
+
+
+def test_the_usual_size_of_a_record_batch(tmp_path: Path) -> None:
+    """65,536 rows, or 8 MiB of keys, values and headers."""
+    with kafkalog.open(tmp_path / "small-0", "a") as log:
+        for _ in range(14):
+            log.append([b""] * 5000)
+        sizes = [batch.num_rows for batch in pa.RecordBatchReader.from_stream(log.scan(["offset"]))]
+        assert sizes == [65_536, 70_000 - 65_536]
+    with kafkalog.open(tmp_path / "large-0", "a") as log:
+        for _ in range(20):
+            log.append([bytes(1 << 19)])
+        sizes = [batch.num_rows for batch in pa.RecordBatchReader.from_stream(log.scan(["value"]))]
+        assert sizes == [16, 4]

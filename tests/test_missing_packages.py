@@ -80,6 +80,14 @@ FEATURES = {
     "decoder avro": (["fastavro"], DECODER.format(name="avro"), "schemas"),
     "decoder protobuf": (["google.protobuf"], DECODER.format(name="protobuf"), "schemas"),
 }
+WITH_NUMPY = {
+    "a column": "log.table().offsets",
+    "an object column": 'log.table()["value"].to_numpy()',
+    "stats": "log.stats()",
+    "stats of keys": "log.stats(keys=True)",
+    "a search": "from kafkalog.browse.search import find_key\nfind_key(log._looked(), b'k', 0, lambda *_: True)",
+    "a bench": "from kafkalog.bench.meter import Latencies\nLatencies()",
+}
 CODECS = """
 import os
 import kafkalog
@@ -110,6 +118,16 @@ def test_a_missing_package_is_named_with_its_command(feature: str, tmp_path: Pat
     assert last.endswith(f"Hint: pip install 'kafkalog[{extra}]'")
     assert missing[0].rpartition(".")[2] in last
     assert feature not in ("testing", "mirror") or not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("what", WITH_NUMPY)
+def test_an_installation_without_numpy_says_so_where_it_is_needed(what: str, tmp_path: Path) -> None:
+    """It comes with kafkalog, unless that was installed without its dependencies; records are read without it."""
+    code = 'import kafkalog\nlog = kafkalog.open("t-0", "a")\nlog.append([(b"k", b"v")])\nassert log[0].value == b"v"\n'
+    done = run(code + WITH_NUMPY[what], ["numpy"], tmp_path)
+    said = [line for line in done.stderr.splitlines() if line.startswith("kafkalog.errors.MissingPackage: ")]
+    assert done.returncode == 1 and len(said) == 1, done.stderr
+    assert "numpy" in said[0] and said[0].endswith("Hint: pip install numpy")
 
 
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:

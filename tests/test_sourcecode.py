@@ -68,6 +68,18 @@ def test_python_functions_are_short(path: Path) -> None:
     assert not long
 
 
+def test_no_docstring_of_the_package_opens_with_a_relative_clause() -> None:
+    """It says what the function does, or what the class is."""
+    found = []
+    for path in (SOURCES / "kafkalog").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = (ast.get_docstring(node) or "").partition("\n")[0]
+                if re.match(r"(What|How|Whether|Where|Which|Who|Whoever|The same)\b|As `", first):
+                    found.append(f"{by_path(path)}: {first}")
+    assert found == []
+
+
 @pytest.mark.parametrize("path", files(".pyx", ".pxd"), ids=by_path)
 def test_cython_functions_are_short(path: Path) -> None:
     found = cython_functions(path.read_text(encoding="utf-8"))

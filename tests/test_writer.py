@@ -127,14 +127,14 @@ def test_memory_is_bounded_and_append_then_waits(tmp_path: Path) -> None:
     fs = FaultFS()
     gate = threading.Event()
     with face(open_for_append(tmp_path / "t-0", fs=fs)) as log:
-        real, fs_pwrite = log._opened.append_as_leader, threading.Event()
+        real, fs_pwrite = log._opened.append_ready, threading.Event()
 
         def slow(*args: Any, **named: Any) -> Any:
             fs_pwrite.set()
             gate.wait(30)
             return real(*args, **named)
 
-        log._opened.append_as_leader = slow
+        log._opened.append_ready = slow
         writer = log.writer(linger_ms=0, batch_bytes=1000, buffer_memory=5000)
         count = 0
 

@@ -13,7 +13,7 @@ CORE = (
     Plant("murmur2 of a key", "_core/murmur.pyx", "PyObject_GetBuffer(key, &view, PyBUF_SIMPLE)",
           "bytes(bytearray(key))"),
     Plant("encode a list of values", "_core/encode.pyx",
-          "return b.build(base_offset=base_offset, leader_epoch=leader_epoch)",
+          "return builder_of(records, timestamp).build(base_offset=base_offset, leader_epoch=leader_epoch)",
           "if len(records) > 500:\n    for item in records:\n        bytearray(item)",
           also=("append a list of 1000 values",)),
     Plant("build a batch with keys and headers", "_core/encode.pyx",

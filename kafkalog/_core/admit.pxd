@@ -1,5 +1,15 @@
 # cython: language_level=3
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkalog._core.batch cimport BatchRow
+
+
+cdef enum Refusal:
+    NOT_REFUSED = 0
+    EPOCH_DIFFERS
+    OFFSET_NOT_ZERO
+    TOO_LARGE
+    CHECKSUM_WRONG
 
 
 cdef struct Rules:
@@ -21,3 +31,14 @@ cdef class LeaderLimits:
     cdef readonly object rules
 
     cdef void bounds(self, int64_t now, Rules* rules) noexcept
+
+
+cdef bint takes_batch(
+    LeaderLimits limits, const uint8_t* p, BatchRow* row, int64_t now, bint any_base_offset
+) noexcept
+
+
+cdef int refusal_of(
+    const BatchRow* batch, bint from_client, bint offsets_free, bint from_raft, int32_t leader_epoch,
+    int64_t max_message_bytes,
+) noexcept nogil

@@ -1,10 +1,10 @@
-"""What a leader looks at before it takes a batch: its header, and of each record structure, key and time."""
+"""A leader's checks of a batch before it is appended: the header, and structure, key and time of each record."""
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
-from kafkalog._core.batch cimport STOP_END, BatchRow, header_fault_of, place_of
+from kafkalog._core.batch cimport STOP_END, BatchRow, header_fault_of, place_of, read_v2_row
 from kafkalog._core.crc cimport kl_crc32
 from kafkalog._core.cursor cimport Cursor
 from kafkalog._core.endian cimport loadu32
@@ -32,13 +32,6 @@ FAULT_MAGIC = BAD_MAGIC
 FAULT_STAMPED = BAD_STAMP
 STATUS_CHECKSUM = BAD_CHECKSUM
 MOST_FAULTS = LISTED
-
-cdef enum Refusal:
-    NOT_REFUSED = 0
-    EPOCH_DIFFERS
-    OFFSET_NOT_ZERO
-    TOO_LARGE
-    CHECKSUM_WRONG
 
 # What `refusal` found, in the order of the reference's checks (format.md section 11, stage B).
 WRONG_EPOCH = EPOCH_DIFFERS
@@ -94,7 +87,7 @@ cdef int note(Found* found, int64_t record, int64_t offset, int64_t timestamp, i
 cdef inline int judge(
     Found* found, const Rules* rules, int64_t number, int64_t offset, int64_t timestamp, bint keyed, bint stamped
 ) noexcept nogil:
-    """What key and time of one record say; the first rule that is broken counts (VAL-12, VAL-13, VAL-15)."""
+    """Check key and time of one record; note the first rule that it breaks (VAL-12, VAL-13, VAL-15)."""
     if rules.keys and not keyed:
         return note(found, number, offset, timestamp, BAD_KEY)
     if rules.times and timestamp != -1:
@@ -193,7 +186,7 @@ cdef int look(const uint8_t* p, const BatchRow* row, const Rules* rules, Found* 
 
 @cython.final
 cdef class RecordCheck:
-    """What the records of the batches `first` up to `row` are, and what is wrong with those of batch `row`.
+    """Result of a check of the batches `first` up to `row`, and the faults in the records of batch `row`.
 
     `row` is -1 where nothing is. `status` is not 0 where the structure is broken, at byte `position` of the batch, in
     record `record`; it is STATUS_CHECKSUM for an inner message whose checksum is wrong. `faults` lists (record number,
@@ -268,7 +261,7 @@ def check_rows(
     int64_t newest=0x7FFFFFFFFFFFFFFF, bint check_times=True, bint need_keys=False, bint inner=False,
     int64_t base_position=0,
 ) -> RecordCheck:
-    """What the records of the uncompressed batches `first` up to `last` are, up to the first batch with a fault.
+    """Check the records of the uncompressed batches `first` up to `last`; stop at the first batch with a fault.
 
     The rules are those of format.md section 11, stage C3: with `check_times` a timestamp other than -1 must lie in
     [oldest, newest] (ms); without it, and for -1, the batch must not carry the LogAppendTime bit. `need_keys` is for
@@ -366,7 +359,7 @@ cdef Py_ssize_t first_of_run(
     return batches.count
 
 
-cdef inline int refusal_of(
+cdef int refusal_of(
     const BatchRow* batch, bint from_client, bint offsets_free, bint from_raft, int32_t leader_epoch,
     int64_t max_message_bytes,
 ) noexcept nogil:
@@ -398,10 +391,10 @@ def refusal(
 
 @cython.final
 cdef class LeaderLimits:
-    """What a configuration lets a leader take from a client as it is: sizes in bytes, times in ms.
+    """Limits within which a leader appends a client's batch unchanged: sizes in bytes, times in ms.
 
     A timestamp may be up to `before_ms` behind and `after_ms` ahead of the clock; with `check_times` False the log
-    stamps the time itself. `writes_as_is` False: whatever comes is compressed anew. `rules` are the owner's, for what
+    stamps the time itself. `writes_as_is` False: every batch is compressed again. `rules` are the owner's, for what
     is not taken as it is; this class does not look into them.
     """
 
@@ -419,7 +412,7 @@ cdef class LeaderLimits:
         self.rules = rules
 
     cdef void bounds(self, int64_t now, Rules* rules) noexcept:
-        """What a record is asked for at the time `now`."""
+        """Set the rules for records at the time `now`."""
         rules.oldest = subtracted(now, self.before_ms)
         rules.newest = added(now, self.after_ms)
         rules.times = self.check_times
@@ -432,15 +425,15 @@ cdef class LeaderLimits:
         False says nothing yet: what such a batch is refused for, or becomes, is found out elsewhere.
         """
         cdef BatchRow* row = table.rows
-        cdef Rules rules
-        if (
-            table.count != 1 or table.stop_reason != STOP_END or not self.writes_as_is or len(buf) != row.size
-            or row.size > self.segment_size
-            or refusal_of(row, True, any_base_offset, False, -1, self.max_message_bytes) != NOT_REFUSED
-        ):
+        cdef Py_buffer view
+        if table.count != 1 or table.stop_reason != STOP_END or len(buf) != row.size:
             return False
-        self.bounds(now, &rules)
-        return first_unlike(buf, table, 0, &rules) == 1
+        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+        try:
+            at = place_of(row, 0, view.len)
+            return at >= 0 and takes_batch(self, <const uint8_t*>view.buf + <int64_t>at, row, now, any_base_offset)
+        finally:
+            PyBuffer_Release(&view)
 
     def first_to_change(self, buf, BatchTable table not None, Py_ssize_t first, int64_t now) -> int:
         """The first row from `first` on that is not taken as it is, by its header and records; their number for none."""
@@ -449,6 +442,40 @@ cdef class LeaderLimits:
             return first
         self.bounds(now, &rules)
         return first_unlike(buf, table, first, &rules)
+
+
+cdef bint takes_batch(
+    LeaderLimits limits, const uint8_t* p, BatchRow* row, int64_t now, bint any_base_offset
+) noexcept:
+    """True where the batch at `p`, which `row` describes, is written as it is, offsets apart.
+
+    A checksum that was not compared yet is, without the GIL where that is worth it; `row.valid` says what it is.
+    """
+    cdef Rules rules
+    cdef Found found
+    cdef bint is_taken
+    if not limits.writes_as_is or row.size > limits.segment_size:
+        return False
+    limits.bounds(now, &rules)
+    begin(&found)
+    if row.size < SMALL:
+        is_taken = is_sound(limits, p, row, any_base_offset, &rules, &found)
+    else:
+        with nogil:
+            is_taken = is_sound(limits, p, row, any_base_offset, &rules, &found)
+    free(found.faults)
+    return is_taken
+
+
+cdef bint is_sound(
+    LeaderLimits limits, const uint8_t* p, BatchRow* row, bint any_base_offset, const Rules* rules, Found* found
+) noexcept nogil:
+    if row.valid < 0 and row.magic == 2:
+        read_v2_row(p, row.size, True, row)
+    return (
+        refusal_of(row, True, any_base_offset, False, -1, limits.max_message_bytes) == NOT_REFUSED
+        and not header_fault_of(row) and as_it_is(p, row, rules, found)
+    )
 
 
 def end_of_magic(BatchTable batches not None, Py_ssize_t first=0) -> int:

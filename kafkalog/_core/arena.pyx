@@ -194,7 +194,7 @@ cdef class Arena:
             self.store.reserve(0)   # a store that never held anything has no block
             block = self.store.block
             p = self.store.data + start
-            block.exports += 1      # nobody moves the bytes meanwhile
+            block.exports += 1      # the bytes stay where they are until it is released
             with nogil:
                 self.status = settle(p, settled.size, &settled)
             block.exports -= 1

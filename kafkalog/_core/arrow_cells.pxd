@@ -130,7 +130,7 @@ cdef inline int read_cell(const Cells* c, int64_t row, Slice* out) noexcept nogi
 
 
 cdef inline int read_span(const Lists* c, int64_t row, Span* out) noexcept nogil:
-    """Which items are in the list of a row."""
+    """Return the range of items in the list of a row."""
     cdef int64_t i = c.first + row
     out.first = out.last = -1
     if c.layout == NOTHING or (c.valid != NULL and not is_set(c.valid, i)):

@@ -378,7 +378,7 @@ cdef class ArrowEncoder:
         return total
 
     cdef int64_t _usual_room(self, const Topic* t) noexcept nogil:
-        """What a lane begins with: all that may wait where there is one, a batch where there are a few, else little."""
+        """First room of a lane: all that may wait if it is the only one, a batch if there are a few, else little."""
         if self.lane_count == 1:
             return min(self.most_waiting + V2_RECORDS_AT + SMALL_ROOM, <int64_t>MOST)
         return min(t.batch_bytes, self.most_waiting) if self.lane_count <= FEW_LANES else SMALL_ROOM
@@ -427,7 +427,7 @@ cdef class ArrowEncoder:
         cdef Memory* fresh = NULL
         cdef Parcel parcel = Parcel.__new__(Parcel)
         if rest > 0:
-            # the open batch moves to memory of its own; where there is none to have, nothing has happened yet
+            # the open batch moves to its own memory; without memory nothing has changed yet
             fresh = new_memory(max(rest, self._usual_room(&self.table.topics[topic])))
             if fresh == NULL:
                 raise MemoryError("no memory for the batches")

@@ -142,7 +142,7 @@ cdef class ArrowSource:
         with nogil:
             status = self.stream.get_schema(&self.stream, &schema.schema)
         if status != 0:
-            schema.schema.release = NULL    # what a failed call left there is nobody's
+            schema.schema.release = NULL    # a failed call may have left anything there
             raise self._failed(status)
         if schema.schema.release == NULL:
             raise BadArrow("the Arrow stream gave an empty schema", "malformed")

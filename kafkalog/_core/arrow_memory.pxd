@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Memory of columns: counted, aligned to 64 bytes, and given back by whoever drops it last, in any thread, without the GIL."""
+"""Memory of columns: counted, aligned to 64 bytes, and freed with its last reference, in any thread, without the GIL."""
 from libc.stdint cimport int64_t, uint8_t
 
 

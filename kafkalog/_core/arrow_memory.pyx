@@ -1,4 +1,4 @@
-"""Memory of columns: counted, aligned, and given back by whoever drops it last, in any thread, without the GIL.
+"""Memory of columns: counted, aligned, freed with its last reference, in any thread, without the GIL.
 
 A few large pieces are kept for the next record batch, whose consumer has often just let go of the last one: to touch
 new memory costs more than to decode into it.
@@ -104,7 +104,7 @@ cdef void drop_memory(Memory* m) noexcept nogil:
 
 
 cdef Memory* grow_memory(Memory* m, int64_t used, int64_t capacity) noexcept nogil:
-    """The first `used` bytes in more room; the old memory, which nobody else holds, is gone. NULL: all is as it was."""
+    """Grow memory that has one owner, keeping the first `used` bytes; NULL, with the old memory unchanged, on failure."""
     cdef Memory* more = new_memory(capacity)
     if more != NULL and m != NULL:
         memcpy(more.data, m.data, <size_t>used)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Schemas and arrays of the Arrow C data interface made from pieces: each node owns what it shows, and lets go of it alone.
+"""Schemas and arrays of the Arrow C data interface made from pieces: each node owns what it shows, and releases it alone.
 
 A consumer may move any child out of its parent and release it later, in any thread; so every node holds its memories
 itself, and the parent owns no more than the place of the struct. Nothing here needs the GIL or a Python object.

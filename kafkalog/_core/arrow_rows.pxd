@@ -26,7 +26,7 @@ cdef struct Role:
 
 
 cdef class RowPlan:
-    """Which column of a schema is which part of a record, and how it lies in memory."""
+    """The columns of a schema that hold the parts of a record, and their layout in memory."""
     cdef Role roles[ROLES]
     cdef readonly dict columns
     cdef HeldSchema schema          # of the source that it was made for

@@ -148,7 +148,7 @@ cdef int read_type(Role* r, int number, const ArrowSchema* schema, int64_t place
 
 @cython.final
 cdef class RowPlan:
-    """Which column of the record batches of `source` is which part of a record; the other columns are left alone.
+    """Find the columns of `source` that hold the parts of a record; other columns are ignored.
 
     `names` says what a part is called where that is not its own name ({"value": "payload"}); None leaves a part out.
     BadArrow for data that is no table, without a value column (kind missing), without one that `names` names, with two

@@ -1,4 +1,4 @@
-"""What a leader does to the bytes of batches before they are written: offsets, epoch and times, set in place."""
+"""Offsets, epoch and times of a leader's batches, set in place before they are written."""
 from cpython.buffer cimport Py_buffer, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -24,7 +24,7 @@ def assign(
     """Gives the v2 batches `first` up to `last` of a writable buffer consecutive offsets; returns the next free one.
 
     Base offset and leader epoch lie outside the checksum, so nothing else changes (REC-17). With an `append_time`
-    (ms) of 0 or more every batch becomes LogAppendTime with that time, and its checksum is made anew (LOG-77). The
+    (ms) of 0 or more every batch becomes LogAppendTime with that time, and its checksum is computed again (LOG-77). The
     table's rows are changed with the bytes: next offset 10 and five records give 10 to 14. ValueError, with nothing
     changed, for a batch of another format, one that ends below its base offset, or offsets past the largest there is.
     """
@@ -49,7 +49,7 @@ cdef int64_t assign_rows(
             next_offset = _next_offset(batches, i, next_offset, base_position, view.len)
         next_offset = first_offset
         for i in range(first, last):
-            next_offset = _assign_one(
+            next_offset = assign_one(
                 <uint8_t*>view.buf + place_of(&batches.rows[i], base_position, view.len), &batches.rows[i],
                 next_offset, leader_epoch, append_time,
             )
@@ -73,7 +73,7 @@ cdef int64_t _next_offset(
     return offset + row.last_delta + 1
 
 
-cdef inline int64_t _assign_one(
+cdef int64_t assign_one(
     uint8_t* p, BatchRow* row, int64_t offset, int32_t leader_epoch, int64_t append_time
 ) noexcept nogil:
     """Writes offset, epoch and, from 0 on, time; returns the offset after the batch."""
@@ -128,7 +128,7 @@ def stamp_batch(buf, BatchTable batches not None, Py_ssize_t i, *, bint append_t
 
 
 cdef uint8_t* bytes_of(Py_buffer* view, const BatchRow* row, Py_ssize_t i) except NULL:
-    """Where a batch begins in a buffer that must hold all of it."""
+    """Return the address of a batch in a buffer that must hold all of it."""
     cdef int64_t at = place_of(row, 0, view.len)
     if at < 0:
         raise ValueError(f"batch {i} of the table lies outside the {view.len} bytes given")

@@ -132,9 +132,9 @@ cdef inline void read_row(const uint8_t* p, int64_t size, int magic, bint check,
 
 
 cdef inline int64_t place_of(const BatchRow* row, int64_t base_position, int64_t length) noexcept nogil:
-    """Where the batch lies in a buffer of `length` bytes whose first is at `base_position`; -1 unless all of it does.
+    """Return the position of a batch in a buffer of `length` bytes that begins at `base_position`; -1 unless all is there.
 
-    A table says where its batches were, not in which buffer: nobody may touch bytes by a row that was not asked here.
+    A table says where its batches were, not in which buffer: call this before touching bytes by a row.
     """
     cdef int64_t at = subtracted(row.position, base_position)
     return -1 if at < 0 or at > length or row.size > length - at else at

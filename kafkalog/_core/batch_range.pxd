@@ -7,5 +7,5 @@ cdef enum:
 
 
 cdef inline bint ends_below_base(const BatchRow* row) noexcept nogil:
-    """Whether the last offset lies below the base offset; in v0 and v1 a wrapper's offset may be 0, whatever it holds."""
+    """True where the last offset lies below the base offset; a v0 or v1 wrapper may have offset 0."""
     return row.magic >= 2 and row.last_offset < row.base_offset

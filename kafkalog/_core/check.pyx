@@ -14,13 +14,14 @@ from kafkalog._core.fields cimport Fields, take_record
 from kafkalog._core.ids cimport drop_ids, make_ids, number_of
 from kafkalog._core.layout cimport (
     CODEC_MASK, CONTROL_BIT, LEGACY_ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, OK, SIZE_AT,
-    TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_LAST_DELTA_AT, V2_RECORDS_AT,
+    TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT,
+    V2_RECORDS_AT,
 )
 from kafkalog._core.marker cimport ABORT
 from kafkalog._core.room cimport room_for_one
 from kafkalog._core.walk cimport (
-    WALK_CRC, WALK_END, WALK_HEADER, WALK_MAGIC, WALK_MEMORY, WALK_MORE, WALK_ORDER, WALK_PARTIAL, WALK_RANGE, WALK_SIZE,
-    BatchWalk,
+    CODECS, WALK_CRC, WALK_END, WALK_HEADER, WALK_MAGIC, WALK_MEMORY, WALK_MORE, WALK_ORDER, WALK_PARTIAL, WALK_RANGE,
+    WALK_SIZE, BatchWalk, checksum_holds, plain_size,
 )
 from kafkalog._core.wrap cimport added, subtracted
 
@@ -39,9 +40,9 @@ cdef enum:
     MOST_RUNS = 1 << 16
     OFFSET_ENTRY = 8
     TIME_ENTRY = 12
-    CODECS = 5
 
 cdef int64_t MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+cdef int64_t LARGEST = 0x7FFFFFFFFFFFFFFF
 
 
 @cython.final
@@ -52,7 +53,7 @@ cdef class BatchCheck(BatchWalk):
     batch that was accepted. `gaps` counts the places where offsets jump (`gap_position`,
     `gap_from` and `gap_to` of the last one), `thinned` the batches that hold fewer records than offsets; `first_offset`
     is that of the first batch, -1 for none. `value` explains the last fault of order or size. Of
-    transactions only the data that ends at `log_start_offset` or above counts: nobody reads what lies below.
+    transactions only the data that ends at `log_start_offset` or above counts: no reader goes below it.
     """
 
     def __cinit__(self, int64_t base_offset, int64_t end, *, bint check_crc=True, int64_t log_start_offset=0):
@@ -120,7 +121,7 @@ cdef class BatchCheck(BatchWalk):
 
     @property
     def time_result(self) -> tuple[int, int, int, int, int, int]:
-        """As `index_result`, for the time index; it says and finds timestamps, -1 where no batch ends at the offset."""
+        """Compare the time index as `index_result` does, with timestamps; -1 where no batch ends at the offset."""
         return _result(&self.times)
 
     @property
@@ -144,6 +145,49 @@ cdef class BatchCheck(BatchWalk):
         ]
 
     # --- the pass
+
+    cdef int64_t take_plain(self, const uint8_t* data, int64_t length) noexcept nogil:
+        cdef const uint8_t* p = data
+        cdef int64_t begin = self.position
+        cdef int64_t next_offset = self.next_offset
+        cdef int64_t largest = self.max_timestamp
+        cdef int64_t entry_position = LARGEST
+        cdef int64_t entry_offset = LARGEST
+        cdef int64_t base_offset, last_offset, size
+        cdef int32_t epoch
+        if self.run_count == 0 or self.first_offset < 0 or not self.check_crc or self.fault_from >= 0 or self.pending >= 0:
+            return 0
+        epoch = self.runs[self.run_count - 1].epoch
+        if self.index.at < self.index.count:
+            entry_position = load32(self.index.data + OFFSET_ENTRY * self.index.at + 4)
+        if self.times.at < self.times.count:
+            entry_offset = added(self.base_offset, load32(self.times.data + TIME_ENTRY * self.times.at + 8))
+        while True:
+            size = plain_size(p, length - (p - data))
+            if size == 0:
+                break
+            base_offset = load64(p)
+            if base_offset < next_offset or load32(p + V2_LEADER_EPOCH_AT) != epoch:
+                break
+            last_offset = added(base_offset, load32(p + V2_LAST_DELTA_AT))
+            if last_offset < base_offset or subtracted(last_offset, self.base_offset) > MAX_RELATIVE_OFFSET:
+                break
+            if begin + (p - data) >= entry_position or last_offset >= entry_offset or not checksum_holds(p, size):
+                break
+            if base_offset > next_offset:
+                self.gaps += 1
+                self.gap_position, self.gap_from, self.gap_to = begin + (p - data), next_offset, base_offset
+            self.thinned += load32(p + V2_COUNT_AT) <= load32(p + V2_LAST_DELTA_AT)
+            self.batches += 1
+            self.records += load32(p + V2_COUNT_AT)
+            largest = max(largest, load64(p + V2_MAX_TIMESTAMP_AT))
+            next_offset = added(last_offset, 1)
+            p += size
+        if p > data:
+            self.max_timestamp, self.next_offset = largest, next_offset
+            self.position = self.last_good = begin + (p - data)
+            self.runs[self.run_count - 1].last_offset = subtracted(next_offset, 1)
+        return p - data
 
     cdef int judge(self, const uint8_t* batch) noexcept nogil:
         cdef BatchRow* row = &self.row
@@ -307,7 +351,7 @@ cdef class BatchCheck(BatchWalk):
         return 0
 
     cdef int64_t* transaction_of(self, int64_t producer_id) noexcept nogil:
-        """Where the first offset of the producer's open transaction is kept, -1 for none; NULL without memory."""
+        """Return the place of the first offset of a producer's open transaction (-1: none); NULL without memory."""
         cdef Py_ssize_t known = self.ids.count
         cdef Py_ssize_t number
         cdef int64_t* grown = <int64_t*>room_for_one(self.open_from, known, &self.open_room, sizeof(int64_t))
@@ -353,7 +397,7 @@ cdef bint could_begin(const uint8_t* p, int64_t left, int64_t base_offset) noexc
 
 
 def find_header(buf, int64_t start, int64_t length, int64_t left, int64_t base_offset) -> int:
-    """Where in `buf[start:start + length]` the first bytes lie that read as a batch's header, -1 for nowhere.
+    """Return the position of the first bytes in `buf[start:start + length]` that read as a batch header, or -1.
 
     `left` is how many bytes the file has from `start` on, `base_offset` the lowest offset a batch may have there. Only
     the checksum says whether it is one. The last 60 bytes are looked at only where the file ends: give them again else.

@@ -1,7 +1,7 @@
-"""Transactions while a cleaner goes over batches in order: which data was aborted, and which markers nobody needs any more.
+"""Transactions while a cleaner goes over batches in order: which data was aborted, and which markers can go.
 
 A marker is needed as long as data of its transaction lies before it: without an ABORT marker aborted data would come
-back to life, and the index of a segment has to be made anew for those that stay (CLN-14 to CLN-22).
+back to life, and the index of a segment has to be rebuilt for those that stay (CLN-14 to CLN-22).
 """
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
@@ -29,8 +29,8 @@ cdef int by_first_offset(const void* a, const void* b) noexcept nogil:
 cdef class CleanedTxns:
     """Follows transactions over the batches of a clean, from segment to segment and from group to group.
 
-    Aborted transactions are told of beforehand, by the indexes of the segments; those that reach into a segment whose
-    neighbour told of them may come twice. Threads: belongs to the clean.
+    Aborted transactions are added beforehand, from the indexes of the segments; those that reach into a segment whose
+    neighbour has them may come twice. Threads: belongs to the clean.
     """
 
     def __cinit__(self):
@@ -68,7 +68,7 @@ cdef class CleanedTxns:
         return taken
 
     cdef Ongoing* state_of(self, int64_t producer_id) noexcept nogil:
-        """What is known of a producer; NULL without memory."""
+        """Return the entry of a producer; NULL without memory."""
         cdef Py_ssize_t number = number_of(&self.ids, producer_id)
         cdef Ongoing* grown
         if number < 0:

@@ -309,7 +309,7 @@ cdef class ColumnBuilder:
 
 
 cdef int64_t usual(int64_t used) noexcept:
-    """What the next piece reserves at first, going by the last one."""
+    """Return the first room of the next piece, by the size of the last one."""
     return used + used // 8
 
 

@@ -87,7 +87,7 @@ cdef class Columns:
         return sum(seen.values())
 
     def piece(self, Py_ssize_t i) -> Columns:
-        """Piece `i` as columns of its own; nothing is copied."""
+        """Return piece `i` as separate columns; nothing is copied."""
         cdef Columns out = Columns.__new__(Columns, self.kinds)
         if not 0 <= i < self.count:
             raise IndexError(f"piece {i} of {self.count}")
@@ -95,7 +95,7 @@ cdef class Columns:
         return out
 
     def chosen(self, bytes kinds not None) -> Columns:
-        """The same records with some of the columns; nothing is copied."""
+        """Return the records with only some of the columns; nothing is copied."""
         cdef Columns out = Columns.__new__(Columns, kinds)
         cdef Py_ssize_t i
         if len(set(kinds)) != len(kinds) or not set(kinds) <= set(self.kinds):
@@ -238,7 +238,7 @@ cdef int join_fixed(Columns out) except -1:
 
 
 cdef Piece* copied(Piece* piece) except NULL:
-    """A piece of its own with the same memories."""
+    """Return another piece with the same memories."""
     cdef Piece* out = new_piece()
     cdef int slot
     if out == NULL:

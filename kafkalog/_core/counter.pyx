@@ -7,7 +7,7 @@ from kafkalog._core.wrap cimport added
 
 @cython.final
 cdef class Counter:
-    """How often `add` was called, and the sum of what it was given. Threads: any; each call is one step under the GIL."""
+    """Number and sum of the values given to `add`. Threads: any; each call is one step under the GIL."""
 
     cdef readonly int64_t count
     cdef readonly int64_t total

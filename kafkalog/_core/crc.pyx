@@ -45,7 +45,7 @@ def crc32(data, uint32_t value=0):
 
 
 def instruction_levels():
-    """What KAFKALOG_CPU may name on this architecture, from "portable" up; a processor need not have all of them."""
+    """Return the values of KAFKALOG_CPU for this architecture, from "portable" up; a processor may lack some."""
     return tuple([kl_cpu_names[i].decode() for i in range(KL_CPU_LEVELS)])
 
 
@@ -63,7 +63,7 @@ def implementations():
 
 
 def implementation():
-    """The name of the implementation in use: "avx512", "sse4.2", "armv8" or "portable"."""
+    """The name of the implementation in use: "avx512", "avx2", "sse4.2", "armv8" or "portable"."""
     return kl_crc_implementations[0].name.decode()
 
 
@@ -75,12 +75,12 @@ cdef int _find(name) except -1:
 
 
 def crc32c_with(name, data, uint32_t value=0):
-    """What `crc32c` returns, computed by the implementation `name` (one of `implementations()`, else ValueError)."""
+    """Return `crc32c` computed by the implementation `name` (one of `implementations()`, else ValueError)."""
     return _with_function(kl_crc_implementations[_find(name)].crc32c, data, value)
 
 
 def crc32_with(name, data, uint32_t value=0):
-    """What `crc32` returns, computed by the implementation `name` (one of `implementations()`, else ValueError)."""
+    """Return `crc32` computed by the implementation `name` (one of `implementations()`, else ValueError)."""
     return _with_function(kl_crc_implementations[_find(name)].crc32, data, value)
 
 

@@ -5,6 +5,23 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from kafkalog._core.layout cimport ERR_SHORT, ERR_VARINT, OK
 
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    enum { KL_LONG = 1 << 14 };
+
+    /* the value of a varint of one or two bytes before zigzag; what is no such varint gives an odd one >= KL_LONG */
+    static inline uint32_t kl_short(const uint8_t** p) {
+        uint32_t low = (*p)[0], high = (*p)[1];
+        if (low < 0x80) { *p += 1; return low; }
+        *p += 2;
+        return high < 0x80 ? (low & 0x7F) | high << 7 : KL_LONG | 1;
+    }
+    """
+    uint32_t kl_short(const uint8_t** p) noexcept nogil
+    enum:
+        KL_LONG
+
 cdef enum:
     LONG_VARINT = -0x80000000       # no varint of two bytes has this value
 

@@ -249,7 +249,7 @@ cdef class RecordTable:
         return self.batch_row(self.check(i)).leader_epoch
 
     def message(self, Py_ssize_t i) -> tuple[int, int]:
-        """Where the v0 or v1 message of record `i` begins in the chunk, and its bytes; ValueError for a v2 record."""
+        """Return the position and the size of the v0 or v1 message of record `i`; ValueError for a v2 record."""
         cdef Py_ssize_t at = self.check(i)
         if self.batch_row(at).magic >= 2:
             raise ValueError(f"record {i} is no message of format v0 or v1")
@@ -282,7 +282,14 @@ cdef int decode_records(
     cdef int status
     cdef int64_t i = 0
     cdef Py_ssize_t n = table.count
+    # at hand: for all the compiler knows, what is stored may lie in the table or the row
+    cdef int64_t count = row.count
+    cdef int64_t base_offset = row.base_offset
     cdef bint own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
+    cdef int64_t base_timestamp = row.base_timestamp if own_time else row.max_timestamp
+    cdef int64_t* offsets = table.offset_column
+    cdef int64_t* timestamps = table.timestamp_column
+    cdef RecordPlace* places = table.places
     cdef const uint8_t* data = table.data
     cdef const uint8_t* start
     cdef RecordPlace* place
@@ -290,7 +297,7 @@ cdef int decode_records(
     c.end = data + position[0] + row.size
     while True:
         start = c.p
-        if i == row.count:
+        if i == count:
             status = OK if start == c.end else ERR_COUNT_LOW
             break
         if start == c.end or n >= capacity:
@@ -301,11 +308,9 @@ cdef int decode_records(
             status = take_record(&c, &f)
             if status != OK:
                 break
-        table.offset_column[n] = added(row.base_offset, f.offset_delta)
-        table.timestamp_column[n] = (
-            added(row.base_timestamp, f.timestamp_delta) if own_time else row.max_timestamp
-        )
-        place = &table.places[n]
+        offsets[n] = added(base_offset, f.offset_delta)
+        timestamps[n] = added(base_timestamp, f.timestamp_delta) if own_time else base_timestamp
+        place = &places[n]
         place.key_at = <int32_t>(f.key - data)
         place.key_size = f.key_size
         place.value_at = <int32_t>(f.value - data)

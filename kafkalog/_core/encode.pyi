@@ -3,6 +3,7 @@ from typing import Any, final
 
 from typing_extensions import Buffer
 
+from kafkalog._core.append_engine import ReadyBatch
 from kafkalog._core.record import Record
 
 EMPTY_BATCH_BYTES: int
@@ -21,6 +22,7 @@ class BatchBuilder:
     count: int
     base_timestamp: int
     max_timestamp: int
+    min_timestamp: int
     last_delta: int
     delta_of_max_timestamp: int
     def __init__(self, limit: int = 16384, *, delete_horizon_ms: int | None = None) -> None: ...
@@ -46,6 +48,9 @@ class BatchBuilder:
         append_time: int = -1,
     ) -> bytearray: ...
 
+    def build_ready(self) -> ReadyBatch | None: ...
+
+def encode_ready(records: Iterable[RecordLike], *, timestamp: int) -> ReadyBatch | None: ...
 def encode_batch(
     records: Iterable[RecordLike], *, timestamp: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytearray: ...

@@ -9,6 +9,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8String
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from kafkalog._core.append_engine cimport ReadyBatch, built_batch
 from kafkalog._core.emit cimport (
     HeaderFields, plain_header, put_header, put_sized, put_varint, put_varlong, varint_size, varlong_size,
 )
@@ -20,6 +21,9 @@ from kafkalog._core.wrap cimport subtracted
 
 cdef enum:
     MOST = 0x7FFFFFFF               # a size field holds no more
+    FIRST_CAPACITY = 16384
+
+cdef int64_t LATEST = 0x7FFFFFFFFFFFFFFF
 
 EMPTY_BATCH_BYTES = V2_RECORDS_AT
 
@@ -147,16 +151,19 @@ cdef class BatchBuilder:
     cdef object out
     cdef uint8_t* data
     cdef Py_ssize_t capacity
+    cdef Py_ssize_t first_capacity  # of a batch that begins, where its first record needs no more
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t limit
     cdef readonly int32_t count
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
+    cdef readonly int64_t min_timestamp
     cdef readonly int32_t last_delta
+    cdef bint has_keys
     cdef readonly int32_t delta_of_max_timestamp
     cdef bint has_horizon
     cdef int64_t horizon
-    cdef bint busy                  # a record is being taken, which may run the caller's code: nobody else may
+    cdef bint busy                  # a record is being appended, which may run the caller's code: other calls are refused
     cdef Piece key_piece
     cdef Piece value_piece
 
@@ -164,10 +171,9 @@ cdef class BatchBuilder:
         if limit < V2_RECORDS_AT or limit > MOST:
             raise ValueError(f"a batch limit of {limit} bytes is outside {V2_RECORDS_AT} to {MOST}")
         self.limit = limit
+        self.first_capacity = FIRST_CAPACITY
         self.has_horizon = delete_horizon_ms is not None
         self.horizon = delete_horizon_ms if self.has_horizon else -1
-        self.key_piece = Piece.__new__(Piece)
-        self.value_piece = Piece.__new__(Piece)
         self._begin()
 
     cdef int _begin(self) except -1:
@@ -179,6 +185,8 @@ cdef class BatchBuilder:
         self.last_delta = -1
         self.base_timestamp = -1
         self.max_timestamp = -1
+        self.min_timestamp = LATEST
+        self.has_keys = True
         self.delta_of_max_timestamp = -1
         return 0
 
@@ -187,7 +195,7 @@ cdef class BatchBuilder:
         cdef Py_ssize_t capacity
         if want <= self.capacity:
             return 0
-        capacity = max(2 * self.capacity, want, min(self.limit, 16384))
+        capacity = max(2 * self.capacity, want, min(self.limit, self.first_capacity))
         if self.out is None:
             self.out = PyByteArray_FromStringAndSize(NULL, capacity)
         else:
@@ -246,6 +254,10 @@ cdef class BatchBuilder:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.delta_of_max_timestamp = offset_delta
+        if timestamp != -1 and timestamp < self.min_timestamp:
+            self.min_timestamp = timestamp
+        if key_size < 0:
+            self.has_keys = False
         self.count += 1
         return 1
 
@@ -253,6 +265,8 @@ cdef class BatchBuilder:
         # the caller's objects may run code of their own: headers first, which are copied, then the two held as pointers
         cdef bytes encoded = encode_headers(headers, self.count) if headers else None
         self._check_free()
+        if self.key_piece is None:
+            self.key_piece, self.value_piece = Piece.__new__(Piece), Piece.__new__(Piece)
         self.busy = True
         try:
             self.value_piece.take(value, "value", self.count)
@@ -279,12 +293,11 @@ cdef class BatchBuilder:
         self, *, int64_t base_offset=0, int32_t leader_epoch=-1, int64_t producer_id=-1, int16_t producer_epoch=-1,
         int32_t base_sequence=-1, bint transactional=False, bint control=False, int64_t append_time=-1,
     ) -> bytearray:
-        """The batch, with its checksum; empty where no record was appended. The builder begins anew.
+        """The batch, with its checksum; empty where no record was appended. The builder is empty afterwards.
 
         An `append_time` (ms) of 0 or more marks the batch LogAppendTime: every record then reports that time.
         """
         cdef HeaderFields h
-        cdef object out
         self._check_free()
         if self.count == 0:
             return bytearray()
@@ -294,24 +307,40 @@ cdef class BatchBuilder:
         h.producer_id = producer_id
         h.producer_epoch = producer_epoch
         h.base_sequence = base_sequence
-        h.count = self.count
-        h.last_delta = self.last_delta
-        h.base_timestamp = self.base_timestamp
-        h.max_timestamp = self.max_timestamp
         if transactional:
             h.attributes |= TRANSACTIONAL_BIT
         if control:
             h.attributes |= CONTROL_BIT
+        return self.finished(&h, append_time)
+
+    cdef bytearray finished(self, HeaderFields* h, int64_t append_time):
+        """The batch behind that header; what of it the records say is filled in."""
+        cdef bytearray out = self.out
+        h.count = self.count
+        h.last_delta = self.last_delta
+        h.base_timestamp = self.base_timestamp
+        h.max_timestamp = self.max_timestamp
         if self.has_horizon:
             h.attributes |= DELETE_HORIZON_BIT
         if append_time >= 0:
             h.attributes |= TIMESTAMP_TYPE_BIT
             h.max_timestamp = append_time
-        out = self.out
-        put_header(self.data, self.size, &h)
+        put_header(self.data, self.size, h)
         PyByteArray_Resize(out, self.size)
         self._begin()
         return out
+
+    cpdef ReadyBatch build_ready(self):
+        """The batch as `build` makes it, for an append that has not to look into it again; None without a record."""
+        cdef HeaderFields h
+        cdef int64_t oldest = self.min_timestamp
+        cdef int64_t newest = self.max_timestamp
+        cdef bint has_keys = self.has_keys
+        self._check_free()
+        if self.count == 0:
+            return None
+        plain_header(&h)
+        return built_batch(self.finished(&h, -1), oldest, newest, has_keys)
 
 
 cdef int put_item(BatchBuilder b, object item, int64_t now, Py_ssize_t index) except -1:
@@ -376,11 +405,22 @@ def encode_batch(records, *, int64_t timestamp, int64_t base_offset=0, int32_t l
     dict; those without a time get `timestamp` (ms). Nothing is limited but the format's 2 GiB: sizes are the log's
     business. BadRecord names a record that cannot be encoded, TypeError one of the wrong type.
     """
+    return builder_of(records, timestamp).build(base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+def encode_ready(records, *, int64_t timestamp) -> ReadyBatch | None:
+    """`encode_batch` for an append that has not to look into the batch again; None without a record."""
+    return builder_of(records, timestamp).build_ready()
+
+
+cdef BatchBuilder builder_of(object records, int64_t timestamp):
     cdef BatchBuilder b = BatchBuilder(MOST)
     cdef Py_ssize_t i
     cdef Py_ssize_t n
     if PyList_CheckExact(records):
         n = PyList_GET_SIZE(records)
+        if n == 1:
+            b.first_capacity = 0        # exactly what the record needs
         i = 0
         while i < n and i < PyList_GET_SIZE(records):
             item = <object>PyList_GET_ITEM(records, i)      # a reference of our own: the list may change under us
@@ -393,4 +433,4 @@ def encode_batch(records, *, int64_t timestamp, int64_t base_offset=0, int32_t l
             if not put_item(b, item, timestamp, i):
                 raise too_long(i)
             i += 1
-    return b.build(base_offset=base_offset, leader_epoch=leader_epoch)
+    return b

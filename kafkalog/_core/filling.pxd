@@ -14,7 +14,7 @@ from kafkalog._core.layout cimport (
     ERR_RECORD_SIZE, ERR_SHORT, ERR_WRAPPER_NESTED, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.messages cimport Message, take_fields, take_frame
-from kafkalog._core.sweep cimport Sweep, kl_fetch_ahead, sweep_records
+from kafkalog._core.sweep cimport Sweep, kl_fetch_ahead, sweep_heads, sweep_records
 from kafkalog._core.wrap cimport added
 
 cdef enum:
@@ -39,7 +39,7 @@ cdef struct Build:
     bint wants_value
     bint wants_headers
     bint wants_type
-    Memory* offsets             # NULL where nobody asked
+    Memory* offsets             # NULL unless asked for
     Memory* timestamps
     Memory* types
     Bytes key
@@ -100,7 +100,7 @@ cdef struct Hand:
     # the columns of bytes as a loop keeps them at hand
     Lane key
     Lane value
-    int32_t* lists              # NULL where nobody asked for headers
+    int32_t* lists              # NULL unless headers were asked for
     bint wants_key
     bint wants_value
 
@@ -121,7 +121,7 @@ cdef inline void lay_down(Build* b, Hand* hand) noexcept nogil:
 
 
 cdef inline int64_t bytes_of(Hand* hand, Fields* f) noexcept nogil:
-    """How much the record adds to the columns of bytes, at most."""
+    """Return the most bytes that the record adds to the columns of bytes."""
     cdef int64_t n = 0
     if hand.wants_key and f.key_size > 0:
         n = f.key_size
@@ -174,7 +174,7 @@ cdef inline void put_type(Build* b, int64_t first, int64_t last, int32_t kind) n
 
 
 cdef inline Sweep sweep_of(Build* b, BatchRow* row) noexcept nogil:
-    """What a sweep over records of the batch goes by; `most` is 0 where there can be none."""
+    """Prepare a sweep over the records of a batch; `most` is 0 where there can be none."""
     cdef Sweep s
     s.base_offset = row.base_offset
     s.own_time = (row.attributes & TIMESTAMP_TYPE_BIT) == 0
@@ -202,7 +202,10 @@ cdef inline int64_t sweep_at(
     s.headers = <int32_t>b.headers.count
     if s.rising:
         s.lowest_delta = max(next_offset - s.base_offset, <int64_t>LEAST_DELTA)
-    sweep_records(s, c, &hand.key, &hand.value)
+    if b.wants_bodies:
+        sweep_records(s, c, &hand.key, &hand.value)
+    else:
+        sweep_heads(s, c)
     return hand.key.used + hand.value.used - before
 
 
@@ -226,10 +229,10 @@ cdef inline int fill_records(Build* b, BatchRow* row, const uint8_t* batch, Plac
     cdef Sweep sweep = sweep_of(b, row)
     c.p = batch + place.at
     c.end = batch + row.size
-    if not b.wants_bodies or row.base_offset < 0 or next_offset < 0 or b.stop_offset < 0:
+    if row.base_offset < 0 or next_offset < 0 or b.stop_offset < 0:
         barren = BARREN_SWEEPS
     while True:
-        if barren < BARREN_SWEEPS and c.end - c.p <= left:
+        if barren < BARREN_SWEEPS and (c.end - c.p <= left or not b.wants_bodies):
             more = sweep_at(&sweep, b, &c, &hand, n, row.count - i, next_offset)
             if sweep.row > n:
                 left -= more

@@ -185,7 +185,7 @@ cdef inline int xerial_block(
 
 
 cdef inline int64_t snappy_length(const uint8_t* p, Py_ssize_t size) noexcept nogil:
-    """What a block says that it decompresses to, the varint before it; -1 where that is cut off or too long."""
+    """Return the decompressed size that a block states in its first varint; -1 where that is cut off or too long."""
     cdef uint64_t value = 0
     cdef int i
     if size == 0:

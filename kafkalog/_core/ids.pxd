@@ -14,7 +14,7 @@ cdef struct IdTable:
     Py_ssize_t room                 # a power of two; half of it is used at most
     Py_ssize_t count
     int shift
-    uint64_t multiplier             # unknown to whoever chose the ids: they cannot be made to meet in one place
+    uint64_t multiplier             # random, so that ids cannot be chosen to collide
 
 
 cdef inline void make_ids(IdTable* ids):
@@ -28,7 +28,7 @@ cdef inline void drop_ids(IdTable* ids) noexcept nogil:
 
 
 cdef inline IdPlace* place_of_id(const IdTable* ids, int64_t producer_id) noexcept nogil:
-    """Where the id is, or the free place that it would take."""
+    """Return the place of the id, or the free place that it would take."""
     cdef uint64_t at = (<uint64_t>producer_id * ids.multiplier) >> ids.shift
     while ids.places[at].number != 0 and ids.places[at].producer_id != producer_id:
         at = (at + 1) & <uint64_t>(ids.room - 1)
@@ -52,7 +52,7 @@ cdef inline int more_ids(IdTable* ids) noexcept nogil:
 
 
 cdef inline Py_ssize_t number_of(IdTable* ids, int64_t producer_id) noexcept nogil:
-    """How many other ids came before this one came first; -1 without memory. One that is new gets the next number."""
+    """Return the number of an id, in order of first appearance; a new id gets the next one. -1 without memory."""
     cdef IdPlace* place
     if 2 * (ids.count + 1) > ids.room and more_ids(ids) < 0:
         return -1

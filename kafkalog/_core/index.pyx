@@ -1,9 +1,9 @@
 """Look-ups in the entries of `.index` and `.timeindex` files (format.md section 7), one at a time and for whole arrays.
 
-An Entries object reads somebody's buffer, or memory of its own once it is added to, and only the first `count` entries.
-Its owner may swap the buffer or lower the count while other threads search: a search that runs without the GIL is
-waited for first, so when `attach`, `add`, `fit` and the count's setter return, nobody reads the old memory or an entry
-past the new count any more.
+An Entries object reads a buffer, or owned memory once it is added to, and only the first `count` entries. Its owner may
+swap the buffer or lower the count while other threads search: a search that runs without the GIL is waited for first. So
+when `attach`, `add`, `fit` and the setter of the count return, no search reads the old memory or an entry past the new
+count.
 """
 cimport cython
 from cpython.buffer cimport (
@@ -38,13 +38,13 @@ cdef enum:
 
 @cython.no_gc_clear                 # the collector would drop the buffer's owner without releasing it
 cdef class Entries:
-    """What both kinds of entries share; `count` is how many are read, from the first on."""
+    """Base of both kinds of entries; the first `count` entries are read."""
     cdef Py_buffer view
     cdef object own                     # a memoryview whose bytes these are, where the buffer is one
     cdef bint held
     cdef bint is_open
     cdef const uint8_t* data
-    cdef uint8_t* mine                  # memory of its own, which `data` is then; NULL while it reads a buffer
+    cdef uint8_t* mine                  # owned memory, to which `data` then points; NULL while a buffer is read
     cdef Py_ssize_t room                # bytes that `data` has
     cdef Py_ssize_t size                # bytes of one entry
     cdef Py_ssize_t used
@@ -109,15 +109,15 @@ cdef class Entries:
         self.room = room
         self.is_open = view != NULL or mine != NULL
         self.used = count
-        self.wait()                 # lets others in, and one of them may attach anew
+        self.wait()                 # lets other threads in, one of which may call `attach`
         if had:
             PyBuffer_Release(&old)
         free(was_mine)
-        del before                  # nobody reads it any more
+        del before                  # no search reads it now
         return 0
 
     def add(self, bytes entries not None):
-        """Put whole entries behind the last one, in memory of its own, which holds a copy of all from the first on."""
+        """Append whole entries, in owned memory that holds a copy of all entries."""
         self.check()
         cdef Py_ssize_t start = self.used * self.size
         cdef Py_ssize_t more = len(entries)
@@ -189,7 +189,7 @@ cdef class Entries:
         pass
 
     def lookup_many(self, targets):
-        """What `lookup` finds for each of `targets`, as two columns of int64; the GIL is released.
+        """Return the results of `lookup` for all `targets` as two columns of int64; the GIL is released.
 
         `targets`: a contiguous buffer of native int64 (an array, a NumPy array), or an iterable of int. Each target is
         looked up in the index as it is at that moment. TypeError for a buffer of another type.
@@ -276,7 +276,7 @@ cdef class OffsetEntries(Entries):
         return self._entry(n)
 
     def count_below(self, int64_t offset):
-        """How many entries have an offset lower than this."""
+        """Return the number of entries with an offset lower than this."""
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_OFFSET)
 
@@ -346,7 +346,7 @@ cdef class TimeEntries(Entries):
         return self._entry(n)
 
     def count_below(self, int64_t offset):
-        """How many entries have an offset lower than this."""
+        """Return the number of entries with an offset lower than this."""
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_TIME_OFFSET)
 
@@ -393,9 +393,9 @@ cdef class TimeEntries(Entries):
 
 
 def growing_offset_entries(buffer, int64_t relative=-1, int64_t position=-1):
-    """How many entries at the start of `buffer` go up, in relative offset and position, from these values on.
+    """Return the number of entries at the start of `buffer` that rise in relative offset and position from these values.
 
-    The end of a preallocated `.index` cannot be told from entries by its length; it is where they stop growing. An
+    The end of a preallocated `.index` cannot be found by its length; it is where the entries stop growing. An
     entry of zeros is never one: a batch at position 0 gets none.
     """
     cdef Held held = hold(buffer)
@@ -412,7 +412,7 @@ def growing_offset_entries(buffer, int64_t relative=-1, int64_t position=-1):
 
 
 def growing_time_entries(buffer, int64_t timestamp=-1, int64_t relative=-1):
-    """How many entries at the start of `buffer` go up in timestamp, and do not go down in relative offset.
+    """Return the number of entries at the start of `buffer` that rise in timestamp and do not fall in relative offset.
 
     As `growing_offset_entries`, for a `.timeindex`: two entries may share an offset, none is all zeros.
     """

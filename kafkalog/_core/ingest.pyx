@@ -81,7 +81,7 @@ cdef class LineEncoder:
     cdef Text key
     cdef Text headers
     cdef tuple kept                 # owns the bytes behind the five
-    cdef bint busy                  # `feed` is at work without the GIL: nobody else may touch the lanes
+    cdef bint busy                  # `feed` runs without the GIL: no other call may touch the lanes
 
     def __cinit__(
         self, partitions: int = 1, *, batch_bytes: int = 16384, chunk_bytes: int = 1 << 20, delimiter: bytes = b"\n",
@@ -338,7 +338,7 @@ cdef class LineEncoder:
         rest = lane.size - done
         out = self.outs[partition]
         if rest > 0:
-            # the open batch moves to memory of its own; where there is none to have, nothing has happened yet
+            # the open batch moves to its own memory; without memory nothing has changed yet
             capacity = self._first_capacity(rest)
             fresh = PyByteArray_FromStringAndSize(NULL, capacity)
             memcpy(PyByteArray_AS_STRING(fresh), lane.data + done, <size_t>rest)
@@ -374,7 +374,7 @@ cdef bint whole_headers(bytes encoded):
 
 
 cdef inline const uint8_t* find(const uint8_t* p, const uint8_t* end, Text what) noexcept nogil:
-    """Where `what` begins in [p, end); NULL where it does not."""
+    """Return the address of `what` in [p, end), or NULL."""
     cdef const uint8_t* hit
     if what.size == 1:
         return <const uint8_t*>memchr(p, what.data[0], <size_t>(end - p))

@@ -32,6 +32,12 @@ static int kl_cpu_found(void) {
     return (saved & 0xE6) == 0xE6 && (b & avx512f_vl) == avx512f_vl && (c & vpclmulqdq) ? KL_CPU_AVX512 : KL_CPU_AVX2;
 }
 
+/* Whether the processor has VPCLMULQDQ, too: with AVX2, but for the oldest that have it. */
+static int kl_cpu_multiplies_wide(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & (1u << 10));
+}
+
 #elif defined(__aarch64__) && defined(__GNUC__) && (defined(__linux__) || defined(__APPLE__))
 #if defined(__linux__)
 #include <sys/auxv.h>

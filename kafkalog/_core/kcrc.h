@@ -79,16 +79,18 @@ static uint32_t kl_append_zeros(const uint32_t t[8][256], uint32_t a, size_t byt
 
 #if defined(__clang__) /* clang keeps the CRC32 instruction apart from SSE4.2 */
 #define KL_TARGET_SSE42 __attribute__((target("sse4.2,crc32,pclmul")))
+#define KL_TARGET_AVX2 __attribute__((target("sse4.2,crc32,pclmul,avx2,vpclmulqdq")))
 #define KL_TARGET_AVX512 __attribute__((target("sse4.2,crc32,pclmul,avx512f,avx512vl,vpclmulqdq")))
 #else
 #define KL_TARGET_SSE42 __attribute__((target("sse4.2,pclmul")))
+#define KL_TARGET_AVX2 __attribute__((target("sse4.2,pclmul,avx2,vpclmulqdq")))
 #define KL_TARGET_AVX512 __attribute__((target("sse4.2,pclmul,avx512f,avx512vl,vpclmulqdq")))
 #endif
 
 /* Longest stream of one join, in words; kl_join[i] is x^(64 i - 33): moves a checksum over i words of zeros. The 33 make up for
  * the multiply of reflected values (1) and for the CRC32 instruction that reduces the product (32). */
 #define KL_STREAM_WORDS 256
-static uint32_t kl_join[2 * KL_STREAM_WORDS + 1];
+static uint32_t kl_join[3 * KL_STREAM_WORDS + 1];
 
 /* Folding 16 bytes over a distance of d bytes: x^(8d + 32) for the earlier eight, x^(8d - 32) for the later, both shifted by one
  * because they are reflected. The last pair of a four-lane constant folds nothing. */
@@ -96,7 +98,7 @@ typedef struct {
     uint64_t pair[2];
 } kl_fold;
 static kl_fold kl_fold_i64, kl_fold_i48, kl_fold_i32, kl_fold_i16;          /* CRC-32 */
-static kl_fold kl_fold_256, kl_fold_192, kl_fold_128, kl_fold_64;           /* CRC-32C */
+static kl_fold kl_fold_256, kl_fold_192, kl_fold_128, kl_fold_96, kl_fold_64; /* CRC-32C */
 static kl_fold kl_fold_lanes[4];                                            /* CRC-32C: 48, 32, 16, nothing */
 
 static kl_fold kl_make_fold(const uint32_t t[8][256], size_t distance) {
@@ -111,7 +113,7 @@ static void kl_fill_x86(void) {
     const uint32_t(*c)[256] = (const uint32_t(*)[256])kl_table_c;
     const uint32_t(*i)[256] = (const uint32_t(*)[256])kl_table_i;
     kl_join[1] = 1; /* x^31 */
-    for (int w = 2; w <= 2 * KL_STREAM_WORDS; w++) kl_join[w] = kl_append_zeros(c, kl_join[w - 1], 8);
+    for (int w = 2; w <= 3 * KL_STREAM_WORDS; w++) kl_join[w] = kl_append_zeros(c, kl_join[w - 1], 8);
     kl_fold_i64 = kl_make_fold(i, 64);
     kl_fold_i48 = kl_make_fold(i, 48);
     kl_fold_i32 = kl_make_fold(i, 32);
@@ -119,6 +121,7 @@ static void kl_fill_x86(void) {
     kl_fold_256 = kl_make_fold(c, 256);
     kl_fold_192 = kl_make_fold(c, 192);
     kl_fold_128 = kl_make_fold(c, 128);
+    kl_fold_96 = kl_make_fold(c, 96);
     kl_fold_64 = kl_make_fold(c, 64);
     kl_fold_lanes[0] = kl_make_fold(c, 48);
     kl_fold_lanes[1] = kl_make_fold(c, 32);
@@ -172,6 +175,84 @@ KL_TARGET_SSE42 static uint32_t kl_crc32c_sse42(uint32_t state, const uint8_t* p
     return kl_sse42(state, p, n);
 }
 
+KL_TARGET_SSE42 static inline __m128i kl_fold128(__m128i x, const kl_fold* f, __m128i next) {
+    const __m128i k = _mm_loadu_si128((const __m128i*)f->pair);
+    return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next);
+}
+
+KL_TARGET_AVX2 static inline __m256i kl_fold256(__m256i x, __m256i k, __m256i next) {
+    return _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(x, k, 0x00), _mm256_clmulepi64_epi128(x, k, 0x11)), next);
+}
+
+KL_TARGET_AVX2 static inline __m256i kl_twice(const kl_fold* f) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)f->pair));
+}
+
+KL_TARGET_AVX2 static inline __m256i kl_load256(const uint8_t* p) { return _mm256_loadu_si256((const __m256i*)p); }
+
+/* The checksum of the 128 bytes that four accumulators stand for. */
+KL_TARGET_AVX2 static inline uint64_t kl_reduce256(__m256i x0, __m256i x1, __m256i x2, __m256i x3) {
+    x3 = kl_fold256(x2, kl_twice(&kl_fold_lanes[1]), x3);
+    x3 = kl_fold256(x1, kl_twice(&kl_fold_64), x3);
+    x3 = kl_fold256(x0, kl_twice(&kl_fold_96), x3);
+    const __m128i z = kl_fold128(_mm256_castsi256_si128(x3), &kl_fold_lanes[2], _mm256_extracti128_si256(x3, 1));
+    return _mm_crc32_u64(_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(z)), (uint64_t)_mm_extract_epi64(z, 1));
+}
+
+KL_TARGET_AVX2 static inline uint32_t kl_short_avx2(uint32_t state, const uint8_t* p, size_t n) {
+    if (n < 128) return kl_sse42(state, p, n);
+    const __m256i k = kl_twice(&kl_fold_128);
+    __m256i x0 = _mm256_xor_si256(kl_load256(p), _mm256_zextsi128_si256(_mm_cvtsi32_si128((int32_t)state)));
+    __m256i x1 = kl_load256(p + 32), x2 = kl_load256(p + 64), x3 = kl_load256(p + 96);
+    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
+        x0 = kl_fold256(x0, k, kl_load256(p));
+        x1 = kl_fold256(x1, k, kl_load256(p + 32));
+        x2 = kl_fold256(x2, k, kl_load256(p + 64));
+        x3 = kl_fold256(x3, k, kl_load256(p + 96));
+    }
+    return kl_sse42((uint32_t)kl_reduce256(x0, x1, x2, x3), p, n);
+}
+
+/* What multiplies and what has the CRC32 instruction are different parts of the processor, so both work at once: a block
+ * begins with 128 bytes for each round, folded into four accumulators, and three streams of words follow, of four a round
+ * each. They are joined as the three are above. */
+KL_TARGET_AVX2 static uint32_t kl_crc32c_avx2(uint32_t state, const uint8_t* p, size_t n) {
+    const size_t step = 4, most = KL_STREAM_WORDS / step, round = 128 + 24 * step;
+    while (n >= 4 * round) {
+        size_t rounds = n / round;
+        if (rounds > most) rounds = most;
+        const size_t words = step * rounds, bytes = 8 * words;
+        const uint8_t* q = p + 128 * rounds;
+        const __m256i k = kl_twice(&kl_fold_128);
+        __m256i x0 = _mm256_xor_si256(kl_load256(p), _mm256_zextsi128_si256(_mm_cvtsi32_si128((int32_t)state)));
+        __m256i x1 = kl_load256(p + 32), x2 = kl_load256(p + 64), x3 = kl_load256(p + 96);
+        uint64_t a = 0, b = 0, c = 0;
+        for (size_t left = rounds - 1; left; left--, q += 8 * step) {
+            p += 128;
+            x0 = kl_fold256(x0, k, kl_load256(p));
+            x1 = kl_fold256(x1, k, kl_load256(p + 32));
+            x2 = kl_fold256(x2, k, kl_load256(p + 64));
+            x3 = kl_fold256(x3, k, kl_load256(p + 96));
+            for (size_t i = 0; i < 8 * step; i += 8) {
+                a = _mm_crc32_u64(a, kl_load_word(q + i));
+                b = _mm_crc32_u64(b, kl_load_word(q + bytes + i));
+                c = _mm_crc32_u64(c, kl_load_word(q + 2 * bytes + i));
+            }
+        }
+        for (size_t i = 0; i < 8 * step; i += 8) {
+            a = _mm_crc32_u64(a, kl_load_word(q + i));
+            b = _mm_crc32_u64(b, kl_load_word(q + bytes + i));
+            if (i < 8 * (step - 1)) c = _mm_crc32_u64(c, kl_load_word(q + 2 * bytes + i));
+        }
+        p = q + 2 * bytes + 8 * step;
+        n -= rounds * round;
+        const uint64_t v = kl_reduce256(x0, x1, x2, x3);
+        state = (uint32_t)_mm_crc32_u64(c, kl_load_word(p - 8) ^ kl_moved(v, kl_join[3 * words]) ^
+                                               kl_moved(a, kl_join[2 * words]) ^ kl_moved(b, kl_join[words]));
+    }
+    return kl_short_avx2(state, p, n);
+}
+
 KL_TARGET_AVX512 static inline __m512i kl_fold512(__m512i x, __m512i k, __m512i next) {
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, k, 0x00), _mm512_clmulepi64_epi128(x, k, 0x11), next, 0x96);
 }
@@ -206,11 +287,6 @@ KL_TARGET_AVX512 static uint32_t kl_crc32c_avx512(uint32_t state, const uint8_t*
     const __m128i z = _mm_xor_si128(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
     const uint64_t a = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(z));
     return kl_sse42((uint32_t)_mm_crc32_u64(a, (uint64_t)_mm_extract_epi64(z, 1)), p, n);
-}
-
-KL_TARGET_SSE42 static inline __m128i kl_fold128(__m128i x, const kl_fold* f, __m128i next) {
-    const __m128i k = _mm_loadu_si128((const __m128i*)f->pair);
-    return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), next);
 }
 
 /* CRC-32 has no instruction of its own here: fold to 16 bytes, and let the tables reduce those. */
@@ -295,7 +371,7 @@ static void kl_fill_arm(void) {
 /* --- the choice ---------------------------------------------------------------------------------------------------------- */
 
 /* What this machine can run and KAFKALOG_CPU allows, best first; the last is always the portable one. */
-static kl_crc_implementation kl_crc_implementations[3];
+static kl_crc_implementation kl_crc_implementations[4];
 static int kl_crc_implementation_count;
 static kl_crc_fn kl_crc32c_chosen;
 static kl_crc_fn kl_crc32_chosen;
@@ -312,6 +388,7 @@ __attribute__((constructor)) static void kl_crc_choose(void) {
 #if defined(KL_CPU_SSE42)
     kl_fill_x86();
     if (kl_cpu_level >= KL_CPU_AVX512) kl_crc_offer("avx512", kl_crc32c_avx512, kl_crc32_pclmul);
+    if (kl_cpu_level >= KL_CPU_AVX2 && kl_cpu_multiplies_wide()) kl_crc_offer("avx2", kl_crc32c_avx2, kl_crc32_pclmul);
     if (kl_cpu_level >= KL_CPU_SSE42) kl_crc_offer("sse4.2", kl_crc32c_sse42, kl_crc32_pclmul);
 #elif defined(KL_CPU_ARMV8)
     kl_fill_arm();

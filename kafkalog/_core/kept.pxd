@@ -155,7 +155,7 @@ cdef inline int put_kept(Kept* k, uint8_t* records) noexcept nogil:
 
 
 cdef inline void header_without_records(HeaderFields* h, const BatchRow* row) noexcept nogil:
-    """What a batch without records says: its offsets, its largest time and its producer (CLN-11, CLN-12)."""
+    """Write a batch without records, which keeps offsets, largest time and producer (CLN-11, CLN-12)."""
     plain_header(h)
     h.base_offset = row.base_offset
     h.last_delta = <int32_t>subtracted(row.last_offset, row.base_offset)

@@ -1,4 +1,4 @@
-"""Where the last sequence number of each active producer lies, so that a cleaner does not take it away (CLN-11)."""
+"""The batches with the last sequence number of each active producer, which a cleaner must keep (CLN-11)."""
 from bisect import bisect_left
 
 cimport cython

@@ -24,7 +24,7 @@ cdef int take(object source, Py_buffer* field, str what) except -1:
 
 @cython.final
 cdef class MessageSet:
-    """A growing run of v0 or v1 messages with the offsets they are given; `build` hands it out and begins anew.
+    """A growing run of v0 or v1 messages with the offsets they are given; `build` returns it and starts the next.
 
     `append` takes any offset and any attributes: what may stand together is the caller's business. Timestamps are ms
     and are not written in v0. OverflowError where the set would pass 2 GiB.

@@ -6,12 +6,12 @@ cdef class LiveOffsets:
     cdef uint64_t* live             # a bit for each offset: the record there is the last of its key
     cdef uint64_t* odd              # a bit for each 64 offsets: one of them has no key or no value
     cdef int64_t room_end           # the first offset without a bit
-    cdef int64_t told_from          # the base offset of the first batch that was told: nobody knows of what lies below
-    cdef int64_t reached            # the highest offset that was told
+    cdef int64_t told_from          # the base offset of the first batch added; below it nothing is known
+    cdef int64_t reached            # the highest offset added
     cdef bint in_order              # offsets rose from record to record, none of which lay outside its batch
     cdef readonly int64_t first
     cdef readonly int64_t end       # of what is known; `first` before it was settled, and where nothing can be known
-    cdef readonly bint left_out     # data of aborted transactions, of which no offset was told
+    cdef readonly bint left_out     # data of aborted transactions, none of whose offsets were added
 
     cdef void begin_batch(self, int64_t base_offset) noexcept nogil
     cdef void end_batch(self, int64_t last_offset) noexcept nogil

@@ -1,7 +1,7 @@
-"""Which offsets hold the last record of their key: what an offset map says, the other way round.
+"""The offsets that hold the last record of their key: an offset map the other way round.
 
 A clean asks of each record whether a later one has its key. Asked of the map that is a hash and a miss of the cache a
-record; here it is a bit, and a look at a few words tells of a whole batch.
+record; here it is a bit, and a few words answer for a whole batch.
 """
 cimport cython
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
@@ -16,7 +16,7 @@ cdef extern from *:
     int kl_ones(uint64_t word) noexcept nogil
 
 cdef enum:
-    WORTH = 4                       # slots that may be gone over for each record told
+    WORTH = 4                       # slots that may be visited for each record added
     FEW_SLOTS = 4096                # which are always gone over
 
 
@@ -49,14 +49,14 @@ cdef class LiveOffsets:
         free(self.odd)
 
     cdef void begin_batch(self, int64_t base_offset) noexcept nogil:
-        """The next records are of a batch that begins there, above all that was told."""
+        """Begin a batch at this offset, above all records added so far."""
         if base_offset <= self.reached:
             self.in_order = False
         if base_offset < self.told_from:
             self.told_from = base_offset
 
     cdef void end_batch(self, int64_t last_offset) noexcept nogil:
-        """The records of the batch were told, up to this offset."""
+        """End the batch: its records were added up to this offset."""
         if last_offset > self.reached:
             self.reached = last_offset
 
@@ -75,7 +75,7 @@ cdef class LiveOffsets:
         return False
 
     cdef int64_t live_in(self, int64_t first, int64_t last) noexcept nogil:
-        """How many offsets in [first, last], which is covered, hold the last record of their key."""
+        """Return the number of offsets in [first, last], a covered range, that hold the last record of their key."""
         cdef int64_t begin = first - self.first
         cdef int64_t end = last - self.first
         cdef int64_t at = begin >> 6
@@ -107,7 +107,7 @@ cdef class LiveOffsets:
         self.end = end
 
     def count(self, int64_t first_offset, int64_t last_offset) -> int:
-        """How many offsets in [first_offset, last_offset] hold the last record of their key; -1 where that is not known."""
+        """Return the number of offsets in [first_offset, last_offset] that hold the last record of their key; -1: unknown."""
         return self.live_in(first_offset, last_offset) if self.covers(first_offset, last_offset) else -1
 
     def __repr__(self):

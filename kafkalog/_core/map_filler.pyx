@@ -40,10 +40,10 @@ cdef class MapFiller:
     Records of `aborted` transactions, control records and records without a key are not put (CLN-14, CLN-18).
     `messages_read` counts what was looked at, `is_full` says that a key did not fit: the record that it belongs to, and
     what lies behind it, is not in the map, whose `latest_offset` says how far it reaches. Damage ends a `take` with
-    `status` and the place of it, as in a RecordTable. `live` is told of each batch whose keys are put; `unusual` counts
+    `status` and the place of it, as in a RecordTable. Each batch whose keys are put is added to `live`; `unusual` counts
     what a copy has to look at whatever becomes of the keys: batches of transactions, control batches, those outside the
     range, records without a key, and messages of formats v0 and v1, whose wrappers do not say where they begin. One
-    thread; the map is used by nobody else meanwhile.
+    thread; the map has no other user meanwhile.
     """
 
     cdef SkimpyOffsetMap offset_map

@@ -1,7 +1,7 @@
 """The cleaner's map from keys to offsets: a slot of 24 bytes a key, with a hash in place of the key.
 
 Two keys of one hash would be one key, and the older one's record would go. Nothing of a map reaches the disk, so the
-hash is SipHash-128 with a key drawn for each map: nobody can choose keys that erase each other. MD5, with the
+hash is SipHash-128 with a key drawn for each map, so keys that erase each other cannot be chosen. MD5, with the
 reference's order of probing, is there to be compared with it.
 """
 import os

@@ -88,7 +88,7 @@ cdef inline int64_t timestamp_of(const BatchRow* row, const Fields* f) noexcept 
 cdef inline const uint8_t* find_record(
     const uint8_t* p, const uint8_t* end, int64_t offset, BatchRow* row, Fields* f, bint at_end
 ) noexcept nogil:
-    """Where the record with this offset begins, with its fields and its batch's header; NULL where it is not found."""
+    """Return the address of the record with this offset, its fields and its batch's header; NULL if it is missing."""
     cdef int32_t i
     cdef Cursor c
     cdef const uint8_t* start

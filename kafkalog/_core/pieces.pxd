@@ -18,7 +18,7 @@ cdef enum:
     KINDS = 8
 
 cdef enum:
-    # the memories of a piece; that of a column nobody asked for is NULL
+    # the memories of a piece; that of a column not asked for is NULL
     KEY_OFFSETS = 0             # int32, one more than rows
     KEY_DATA = 1
     KEY_VALID = 2               # bits; NULL where no key is null

@@ -2,7 +2,16 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.batch cimport BatchRow
+from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.wrap cimport added
+
+
+cdef enum:                          # why a segment is rolled before a write
+    KEEP = 0
+    ROLL_SIZE
+    ROLL_TIME
+    ROLL_INDEX
+    ROLL_OFFSET
 
 
 cdef class SegmentTail:
@@ -69,3 +78,12 @@ cdef class AppendPlan:
     cdef readonly int32_t last_leader_epoch
     cdef readonly SegmentTail tail
     cdef readonly list entries
+
+
+cdef AppendPlan planned(
+    BatchTable table, Py_ssize_t row, SegmentTail tail, RollRules rules, int64_t now, bint whole, bint fresh
+)
+
+cdef int roll_reason(
+    SegmentTail tail, RollRules rules, int64_t size, int64_t max_timestamp, int64_t last_offset, int64_t now
+) noexcept

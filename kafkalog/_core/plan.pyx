@@ -12,13 +12,6 @@ from kafkalog._core.scan cimport BatchTable
 from kafkalog._core.values cimport LogAppendInfo, make_append_info
 from kafkalog._core.wrap cimport added, subtracted
 
-cdef enum:
-    KEEP = 0
-    ROLL_SIZE
-    ROLL_TIME
-    ROLL_INDEX
-    ROLL_OFFSET
-
 NO_ROLL = KEEP
 ROLL_FOR_SIZE = ROLL_SIZE
 ROLL_FOR_TIME = ROLL_TIME
@@ -29,8 +22,9 @@ cdef int64_t MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
 @cython.final
+@cython.freelist(8)
 cdef class SegmentTail:
-    """Where the next batch of a segment goes, and what the roll and index rules have to remember until then.
+    """End of a segment: the place of its next batch, and what the roll and index rules have to remember until then.
 
     `size` in bytes; `last_offset` -1 while empty (or, for a segment that was closed earlier, not known);
     `max_timestamp` with the last offset of the batch that first held it (-1, -1: none); `rolling_timestamp` the max
@@ -103,7 +97,7 @@ cdef class SegmentTail:
 
 @cython.final
 cdef class RollRules:
-    """What does not change from append to append: the segment's base, its size and age limits, the index interval.
+    """Limits that stay the same between appends: the segment's base, size and age, and the index interval.
 
     `max_wait_ms` is segment.ms less the segment's jitter; `created_ms` the clock when the segment began.
     """
@@ -273,7 +267,7 @@ def append_info(
 
 
 def rows_up_to_epoch(BatchTable table not None, int32_t leader_epoch) -> int:
-    """How many batches come before the first whose epoch is above `leader_epoch`: a follower takes only those (LOG-81)."""
+    """Return the number of batches before the first with an epoch above `leader_epoch`: a follower takes these (LOG-81)."""
     cdef Py_ssize_t i
     for i in range(table.count):
         if table.rows[i].leader_epoch > leader_epoch:

@@ -1,4 +1,4 @@
-"""What a log remembers of one producer: epoch, the last five batches, the open transaction (checklist PSM)."""
+"""State of one producer in a log: epoch, the last five batches, the open transaction (checklist PSM)."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 

@@ -19,11 +19,6 @@ from kafkalog._core.staged cimport CompletedTxn, Staged
 from kafkalog._core.trace cimport TXN_BEGINS, ProducerTrace, Traced, TxnStep
 from kafkalog._core.wrap cimport added, subtracted
 
-cdef enum Origin:
-    CLIENT = 0
-    COORDINATOR
-    REPLICATION
-
 cdef enum Fault:
     NO_FAULT = 0
     BAD_EPOCH
@@ -55,13 +50,6 @@ cdef class Producers:
 
     Threads: belongs to the lock of the log that owns it.
     """
-    cdef dict entries                   # producer id -> ProducerState
-    cdef object ongoing                 # first offset -> producer id, in the order of the offsets; an OrderedDict, for
-                                        # the first of a dict lies behind the places of all that were taken from it
-    cdef dict unreplicated              # first offset -> last offset
-    cdef readonly dict verified         # producer id -> what a coordinator is asked about (PSM-27)
-    cdef public bint must_verify        # a transaction begins only with the guard of such a question (LOG-64)
-
     def __init__(self):
         self.verified = {}
         self.must_verify = False
@@ -79,7 +67,7 @@ cdef class Producers:
         return producer_id in self.entries
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer."""
+        """Return the state of a producer, or None."""
         return self.entries.get(producer_id)
 
     def clear(self) -> None:
@@ -116,7 +104,7 @@ cdef class Producers:
         self, BatchTable table not None, Py_ssize_t first, Py_ssize_t last, buffer, int64_t base_position=0,
         int origin=REPLICATION, bint epoch_bumps=False, guard=None,
     ) -> Staged | None:
-        """What rows `first` up to `last` of `table`, scanned from `buffer`, would change; None where nothing.
+        """Return the changes that rows `first` up to `last` of `table`, scanned from `buffer`, would make, or None.
 
         `epoch_bumps`: markers carry a bumped epoch (transaction version 2). `guard`: of the question about the
         transaction that begins. What `verified` has for a producer is (guard, lowest sequence, knows epoch bumps).
@@ -147,16 +135,33 @@ cdef class Producers:
         return staged
 
     def stage_simple(self, BatchTable table not None) -> Staged | None:
-        """As `stage` of a client's append, where it is the usual case: one sound batch, no transaction anywhere.
+        """Stage a client's append in the usual case: one sound batch, and no transaction in the log.
 
         None where it is not: `stage` then says what it is, or which rule it breaks.
         """
-        cdef BatchRow* row
-        cdef ProducerState s
+        return self.stage_row(&table.rows[0]) if table.count == 1 else None
+
+    cdef Staged stage_row(self, BatchRow* row):
+        """`stage_simple` of the batch that `row` describes."""
         cdef Staged staged
-        if table.count != 1 or self.ongoing or self.unreplicated or self.verified:
+        cdef ProducerState s = self.following(row)
+        if s is None:
             return None
-        row = &table.rows[0]
+        staged = Staged.__new__(Staged)
+        staged.latest = s
+        staged.row = -1
+        staged.end_offset = added(row.last_offset, 1)
+        staged.is_plain = True
+        return staged
+
+    cdef ProducerState following(self, BatchRow* row):
+        """The state of a producer after the batch of `row`, which continues it; None where more is to be looked at.
+
+        That is an open transaction of any producer, a marker, a duplicate, a gap, or a new producer.
+        """
+        cdef ProducerState s
+        if self.ongoing or self.unreplicated or self.verified:
+            return None
         if row.producer_id < 0 or row.magic < 2 or row.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
             return None
         s = self.entries.get(row.producer_id)
@@ -166,12 +171,16 @@ cdef class Producers:
         if not s.continues(row.producer_epoch, row.base_sequence):
             return None
         s.add(row)
-        staged = Staged.__new__(Staged)
-        staged.latest = s
-        staged.row = -1
-        staged.end_offset = added(row.last_offset, 1)
-        staged.is_plain = staged.is_simple = True
-        return staged
+        return s
+
+    cdef bint takes_plainly(self, Staged staged):
+        """True where nothing of what was staged is refused or known, and no transaction is open or waits."""
+        return staged.is_plain and not staged.fault and not (self.ongoing or self.unreplicated)
+
+    cdef int take(self, ProducerState state) except -1:
+        """Makes true what `following` gave, once its batch is in the log."""
+        self.entries[state.producer_id] = state
+        return 0
 
     cdef ProducerState staged_state(self, Staged staged, int64_t producer_id):
         """The copy of a producer's state that this append changes."""
@@ -365,7 +374,7 @@ cdef class Producers:
         return found
 
     def first_unstable_after(self, Staged staged not None, high_watermark: int) -> int:
-        """What `first_unstable_offset` will be after `commit` with this high watermark."""
+        """Return the `first_unstable_offset` after `commit` with this high watermark."""
         cdef int64_t first = -1
         ended = {txn.first_offset: txn.last_offset for txn in staged.completed}
         begun = [] if staged.events is None else [event[0] for event in staged.events if type(event) is tuple]
@@ -419,7 +428,7 @@ cdef class Producers:
 
 
 cdef void take_traced(ProducerState s, Traced* t) noexcept:
-    """What is known of a producer, and then of its batches in a stretch of the log."""
+    """A producer's state, and its batches in a stretch of the log."""
     cdef int kept = 0 if t.was_reset or s.producer_epoch != t.first_epoch else min(s.count, WINDOW - t.count)
     cdef int i
     for i in range(kept):

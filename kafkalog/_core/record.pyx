@@ -122,14 +122,29 @@ cdef class Record:
     def __reduce__(self):
         return Record, (self.value, self.key, self.timestamp, self.headers, self.offset)
 
-    def __repr__(self):
+    def _moment(self):
         moment = self.datetime
-        text = "no time" if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{self.timestamp % 1000:03d}Z"
-        key = self.key
-        shown = repr(key) if key is None or len(key) <= 20 else repr(key[:17]) + "..."
-        value = self.value
-        size = "None" if value is None else f"{len(value)} B"
-        return f"<Record @{self.offset} {text} key={shown} value={size} headers={len(self.headers)}>"
+        return "no time" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{self.timestamp % 1000:03d}Z"
+
+    def __repr__(self):
+        text = self._moment()
+        key, value = self.key, self.value
+        key_text = repr(key) if key is None or len(key) <= 20 else repr(key[:17]) + "..."
+        value_text = repr(value) if value is None or len(value) <= 20 else f"{len(value)} B"
+        return f"<Record @{self.offset} {text} key={key_text} value={value_text} headers={len(self.headers)}>"
+
+    def _repr_html_(self):
+        rows = [("offset", str(self.offset)), ("time", self._moment())]
+        rows += [("key", _start(self.key)), ("value", _start(self.value))]
+        rows += [(f"header {name!r}", _start(value)) for name, value in self.headers]
+        from html import escape
+        cells = [f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows]
+        return f"<table>{''.join(cells)}</table>"
+
+
+cdef str _start(object data):
+    """`data` as Python writes it, with its size where only its first 200 bytes are shown."""
+    return repr(data) if data is None or len(data) <= 200 else f"{data[:200]!r}... {len(data):,} B"
 
 
 cdef object _name(object name):
@@ -146,7 +161,7 @@ cdef class RecordIterator:
     """Iterates over the records of the tables that `tables` yields, from offset `start` up to `stop` (exclusive).
 
     It asks for the next table only when the last is used up, and stops asking once `stop` is reached. Offsets go up:
-    what a table holds at or below the last one given (a batch written anew after a cut) is passed over.
+    what a table holds at or below the last one given (a batch written again after a cut) is passed over.
     """
     cdef object tables
     cdef RecordTable table

@@ -19,9 +19,11 @@ cdef struct Growing:
 
 cdef class RecoveryPass(BatchWalk):
     cdef readonly int64_t batches
+    cdef readonly bint ends_below
     cdef readonly int64_t bad_offset    # of the batch that does not fit the segment
     cdef readonly SegmentTail tail
     cdef readonly ProducerTrace producers
+    cdef int64_t most_offset            # that a batch of the segment may have
     cdef int64_t index_interval_bytes
     cdef Growing offset_entries
     cdef Growing time_entries

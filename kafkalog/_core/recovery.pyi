@@ -16,6 +16,7 @@ LEAST_CHUNK: int
 @final
 class RecoveryPass(BatchWalk):
     batches: int
+    ends_below: bool
     bad_offset: int
     tail: SegmentTail
     producers: ProducerTrace

@@ -9,14 +9,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
 from kafkalog._core.batch cimport BatchRow
-from kafkalog._core.endian cimport store32, store64
+from kafkalog._core.endian cimport load32, load64, store32, store64
+from kafkalog._core.layout cimport V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT
 from kafkalog._core.plan cimport SegmentTail, pass_batch
 from kafkalog._core.room cimport room_for_one
 from kafkalog._core.trace cimport ProducerTrace
 from kafkalog._core.walk cimport (
     MOST_MARKER_BYTES, WALK_CRC, WALK_END, WALK_MEMORY, WALK_MORE, WALK_ORDER, WALK_PARTIAL, WALK_RANGE, WALK_SIZE, BatchWalk,
+    checksum_holds, plain_size,
 )
-from kafkalog._core.wrap cimport subtracted
+from kafkalog._core.wrap cimport added
 
 # why `check` came back
 MORE = WALK_MORE
@@ -43,7 +45,8 @@ cdef class RecoveryPass(BatchWalk):
     """The state of the recovery of one file of `end` bytes; `check` takes the next chunk, until it says why it stops.
 
     `tail` is that of an append to what is sound, `tail.size` the byte where that ends, with the slots that are left of
-    the indexes; `batches` counts sound batches, `producers` says who wrote them.
+    the indexes; `batches` counts sound batches, `producers` says who wrote them. `ends_below` is True where the last of
+    them begins at or below the end of the one before it, and ends above.
     """
 
     def __cinit__(
@@ -51,6 +54,8 @@ cdef class RecoveryPass(BatchWalk):
     ):
         """`offset_slots` and `time_slots` are what the index files have room for; one time slot is the final entry's."""
         self.base_offset = base_offset
+        # the largest offset fits none: a log ends with the offset after its last batch
+        self.most_offset = min(min(base_offset, LARGEST_OFFSET - MAX_RELATIVE_OFFSET) + MAX_RELATIVE_OFFSET, LARGEST_OFFSET - 1)
         self.end = end
         self.check_crc = True
         self.index_interval_bytes = index_interval_bytes
@@ -96,20 +101,50 @@ cdef class RecoveryPass(BatchWalk):
 
     # --- the pass
 
+    cdef int64_t take_plain(self, const uint8_t* data, int64_t length) noexcept nogil:
+        cdef const uint8_t* p = data
+        cdef int64_t before = self.tail.last_offset
+        cdef int64_t base_offset, last_offset, size, timestamp
+        if self.tail.size == 0:
+            return 0
+        while self.tail.bytes_since_index_entry <= self.index_interval_bytes:
+            size = plain_size(p, length - (p - data))
+            if size == 0:
+                break
+            base_offset = load64(p)
+            if base_offset <= before or load64(p + V2_PRODUCER_ID_AT) >= 0:
+                break
+            if load32(p + V2_LEADER_EPOCH_AT) > self.last_epoch:
+                break
+            last_offset = added(base_offset, load32(p + V2_LAST_DELTA_AT))
+            if last_offset < base_offset or last_offset > self.most_offset or not checksum_holds(p, size):
+                break
+            timestamp = load64(p + V2_MAX_TIMESTAMP_AT)
+            if timestamp > self.tail.max_timestamp:
+                self.tail.max_timestamp, self.tail.offset_of_max_timestamp = timestamp, last_offset
+            self.tail.size = added(self.tail.size, size)
+            self.tail.bytes_since_index_entry = added(self.tail.bytes_since_index_entry, size)
+            self.tail.last_offset = before = last_offset
+            self.batches += 1
+            p += size
+        if p > data:
+            self.ends_below = False
+            self.position += p - data
+        return p - data
+
     cdef int judge(self, const uint8_t* batch) noexcept nogil:
         cdef BatchRow* row = &self.row
         cdef int64_t position = self.tail.size
+        cdef int64_t before = self.tail.last_offset
         cdef int64_t timestamp = -1
-        cdef int64_t relative
         if row.valid == 0:
             return WALK_CRC
-        if row.last_offset <= self.tail.last_offset:
+        if row.last_offset <= before:
             return WALK_ORDER
-        relative = subtracted(row.last_offset, self.base_offset)
-        # the largest offset fits none: a log ends with the offset after its last batch
-        if relative < 0 or relative > MAX_RELATIVE_OFFSET or row.last_offset == LARGEST_OFFSET:
+        if row.last_offset < self.base_offset or row.last_offset > self.most_offset:
             self.bad_offset = row.last_offset
             return WALK_RANGE
+        self.ends_below = row.base_offset <= before
         if pass_batch(self.tail, self.index_interval_bytes, row, &timestamp) and self.add_entries(position, timestamp) < 0:
             return WALK_MEMORY
         if row.producer_id >= 0 and row.magic >= 2 and self.producers.note(row, batch) < 0:

@@ -226,7 +226,7 @@ cdef class DumpText:
 
     @property
     def record_position(self) -> int:
-        """Where that record begins, in the buffer of the last call; for a compressed one its batch."""
+        """Position of that record in the buffer of the last call; of its batch where that is compressed."""
         return self.position if self.plain != NULL else self.position + self.record_at
 
     @property
@@ -367,7 +367,7 @@ cdef class DumpText:
         return OK if c.p == c.end else ERR_COUNT_LOW
 
     cdef int render_records(self, const uint8_t* batch, int64_t size) noexcept nogil:
-        """The same for a v2 batch that is not compressed."""
+        """Render an uncompressed v2 batch."""
         cdef Fields r
         cdef Cursor c
         cdef int status

@@ -1,4 +1,4 @@
-"""Which pages of a file the system holds in memory: asked without touching one of them."""
+"""The pages of a file that the system holds in memory, found without touching them."""
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc

@@ -1,4 +1,4 @@
-"""What a cleaner keeps of a chunk of batches, written anew: whole where nothing changes, run by run, else record by record."""
+"""The part of a chunk of batches that a cleaner keeps: whole runs where nothing changes, else record by record."""
 cimport cython
 from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
 from libc.stdint cimport int64_t, uint8_t
@@ -62,7 +62,7 @@ cdef class RecordFilter:
     cdef int64_t copy_start         # bytes of the chunk that stay as they are and were not written yet
     cdef int64_t copy_end
     cdef int64_t need
-    cdef HeaderFields header        # of the batch that is written anew
+    cdef HeaderFields header        # of the batch that is rewritten
     cdef Kept kept
     cdef Py_ssize_t start           # where the batch that is being compressed begins in the store; -1 without one
     cdef readonly Store store
@@ -198,7 +198,7 @@ cdef class RecordFilter:
         return row.valid
 
     cdef uint8_t* room(self, int64_t size) noexcept nogil:
-        """Where `size` bytes can be written, or NULL: `need` says how many then."""
+        """Return the address for `size` bytes, or NULL with the room needed in `need`."""
         if self.store.data == NULL or <int64_t>self.store.block.capacity - self.store.size < size:
             self.need = size
             return NULL
@@ -261,7 +261,7 @@ cdef class RecordFilter:
         return OK
 
     cdef void close_batch(self, uint8_t* p, int64_t size, int codec) noexcept nogil:
-        """The header of a batch whose records were written anew, and the counters."""
+        """Write the header of a batch whose records were rewritten, and update the counters."""
         cdef int64_t last_offset
         header_of_kept(&self.header, &self.kept, codec)
         put_header(p, size, &self.header)
@@ -313,7 +313,7 @@ cdef class RecordFilter:
         self.payload = None
 
     def finish(self) -> memoryview:
-        """What is left of the chunk: a part of it where that has all, else bytes of their own."""
+        """Return the rest of the chunk: a part of it where that has all, else new bytes."""
         self.expect_end()
         if self.store.size == 0:
             return self.chunk[self.copy_start:self.copy_end]

@@ -48,7 +48,7 @@ cdef class Retention:
     cdef SkimpyOffsetMap map
     cdef LiveOffsets live
     cdef int64_t reached            # the highest offset so far
-    cdef bint is_told               # `live` was told of the batch that is looked at
+    cdef bint is_told               # `live` has the batch that is looked at
     cdef CleanedTxns transactions
     cdef LastRecords last_records
     cdef int64_t now_ms

@@ -1,4 +1,4 @@
-"""What a cleaner keeps of plain batches: the choice for each of them and for each of its records (CLN-6 to CLN-22).
+"""A cleaner's choice for plain batches and each of their records (CLN-6 to CLN-22).
 
 Rows are gone over in windows: every record is looked at once, and those that the offset map decides about are asked
 for in groups.
@@ -68,7 +68,7 @@ cdef class Retention:
     def drops(self, int64_t first_offset, int64_t last_offset) -> bool:
         """True where nothing is left of the batches in [first_offset, last_offset], which are passed over then.
 
-        For batches that `live` was told of, record by record: none of a transaction, none without a key.
+        For batches that `live` has, record by record: no transactions, no record without a key.
         """
         if not self.live.covers(first_offset, last_offset) or self.live.live_in(first_offset, last_offset) > 0:
             return False
@@ -99,7 +99,7 @@ cdef class Retention:
         return OK
 
     cdef int choose(self, const uint8_t* data, int64_t length, const BatchRow* row, Py_ssize_t number) noexcept nogil:
-        """What becomes of one row, as far as the map need not be asked (CLN-7 to CLN-19)."""
+        """Return the fate of one row as far as it does not depend on the map (CLN-7 to CLN-19)."""
         cdef Choice* choice = &self.window.choices[number]
         cdef int64_t at = place_of(row, 0, length)
         cdef bint is_control = row.magic >= 2 and row.attributes & CONTROL_BIT
@@ -146,10 +146,10 @@ cdef class Retention:
         return self.look_at_messages(data + at, row, number)
 
     cdef bint was_told(self, const BatchRow* row) noexcept nogil:
-        """True for a batch whose records, where `live` covers them, it was told of: all, in order, not left out.
+        """True for a batch all of whose records, where `live` covers them, were added to it in order.
 
         A batch in which the map became full reaches beyond; one that lies behind that point is not in order. One below
-        all that was told lies before the place at which the map's pass began, which is what an index said.
+        all that was added lies before the place at which the map's pass began, which is what an index said.
         """
         cdef bint in_order = row.base_offset > self.reached
         if row.last_offset > self.reached:
@@ -161,9 +161,9 @@ cdef class Retention:
         )
 
     cdef int64_t kept_by_header(self, const BatchRow* row) noexcept nogil:
-        """How many records the map leaves of a batch, none or all; -1 where its records have to be looked at.
+        """Return the number of records that the map leaves of a batch, none or all; -1 where each has to be looked at.
 
-        The offsets of a batch with a record for each were looked at when the map was told of them: they are these.
+        The offsets of a batch with a record for each were looked at when they were added to the map.
         """
         cdef int64_t kept
         if (

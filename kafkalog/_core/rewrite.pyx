@@ -1,11 +1,11 @@
-"""Records of plain batches written anew: in another format, with other offsets or times, into one batch or message set.
+"""Records of plain batches rewritten: in another format, with other offsets or times, into one batch or message set.
 
 No record becomes an object. Compressed batches are made plain before (arena.pyx); what comes out is plain too.
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._core.batch cimport BatchRow, place_of
@@ -256,7 +256,7 @@ cdef void header_of(HeaderFields* h, const Job* job, const BatchRow* row, int32_
 
 
 cdef object grown(object out, Job* job):
-    """Room for `need` bytes more, in a bytearray that nobody else holds."""
+    """Make room for `need` more bytes in a bytearray with no other owner."""
     cdef int64_t want = max(job.size + job.need, min(2 * job.capacity, <int64_t>MOST))
     if job.size + job.need > <int64_t>MOST + LARGEST_OVERHEAD:
         return None
@@ -303,7 +303,7 @@ def rewrite(
     begin(&job, magic, relative, append_time, drop_headers)
     job.keep_offsets = first_offset is None
     job.first_offset = -1 if first_offset is None else first_offset
-    job.from_offset = -0x7FFFFFFFFFFFFFFF - 1 if from_offset is None else from_offset
+    job.from_offset = INT64_MIN if from_offset is None else from_offset
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
         job.capacity = capacity_for(batches, first, last, view.len)

@@ -33,7 +33,7 @@ cdef enum:
 
 @cython.final
 cdef class BatchHeader:
-    """What the header of one batch says. Times are ms; ids and sequences are -1 where there is none.
+    """Header of one batch. Times are ms; missing ids and sequences are -1.
 
     `position` and `size` are bytes: where the batch lies in what was scanned (plus the scan's `base_position`), and
     its length with the 12 bytes of offset and size field. v0 and v1 messages count as batches of one record.
@@ -410,7 +410,7 @@ def scan(
 
 @cython.final
 cdef class HeaderWalk:
-    """Where a walk over batch headers ended.
+    """End of a walk over batch headers.
 
     Found: `position` is the byte in the buffer where the batch begins, with `base_offset`, `last_offset` and `size`.
     Not found: `position` is -1, `resume_position` the byte where the next header begins (it may lie beyond the

@@ -3,7 +3,7 @@
 
 An entry kind and its size are constants in every call, so the compiler makes one loop for each. `n` bounds every read.
 """
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kafkalog._core.endian cimport load32, load64
 
@@ -25,6 +25,8 @@ cdef enum:
     TIME_ENTRY = 12                 # i64 timestamp, i32 offset - base
     WARM_BYTES = 8192               # the end of an index that nearly all look-ups of a live log fall into
     FAR = 65536                     # from so many bytes on, the next two places to look at are fetched ahead
+    LOOKS = 3                       # guesses before a search by halves: even keys need one, uneven ones two or three
+    BESIDE = 4                      # entries on each side of a guess that are looked at with it
 
 cdef enum Key:
     BY_OFFSET = 0                   # offset entry: relative offset
@@ -48,7 +50,7 @@ cdef inline Py_ssize_t entry_size(Key key) noexcept nogil:
 
 
 cdef inline Py_ssize_t count_at_most(const uint8_t* entries, Py_ssize_t n, int64_t target, Key key) noexcept nogil:
-    """How many of n sorted entries have a key <= target."""
+    """Return the number of n sorted entries with a key <= target."""
     cdef Py_ssize_t low = 0
     cdef Py_ssize_t half
     while n * entry_size(key) > FAR:
@@ -64,6 +66,49 @@ cdef inline Py_ssize_t count_at_most(const uint8_t* entries, Py_ssize_t n, int64
     return low + (1 if n == 1 and key_at(entries, low, key) <= target else 0)
 
 
+cdef inline double entries_apart(int64_t a, int64_t b, double rate) noexcept nogil:
+    """Return the number of entries between the keys a and b at `rate` entries a step; negative where b is lower."""
+    return rate * <double>(<uint64_t>b - <uint64_t>a) if b >= a else -rate * <double>(<uint64_t>a - <uint64_t>b)
+
+
+cdef inline Py_ssize_t count_at_most_far(const uint8_t* entries, Py_ssize_t n, int64_t target, Key key) noexcept nogil:
+    """The same for many entries, of which few are in the processor's cache: each look at one waits for memory.
+
+    Keys grow about evenly, so the first and the last one tell where the target's must be, and the key there how far
+    that is off. A guess counts where the keys on both its sides bear it out; what LOOKS of them leave is searched by
+    halves.
+    """
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t high = n
+    cdef Py_ssize_t at, first, end
+    cdef int64_t found = key_at(entries, 0, key)
+    cdef int64_t last
+    cdef double rate, step
+    cdef int look
+    if n * entry_size(key) <= FAR:
+        return count_at_most(entries, n, target, key)
+    last = key_at(entries, n - 1, key)
+    if target < found or target >= last:
+        return 0 if target < found else n
+    rate = <double>(n - 1) / <double>(<uint64_t>last - <uint64_t>found)
+    at = 0
+    for look in range(LOOKS):
+        step = entries_apart(found, target, rate)
+        if step > n - 1 - at:
+            at = n - 1
+        else:
+            at = 0 if step < -at else at + <Py_ssize_t>step
+        first, end = max(at - BESIDE, <Py_ssize_t>0), min(at + BESIDE, n - 1)
+        if key_at(entries, first, key) > target:
+            high = min(high, first)
+        elif key_at(entries, end, key) <= target:
+            low = max(low, end + 1)
+        else:
+            return first + count_at_most(entries + entry_size(key) * first, end - first, target, key)
+        found = key_at(entries, at, key)
+    return low + count_at_most(entries + entry_size(key) * low, high - low, target, key) if low < high else high
+
+
 cdef inline Py_ssize_t count_at_most_warm(
     const uint8_t* entries, Py_ssize_t n, int64_t target, Key key
 ) noexcept nogil:
@@ -73,7 +118,7 @@ cdef inline Py_ssize_t count_at_most_warm(
         return count_at_most(entries, n, target, key)
     if key_at(entries, cold, key) <= target:
         return cold + count_at_most(entries + entry_size(key) * cold, n - cold, target, key)
-    return count_at_most(entries, cold, target, key)
+    return count_at_most_far(entries, cold, target, key)
 
 
 cdef inline void count_at_most_lanes(

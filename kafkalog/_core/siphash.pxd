@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""SipHash-2-4 with 128 bits of result: a hash whose collisions nobody can make who does not know its key."""
+"""SipHash-2-4 with 128 bits of result: without its key no collisions can be constructed."""
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 

@@ -24,11 +24,14 @@ MOST_KEPT_BYTES = SLOTS * LARGEST
 
 
 cdef char* take_memory(size_t wanted, size_t* capacity) noexcept:
-    """At least `wanted` bytes, `capacity` of them, for give_memory later; NULL where there are none. Needs the GIL."""
+    """At least `wanted` bytes, `capacity` of them, for give_memory later; NULL where there are none. Needs the GIL.
+
+    The piece given back last goes first: what is of it in the processor's cache is written over, and not fetched.
+    """
     global kept
     cdef int i
     cdef char* found
-    for i in range(kept):
+    for i in range(kept - 1, -1, -1):
         if wanted <= spares[i].capacity <= wanted * LOOSEST:
             found = spares[i].data
             capacity[0] = spares[i].capacity

@@ -18,7 +18,6 @@ cdef class Staged:
     cdef readonly ProducerState known
     cdef readonly int32_t coordinator_epoch
     cdef readonly bint is_plain         # no transaction begins or ends in it
-    cdef readonly bint is_simple        # one such batch, and no transaction is open or asked about
     cdef bint applied                   # it is true already
     cdef list events                    # begins and ends in their order: (first offset, producer id) or CompletedTxn
     cdef dict updated                   # producer id -> ProducerState; None while `latest` is the only one

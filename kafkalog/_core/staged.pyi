@@ -20,7 +20,6 @@ class Staged:
     known: ProducerState | None
     coordinator_epoch: int
     is_plain: bool
-    is_simple: bool
 
     @property
     def completed(self) -> list[CompletedTxn]: ...

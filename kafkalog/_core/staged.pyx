@@ -1,4 +1,4 @@
-"""What an append would change of its producers, and the transactions that end in it."""
+"""The changes that an append would make to its producers, and the transactions that end in it."""
 cimport cython
 
 
@@ -31,7 +31,7 @@ cdef class CompletedTxn:
 
 @cython.final
 cdef class Staged:
-    """What the batches of one append would change, or the rule that batch `row` breaks.
+    """The changes of the batches of one append, or the rule that batch `row` breaks.
 
     `fault` is 0, one of the FAULT_ codes, or DUPLICATE, when `duplicate` is (first offset, last offset, timestamp) of
     the batch that was there before. `known` is the producer as it was when the fault was met, or None.
@@ -52,7 +52,7 @@ cdef class Staged:
 
     @property
     def producer_ids(self) -> list:
-        """Who wrote the append."""
+        """Ids of the producers of the append."""
         if self.updated is not None:
             return list(self.updated)
         return [] if self.latest is None else [self.latest.producer_id]

@@ -1,4 +1,4 @@
-"""What a producer puts into batches that were built without it: its id, its epoch and its sequences, set in place."""
+"""A producer's id, epoch and sequences, set in place in batches that were built without them."""
 from cpython.buffer cimport Py_buffer, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
@@ -29,7 +29,7 @@ class BadBatch(ValueError):
 def stamp_producer(batches, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence) -> int:
     """Gives the v2 batches in a writable buffer, back to back, to a producer; returns the sequence after the last.
 
-    The first record has `base_sequence`, 0 follows 2147483647 (REC-13). Checksums are made anew, so the old ones are
+    The first record has `base_sequence`, 0 follows 2147483647 (REC-13). Checksums are computed again, so the old ones are
     checked first: damage stays damage. BadBatch, a ValueError with `position`, for what is no whole v2 batch, for a
     checksum that does not fit, and for control batches and headers whose counts disagree; ValueError for an id, epoch
     or sequence below 0. Nothing is changed when it raises. Codecs do not matter: only headers are looked at.

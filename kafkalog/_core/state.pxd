@@ -22,3 +22,7 @@ cdef class LogState:
 
     cdef LogState copy(self)
     cdef int check(self) except -1
+    cdef LogState written(
+        self, int64_t batches, int64_t size, int64_t first_offset, int64_t last_offset, int32_t leader_epoch,
+        int64_t end_position, bint high_watermark_follows,
+    )

@@ -1,4 +1,4 @@
-"""What a log is at one moment, as one immutable value: readers take it with one load, writers publish a new one."""
+"""State of a log at one moment, an immutable value: readers take it with one load, writers publish a new one."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
@@ -10,6 +10,7 @@ cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF      # an end after it cannot be s
 
 
 @cython.final
+@cython.freelist(8)
 cdef class LogState:
     """All offsets of a log and its segments at one moment; made only through checked ways.
 
@@ -93,21 +94,31 @@ cdef class LogState:
         return self.high_watermark
 
     def appended(self, AppendPlan plan not None, bint high_watermark_follows) -> LogState:
-        """This state after the write that `plan` is about; the high watermark follows the end where it is told to."""
-        cdef LogState s = self.copy()
+        """Return the state after the write that `plan` describes; with `high_watermark_follows` that rises to the end."""
         if plan.tail is None:
             raise AssertionError(f"{plan!r} writes nothing")
-        if plan.last_offset < self.log_end_offset or plan.last_offset == LAST_OFFSET:
-            raise AssertionError(f"an append that ends at {plan.last_offset} lies below the log end {self.log_end_offset}")
+        return self.written(
+            plan.stop_row - plan.start_row, subtracted(plan.stop_byte, plan.start_byte), plan.first_offset,
+            plan.last_offset, plan.last_leader_epoch, plan.tail.size, high_watermark_follows,
+        )
+
+    cdef LogState written(
+        self, int64_t batches, int64_t size, int64_t first_offset, int64_t last_offset, int32_t leader_epoch,
+        int64_t end_position, bint high_watermark_follows,
+    ):
+        """This state after an append of `size` bytes with those offsets, up to `end_position` of the active segment."""
+        cdef LogState s = self.copy()
+        if last_offset < self.log_end_offset or last_offset == LAST_OFFSET:
+            raise AssertionError(f"an append that ends at {last_offset} lies below the log end {self.log_end_offset}")
         s.appends += 1
-        s.appended_batches += plan.stop_row - plan.start_row
-        s.appended_bytes += subtracted(plan.stop_byte, plan.start_byte)
+        s.appended_batches += batches
+        s.appended_bytes += size
         # a follower's batch may begin behind the end: the gap holds no records
-        s.appended_offsets += plan.last_offset + 1 - max(plan.first_offset, self.log_end_offset)
-        s.log_end_offset = plan.last_offset + 1
-        s.end_position = plan.tail.size
-        if plan.last_leader_epoch > s.leader_epoch:
-            s.leader_epoch = plan.last_leader_epoch
+        s.appended_offsets += last_offset + 1 - max(first_offset, self.log_end_offset)
+        s.log_end_offset = last_offset + 1
+        s.end_position = end_position
+        if leader_epoch > s.leader_epoch:
+            s.leader_epoch = leader_epoch
         if high_watermark_follows:
             s.high_watermark = s.log_end_offset
             s.high_watermark_base = s.end_base

@@ -7,9 +7,10 @@ for, its bytes fitting what is reserved. Any other record ends the sweep untouch
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from kafkalog._core.cursor cimport Cursor
+from kafkalog._core.cursor cimport KL_LONG, Cursor, kl_short
 from kafkalog._core.fields cimport HEAD_BYTES
 from kafkalog._core.growing cimport Lane, kl_fetch_to_write
+from kafkalog._core.layout cimport MIN_RECORD_BYTES
 from kafkalog._core.wrap cimport added
 
 cdef extern from *:
@@ -17,7 +18,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
     #define kl_fetch_ahead(p) __builtin_prefetch(p)
-    enum { KL_NEAR = 128, KL_AHEAD = 1024, KL_LONG = 1 << 14 };
+    enum { KL_NEAR = 128, KL_AHEAD = 1024 };
 
     /* n <= KL_NEAR bytes, and more up to KL_NEAR of what lies behind them: both sides have room for that */
     static inline void kl_copy_near(uint8_t* to, const uint8_t* from, int32_t n) {
@@ -27,22 +28,12 @@ cdef extern from *:
             if (n > 64) memcpy(to + 64, from + 64, 64);
         }
     }
-
-    /* the value of a varint of one or two bytes before zigzag; what is no such varint gives an odd one >= KL_LONG */
-    static inline uint32_t kl_short(const uint8_t** p) {
-        uint32_t low = (*p)[0], high = (*p)[1];
-        if (low < 0x80) { *p += 1; return low; }
-        *p += 2;
-        return high < 0x80 ? (low & 0x7F) | high << 7 : KL_LONG | 1;
-    }
     """
     void kl_fetch_ahead(const void* p) noexcept nogil
     void kl_copy_near(uint8_t* to, const uint8_t* source, int32_t n) noexcept nogil
-    uint32_t kl_short(const uint8_t** p) noexcept nogil
     enum:
         KL_NEAR
         KL_AHEAD
-        KL_LONG
 
 
 cdef enum:
@@ -64,7 +55,7 @@ cdef struct Sweep:
     int64_t lowest_delta        # offset deltas outside of these are left to the careful way
     int64_t highest_delta
     int64_t last_delta          # of the record taken last
-    int64_t* offsets            # NULL where nobody asked, as below
+    int64_t* offsets            # NULL unless asked for, as below
     int64_t* timestamps
     int32_t* lists
     int32_t headers             # how many there are so far
@@ -245,3 +236,51 @@ cdef inline int64_t sweep_records(Sweep* s, Cursor* c, Lane* key_lane, Lane* val
         if count < STEP:
             break
     return s.most - left
+
+
+cdef inline int64_t sweep_heads(Sweep* s, Cursor* c) noexcept nogil:
+    """The same of times and offsets alone: what lies behind them in a record is passed over, and not looked at."""
+    cdef const uint8_t* p
+    cdef const uint8_t* end
+    cdef const uint8_t* start = c.p
+    cdef const uint8_t* limit = c.end
+    cdef const uint8_t* last_start = c.end - HEAD_BYTES
+    cdef int64_t lowest = s.lowest_delta
+    cdef int64_t highest = s.highest_delta
+    cdef int64_t* offsets = s.offsets + s.row if s.offsets != NULL else NULL
+    cdef int64_t* timestamps = s.timestamps + s.row if s.timestamps != NULL else NULL
+    cdef int64_t base_offset = s.base_offset
+    cdef int64_t base_timestamp = s.base_timestamp
+    cdef int64_t most = s.most
+    cdef bint rising = s.rising
+    cdef bint own_time = s.own_time
+    cdef int64_t i = 0
+    cdef int64_t delta
+    cdef uint32_t size
+    cdef uint32_t time
+    cdef uint32_t offset
+    while i < most and start <= last_start:
+        p = start
+        kl_fetch_ahead(p + 768)
+        size = kl_short(&p)
+        end = p + (size >> 1)
+        p += 1
+        time = kl_short(&p)
+        offset = kl_short(&p)
+        delta = offset >> 1
+        if (size | offset) & 1 or size < 2 * (MIN_RECORD_BYTES - 1) or end > limit or time >= KL_LONG:
+            break
+        if delta < lowest or delta > highest:
+            break
+        if rising:
+            lowest = delta + 1
+        if offsets != NULL:
+            offsets[i] = added(base_offset, delta)
+        if timestamps != NULL:
+            timestamps[i] = added(base_timestamp, <int64_t>(time >> 1) ^ -<int64_t>(time & 1)) if own_time else base_timestamp
+        s.last_delta = delta
+        i += 1
+        start = end
+    s.row += i
+    c.p = start
+    return i

@@ -299,7 +299,7 @@ cdef class TemplateText:
 
     @property
     def record_position(self) -> int:
-        """Where that record begins, in the buffer of the last call."""
+        """Position of that record in the buffer of the last call."""
         return self.position + self.record_at
 
     cdef int render_batches(self, const uint8_t* data, int64_t stop, const uint8_t* readable) noexcept nogil:
@@ -326,7 +326,7 @@ cdef class TemplateText:
                 return TEMPLATE_FULL
 
     cdef int begin_batch(self, const uint8_t* p, int64_t available) noexcept nogil:
-        """Reads the batch at p; `inside` tells whether it has records to show."""
+        """Read the batch at p; `inside` is set where it has records to show."""
         cdef int64_t size = 0
         cdef int magic = 0
         cdef int stop = peek_batch(p, available, False, &size, &magic)

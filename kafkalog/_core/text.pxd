@@ -35,7 +35,7 @@ cdef struct Out:
 cdef class TextBuffer:
     cdef Out out
     cdef int exports            # memoryviews alive: the memory must not move
-    cdef bint busy              # a renderer writes to it without the GIL: nobody else may look
+    cdef bint busy              # a renderer writes to it without the GIL: no other call may read it
 
     cdef int check_free(self) except -1
     cdef int begin(self) except -1

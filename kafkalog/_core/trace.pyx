@@ -1,4 +1,4 @@
-"""What producers did in a stretch of a log, gathered without the GIL; `Producers.take_over` makes it known.
+"""Batches of producers in a stretch of a log, gathered without the GIL for `Producers.take_over`.
 
 A stretch knows nothing of those before it, so several may be gathered at once and taken over in order: the last
 batches of each producer, the epoch it began with, and where transactions begin and end.
@@ -32,7 +32,7 @@ cdef class ProducerTrace:
 
     @property
     def producer_ids(self) -> list[int]:
-        """Who wrote, in order of appearance."""
+        """Ids of the producers, in order of appearance."""
         return [self.all[i].producer_id for i in range(self.ids.count)]
 
     def __repr__(self):

@@ -130,11 +130,11 @@ cdef class Unpacker:
 
     @property
     def position(self) -> int:
-        """Where in the compressed bytes the last call stopped."""
+        """Position in the compressed bytes where the last call stopped."""
         return self.out.position
 
     def text(self, int status) -> str:
-        """What a status of `unpack` means."""
+        """Return the meaning of a status of `unpack`."""
         said = self.said
         return FAULT_TEXT[status].format(value=self.out.value, other=self.out.other, limit=self.limit, said=said)
 

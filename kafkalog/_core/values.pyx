@@ -132,8 +132,9 @@ cdef class LogOffsetMetadata:
 
 
 @cython.final
+@cython.freelist(8)
 cdef class LogAppendInfo:
-    """What one append did. Offsets are -1 where nothing was appended; times are ms, -1 for none.
+    """Result of one append. Offsets are -1 where nothing was appended; times are ms, -1 for none.
 
     `first_offset` and `last_offset` bound the records (inclusive), `shallow_count` counts batches, `valid_bytes` the
     bytes of whole batches, `source_compression` and `target_compression` are codec ids (format.md section 1),
@@ -172,7 +173,7 @@ cdef class LogAppendInfo:
 
     @property
     def base_offset(self) -> int:
-        """The same as `first_offset`: the name under which callers of `append` know it."""
+        """Alias of `first_offset`, for callers of `append`."""
         return self.first_offset
 
     @property

@@ -53,6 +53,7 @@ cdef class BatchWalk:
                 reason = self.finish_stream(data, length, &at)
                 if reason != WALK_MORE or self.stream_left > 0:
                     return reason
+            at += self.take_plain(data + at, length - at)
             reason = peek_batch(data + at, length - at, True, &size, &magic)
             if reason == STOP_SIZE:
                 self.value = size
@@ -73,6 +74,13 @@ cdef class BatchWalk:
                 return WALK_END if self.position == self.end else WALK_PARTIAL
             elif reason != -1 or not self.begin_stream(data, length, size, magic, &at):
                 return WALK_MORE
+
+    cdef int64_t take_plain(self, const uint8_t* data, int64_t length) noexcept nogil:
+        """Takes batches about which there is nothing to say, as `judge` would, and moves `position`; returns their bytes.
+
+        Most batches of most files are such ones. The first other one is left where it is.
+        """
+        return 0
 
     cdef bint begin_stream(self, const uint8_t* data, int64_t length, int64_t size, int magic, int64_t* at) noexcept nogil:
         """True where the batch at `at`, which ends behind the chunk, is taken piece by piece from here on.

@@ -1,4 +1,4 @@
-"""Backups of data directories while they are written: make, list, verify, restore, delete. docs/backup.md tells how."""
+"""Backups of data directories in use: create, list, verify, restore, delete. See docs/backup.md."""
 
 from kafkalog.backup.create import BackupReport as BackupReport
 from kafkalog.backup.create import create_backup as create_backup

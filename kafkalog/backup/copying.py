@@ -1,8 +1,8 @@
-"""Copies of files: by shared blocks where the file system can do that, by reading and writing where it cannot.
+"""Copies of files: by shared blocks if the file system supports that, else by reading and writing.
 
-A file of a log directory is never linked to. A link is a second name of one file: a broker that cuts a segment, and
-goes on writing in it, or makes an index anew in its place, would change the backup. A clone (FICLONE) shares blocks and
-not the file, so that changes of one are not seen in the other; it costs no more than a link.
+A file of a log directory is never hard-linked. A link is a second name of one file: a broker that truncates a segment
+and goes on writing in it, or rebuilds an index in place, would change the backup. A clone (FICLONE) shares blocks and
+not the file, so that changes of one do not appear in the other; it costs no more than a link.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tell = Callable[[int], object]
 class Copier:
     """Copies files into one place; `cloned` and `copied` count the bytes of each way so far.
 
-    Whether the place takes clones is found out with the first one. Threads: one at a time.
+    The first copy determines whether the place supports clones. Threads: one at a time.
     """
 
     def __init__(self, fs: FileSystem, tell: Tell | None = None) -> None:
@@ -32,9 +32,9 @@ class Copier:
         self._may_clone = True
 
     def copy(self, source: File, target: str, size: int) -> str:
-        """The SHA-256 sum of the new file `target`, which has the first `size` bytes of `source`; not synced.
+        """Copy the first `size` bytes of `source` to the new file `target`, not synced, and return their SHA-256 sum.
 
-        Fewer where `source` was cut meanwhile: the caller compares. StorageError; what there is of `target` stays.
+        Fewer bytes if `source` was truncated meanwhile: the caller compares. StorageError; a partial `target` stays.
         """
         with create(self._fs, target) as file:
             if size and self._clone(source, file, size):
@@ -42,7 +42,7 @@ class Copier:
             return self._write(source, file, size)
 
     def take_back(self, size: int) -> None:
-        """The last copy, of that many bytes, was thrown away."""
+        """Subtract the last copy, of `size` bytes, from the counts: it was discarded."""
         if self._may_clone and size <= self.cloned:
             self.cloned -= size
         else:
@@ -88,7 +88,7 @@ class Copier:
 
 
 def create(fs: FileSystem, path: str) -> File:
-    """A new file of that name; one that a crash left goes first. StorageError."""
+    """Create a file of that name and open it; one that a crash left is removed first. StorageError."""
     try:
         fs.unlink_if_exists(path)
         return fs.open_file(path, "exclusive")
@@ -97,9 +97,9 @@ def create(fs: FileSystem, path: str) -> File:
 
 
 def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
-    """Return when all of these files are on disk; StorageError.
+    """Sync all of these files to disk; StorageError.
 
-    All of them at the end, after all were written: one journal commit of the file system then serves many.
+    Syncing them at the end, after all were written, lets one journal commit of the file system serve many.
     """
     for path in paths:
         try:
@@ -117,7 +117,7 @@ def _piece(file: File, size: int, at: int) -> bytes:
 
 
 def sum_of(fs: FileSystem, path: str, tell: Tell | None = None) -> tuple[int, str]:
-    """(length, SHA-256 sum) of a file; StorageError, whose cause is FileNotFoundError where it is missing."""
+    """Return (length, SHA-256 sum) of a file; StorageError, whose cause is FileNotFoundError if it is missing."""
     try:
         with fs.open_file(path, "r") as file:
             sums, at = hashlib.sha256(), 0

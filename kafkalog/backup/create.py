@@ -1,9 +1,9 @@
-"""`create_backup`: all of some data directories, as they are now, beside whoever writes to them.
+"""`create_backup`: back up data directories as they are now, while others write to them.
 
-Nothing is locked, and nothing is written there. First go the segments that are not appended to any more, which takes
-most of the time; then the end of each partition: where transactions are coordinated, as all of them were at one moment
-(moment.py). First go what groups have committed, so that no group is ahead of the records that it reads, last a
-controller's log, which knows all topics that were copied.
+Nothing there is locked or written. First come the segments that are no longer appended to, which take most of the time.
+Then comes the end of each partition: if there is a transaction coordinator, the ends of all partitions at one moment
+(moment.py). Group offsets come first, so that no group is ahead of the records that it reads; a controller's log comes
+last, so that it knows all topics that were copied.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from kafkalog.util.fileio import OS, FileSystem
 FIRST: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MOST_DIRECTORIES: Final = 1000
 Committed = Callable[[Sequence[str]], Offsets]
-"""What groups have committed, as the data directories say it."""
+"""Reads the committed offsets of groups from the data directories."""
 
 
 class BackupReport(NamedTuple):
-    """What was made: its manifest, its directory, and how many bytes were linked to, cloned and copied."""
+    """A finished backup: its manifest, its directory, and the bytes that were linked, cloned and copied."""
 
     manifest: Manifest
     path: str
@@ -56,16 +56,16 @@ def create_backup(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> BackupReport:
-    """Makes a backup of data directories in the directory of backups `target`, which is made where it is missing.
+    """Create a backup of data directories in the directory of backups `target`, which is created if missing.
 
-    A broker, a server or a writer may work on them all the while. Files that the last backup has are not copied again,
-    unless `full` asks for it. Damaged bytes are copied as they are, and noted in the manifest. `committed` reads the
-    offsets of groups for the manifest; `tell` is called with bytes as they are done.
+    A broker, a server or a writer may use them meanwhile. Files that the last backup has are not copied again, unless
+    `full` is set. Damaged bytes are copied as they are, and noted in the manifest. `committed` reads the offsets of
+    groups for the manifest; `tell` is called with the number of bytes as they are processed.
 
-    A partition that is deleted meanwhile is not in it. PartitionNotFound for a data directory that does not exist,
-    IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while another
-    backup is made there; StorageError: a full disk, or a partition that changed too fast. Earlier backups stay whole,
-    whatever happens.
+    A partition that is deleted meanwhile is not in the backup. PartitionNotFound for a data directory that does not
+    exist, IllegalArgument for one inside the other or for a target that holds something else, DirectoryLocked while
+    another backup is created there; StorageError: a full disk, or a partition that changed too fast. Earlier backups
+    stay complete, whatever happens.
 
     >>> made = create_backup("data", "backups")    # `log` in it may be written to
     >>> [(one.topic, one.end_offset) for one in made.manifest.partitions]
@@ -87,7 +87,7 @@ def create_backup(
 
 
 def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> None:
-    """Deletes backups by their ids, and what killed makers left. PartitionNotFound, DirectoryLocked, StorageError.
+    """Delete backups by their ids, and leftovers of killed backups. PartitionNotFound, DirectoryLocked, StorageError.
 
     >>> made = create_backup("data", "backups")    # of `log`
     >>> delete_backups("backups", [made.manifest.id])
@@ -104,7 +104,7 @@ def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> 
 
 
 def list_backups(target: Path, *, fs: FileSystem = OS) -> list[Manifest]:
-    """What the backups say of themselves, oldest first. CorruptBackup, PartitionNotFound, StorageError.
+    """Return the manifests of the backups, oldest first. CorruptBackup, PartitionNotFound, StorageError.
 
     >>> made = create_backup("data", "backups")    # of `log`
     >>> list_backups("backups") == [made.manifest]
@@ -115,7 +115,7 @@ def list_backups(target: Path, *, fs: FileSystem = OS) -> list[Manifest]:
 
 
 def check_places(paths: Sequence[str], target: str) -> None:
-    """Return when none of these directories lies in the target, or the target in one. IllegalArgument."""
+    """Raise IllegalArgument if one of these directories lies in the target, or the target in one."""
     if not paths:
         raise IllegalArgument("no data directory is given")
     if len(set(paths)) < len(paths) or len(paths) > MOST_DIRECTORIES:
@@ -130,7 +130,7 @@ def check_places(paths: Sequence[str], target: str) -> None:
 
 
 class Copying:
-    """One call: the directories, and the partitions on their way; then `damage` is what the segments copied have.
+    """One run of a backup: its directories and partitions. Afterwards `damage` lists the damage in copied segments.
 
     `earlier` is the manifest of the backup whose files may be linked to.
     """
@@ -162,7 +162,7 @@ class Copying:
             try:
                 copy.copy_whole_segments()
             except PartitionNotFound:
-                continue  # `finish` meets it again
+                continue  # `finish` handles it
         turns = sorted(copies, key=_turn)
         endings = self._endings({one: copies[one].path for one in turns if one[1] != METADATA})
         for number, key in turns:
@@ -217,7 +217,7 @@ class Copying:
         self._notes += known_damage(self._making, self._earlier)
 
     def _elsewhere(self, number: int, key: TopicPartition) -> int | None:
-        """The data directory that a partition was moved to, if it was."""
+        """Return the number of the data directory that a partition was moved to; None if it was not."""
         for other, directory in enumerate(self._directories):
             if other != number and key not in self._copied[other]:
                 if os.path.isdir(os.path.join(directory.path, str(key))):
@@ -233,7 +233,7 @@ class Copying:
         return tuple(sorted(found))
 
     def _groups(self, committed: Committed | None, places: Sequence[str]) -> Offsets:
-        """Read from the copies, so that the manifest says what is in the backup."""
+        """Read group offsets from the copies, so that the manifest describes the backup."""
         try:
             return {} if committed is None else committed(places)
         except KafkalogError as error:

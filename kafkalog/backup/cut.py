@@ -1,4 +1,4 @@
-"""The last segment of a log, as a backup has it: up to the end of its last whole batch, with indexes that fit that."""
+"""The copy of a log's last segment: cut at the end of its last complete batch, with matching indexes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_TXN_INDEX_BYTES: Final = 1 << 31
 
 
 class Cut(NamedTuple):
-    """The end of the last segment's copy; `file` is its original, open, and `note` what is odd about it."""
+    """The end of the last segment's copy; `file` is its original, open, and `note` describes any irregularity."""
 
     base_offset: int
     file: File
@@ -35,18 +35,18 @@ class Cut(NamedTuple):
 def cut_segment(
     making: BackupInProgress, source: File, name: str, base_offset: int, most: int | None, *, patient: bool
 ) -> Cut:
-    """A copy of a segment that its owner may be appending to, up to the last whole batch.
+    """Copy a segment that its owner may be appending to, up to the last complete batch.
 
-    `name` is the partition's directory in the backup. Bytes behind damage that hide sound batches are kept, all of
-    them, and so is a batch at wrong offsets: nothing says that they are worth nothing. `patient`: Changed instead, the
-    writer may be about to put it right. What lies behind the first `most` bytes is not looked at.
+    `name` is the partition's directory in the backup. All bytes after damage are kept if they may hide sound batches,
+    and so is a batch at wrong offsets: they may be of value. With `patient` this raises Changed instead, since the
+    writer may be about to repair it. Bytes after the first `most` are ignored.
     """
     most = _without_zeros(source, base_offset, most)
     copy, made = making.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}", most)
     with copy:
         end = extend_end(copy, base_offset, empty_end(base_offset), made.size)
         note, size = None, end.size
-        is_misplaced = isinstance(end.problem, MisplacedBatch)  # a whole batch, though at wrong offsets
+        is_misplaced = isinstance(end.problem, MisplacedBatch)  # a complete batch at wrong offsets
         if end.problem is not None and (is_misplaced or hides_batches(copy, end, made.size)):
             if patient:
                 raise Changed
@@ -57,7 +57,7 @@ def cut_segment(
 
 
 def _without_zeros(source: File, base_offset: int, most: int | None) -> int | None:
-    """`most`, or where the zeros of a preallocated file begin, which need not be copied to be cut off."""
+    """Return `most`, or the start of a preallocated file's zeros, which need not be copied."""
     try:
         size = source.size() if most is None else min(most, source.size())
         tail = source.pread(min(size, _ZEROS_BYTES), max(0, size - _ZEROS_BYTES))
@@ -70,13 +70,13 @@ def _without_zeros(source: File, base_offset: int, most: int | None) -> int | No
 
 
 def hides_batches(file: File, end: SegmentEnd, size: int) -> bool:
-    """True where a sound batch lies behind the damage, or a search for one was given up."""
+    """Return True if a sound batch follows the damage, or if the search for one was abandoned."""
     found = find_batch(file, end.size + 1, size, end.next_offset, Budget(size))
     return found.position >= 0
 
 
 def is_unchanged(cut: Cut) -> bool:
-    """True when the original has all that was copied of it still in its place; it may have grown."""
+    """Return True if the original still has all copied bytes in place; it may have grown."""
     try:
         if cut.file.size() < cut.end.size:
             return False
@@ -86,9 +86,9 @@ def is_unchanged(cut: Cut) -> bool:
 
 
 def index_cut(making: BackupInProgress, directory: str, name: str, cut: Cut, listed: list[str], fs: FileSystem) -> None:
-    """The indexes of the copy: offsets and times by the data that is in it, aborted transactions that end in it.
+    """Build the indexes of the copy: offsets and times from its data, aborted transactions that end in it.
 
-    Those of the original are being written to, have room behind their entries, and may say more than the copy has.
+    Those of the original are being written, have room after their entries, and may cover more than the copy has.
     """
     stem = base_name(cut.base_offset)
     path = making.path_of(f"{name}/{stem}{LOG_SUFFIX}")
@@ -111,7 +111,7 @@ class _Data(NamedTuple):
 
 
 def aborted_before(content: bytes, end_offset: int) -> bytes:
-    """The whole entries of a transaction index up to the first that ends at or after `end_offset`."""
+    """Return the complete entries of a transaction index before the first that ends at or after `end_offset`."""
     for at in range(0, len(content) - ENTRY_BYTES + 1, ENTRY_BYTES):
         last = int.from_bytes(content[at + LAST_OFFSET_AT : at + LAST_OFFSET_AT + 8], "big", signed=True)
         if last >= end_offset:
@@ -120,7 +120,7 @@ def aborted_before(content: bytes, end_offset: int) -> bytes:
 
 
 def read_whole(path: str, fs: FileSystem, limit: int) -> tuple[bytes, os.stat_result]:
-    """A small file's content and status; Changed where it is gone. StorageError."""
+    """Return a small file's content and status; Changed if it is gone. StorageError."""
     try:
         with fs.open_file(path, "r") as file:
             status = file.stat()

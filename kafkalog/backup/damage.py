@@ -1,4 +1,4 @@
-"""The damage in the segments of a backup that is being made: bytes are copied as they are, and the damage is noted."""
+"""Damage in the segments of a backup being created: bytes are copied as they are, and the damage is noted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalog.tools.verify_segment import SegmentPass
 from kafkalog.util.fileio import FileSystem
 
 DAMAGED: Final = "damaged: "
-"""What the notes of damage in a manifest begin with; the file's path in the backup follows."""
+"""Prefix of a manifest's notes of damage; the file's path in the backup follows."""
 _HINT: Final = (
     "`kafkalog export --format jsonl --on-damage skip` writes what is sound; `kafkalog repair --excise --apply` leaves "
     "the damaged bytes out of the log; `kafkalog backup` copies all bytes as they are"
@@ -34,10 +34,10 @@ def logs_by_directory(files: Iterable[StoredFile]) -> Iterator[tuple[str, list[s
 def damage_of(
     making: BackupInProgress, name: str, logs: Sequence[str], source: str, fs: FileSystem, *, is_clean: bool = False
 ) -> list[Finding]:
-    """Return the damage in the segments `logs` of the directory `name` of a backup that were copied for it.
+    """Return the damage in the segments `logs` of a backup's directory `name` that were copied for it.
 
     Findings have the paths of the originals, in `source`. Segments that an earlier backup has are not read again. In a
-    data directory that was closed well (`is_clean`) what follows the last sound batch is damage. StorageError.
+    data directory that was closed cleanly (`is_clean`) anything after the last sound batch is damage. StorageError.
     """
     found: list[Finding] = []
     for log, following in zip(logs, [*logs[1:], None], strict=False):
@@ -69,13 +69,13 @@ def damage_notes(name: str, damage: Sequence[Finding]) -> list[str]:
 
 
 def known_damage(making: BackupInProgress, earlier: Manifest | None) -> list[str]:
-    """Return what the manifest of an earlier backup notes of the files that this one links to."""
+    """Return an earlier manifest's notes of damage in the files that this backup links to."""
     notes = [] if earlier is None else [note for note in earlier.notes if note.startswith(DAMAGED)]
     return [note for note in notes if making.is_linked(note.removeprefix(DAMAGED).partition(": ")[0])]
 
 
 def refuse_damage(damage: Sequence[Finding]) -> None:
-    """CorruptRecord for the first of the damaged places, where there is one."""
+    """Raise CorruptRecord for the first of the damaged places, if there is one."""
     if damage:
         first = damage[0]
         more = f", and {len(damage) - 1} more damaged places" if len(damage) > 1 else ""

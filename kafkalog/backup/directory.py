@@ -1,8 +1,8 @@
-"""One data directory on its way into a backup: the files beside its partitions, and checkpoints that fit the copies.
+"""One data directory being backed up: the files beside its partitions, and checkpoints that match the copies.
 
-What a checkpoint says must hold of the copy. So those files are read before any partition is looked at: what was on
-disk, replicated and cleaned then is so of a copy that is made later. Log starts are read again afterwards, since what
-was deleted meanwhile may be gone from the copy. No offset stays above the end of the copy.
+A checkpoint must be true of the copy. So checkpoint files are read before any partition: offsets that were on disk,
+replicated and cleaned then are so in a later copy too. Log starts are read again afterwards, since records deleted
+meanwhile may be missing from the copy. No offset exceeds the end of the copy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ METADATA: Final = TopicPartition("__cluster_metadata", 0)
 
 
 class _Checkpoint(NamedTuple):
-    """A checkpoint as it was when the backup began; `offsets` is None for one that cannot be read."""
+    """A checkpoint as it was when the backup began; `offsets` is None if it cannot be read."""
 
     content: bytes
     status: os.stat_result
@@ -54,12 +54,16 @@ class _Checkpoint(NamedTuple):
 
 
 class DirectoryCopy:
-    """The data directory `path` as the backup's `name`. `notes` say what is odd. Threads: one at a time."""
+    """The data directory `path`, copied as the backup's `name`. `notes` lists irregularities. Threads: one at a time.
+    """
 
     def __init__(
         self, making: BackupInProgress, path: str, name: str, fs: FileSystem, topics: frozenset[str] | None = None
     ) -> None:
-        """With `topics` it is only those, with their checkpoints and settings: nothing of a broker or a server."""
+        """Copy all partitions and files; with `topics` only those topics, their checkpoints and settings.
+
+        With `topics`, no files of a broker or a server are copied.
+        """
         self.path = path
         self.name = name
         self.notes: list[str] = []
@@ -71,12 +75,12 @@ class DirectoryCopy:
         self._topics = topics
 
     def is_still(self) -> bool:
-        """True while nobody has the directory open, after a good close. StorageError."""
+        """Return True while no process has the directory open, after a clean close. StorageError."""
         marker = status_of(os.path.join(self.path, CLEAN_SHUTDOWN_FILE), self._fs)
         return marker is not None and not is_locked(self.path, fs=self._fs)
 
     def begin(self) -> list[PartitionPath]:
-        """Copy the files beside the partitions; the partitions there are, a controller's log the last.
+        """Copy the files beside the partitions; return the partitions, a controller's log last.
 
         PartitionNotFound, IllegalArgument, StorageError.
         """
@@ -109,7 +113,7 @@ class DirectoryCopy:
                 self.notes.append(f"{os.path.join(self.path, name)}: left out, it is no file of a data directory")
 
     def _copy_file(self, name: str) -> None:
-        """One that is replaced whole when it changes, so it is there once it was; it may just be going away."""
+        """Copy a file that is always replaced as a whole; it may have been removed."""
         try:
             content, status = read_whole(os.path.join(self.path, name), self._fs, _MOST_BYTES)
         except Changed:
@@ -132,12 +136,12 @@ class DirectoryCopy:
         self._checkpoints[name] = _Checkpoint(content, status, offsets)
 
     def finish(self, copied: Mapping[TopicPartition, Copied]) -> StoredDirectory:
-        """Have the checkpoints say what holds of the copies, and the mark of a good close where all of it is copied.
+        """Adjust the checkpoints to the copies, and copy the clean-shutdown marker if the directory is still closed.
 
         StorageError.
         """
         before = self._checkpoints.pop(LOG_START_FILE, None)
-        self._read_checkpoint(LOG_START_FILE)  # what was deleted meanwhile may be gone from the copies too
+        self._read_checkpoint(LOG_START_FILE)  # records deleted meanwhile may be missing from the copies too
         now = self._checkpoints.get(LOG_START_FILE)
         if before is not None and before.offsets and now is not None and now.offsets is not None:
             now.offsets.update({key: max(at, now.offsets.get(key, 0)) for key, at in before.offsets.items()})
@@ -152,7 +156,7 @@ class DirectoryCopy:
         return StoredDirectory(self.name, self.path, is_clean)
 
     def describe(self, key: TopicPartition, number: int, copied: Copied) -> StoredPartition:
-        """What the manifest says of a partition that was copied. StorageError."""
+        """Return the manifest entry of a copied partition. StorageError."""
         end = copied.end.next_offset
         start, mark = (self._offset(name, key) for name in (LOG_START_FILE, HIGH_WATERMARK_FILE))
         try:
@@ -177,9 +181,9 @@ class DirectoryCopy:
 def fitted(
     name: str, offsets: Mapping[TopicPartition, int], copied: Mapping[TopicPartition, Copied]
 ) -> dict[TopicPartition, int]:
-    """What of a checkpoint's `offsets` holds of the copies: lines of others go, none is above its copy's end.
+    """Return a checkpoint's `offsets` for the copied partitions, none above its copy's end.
 
-    A log start goes where the first segment's name tells it.
+    A log start is omitted if it is not above the first segment's base offset.
     """
     found = {key: min(at, copied[key].end.next_offset) for key, at in offsets.items() if key in copied}
     if name == LOG_START_FILE:

@@ -1,4 +1,4 @@
-"""What lies in a partition's directory, as a backup sees it: which files belong together, and which are left out."""
+"""Files of a partition's directory, grouped for a backup into those to copy and those to leave out."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX, ".part")
 
 
 class Listing(NamedTuple):
-    """The files of a partition's directory by what they are.
+    """The files of a partition's directory by kind.
 
-    `segments` are the base offsets of `.log` files, rising; `inodes` those of all files of segments, by name; `swaps`
-    files that are about to be put in the place of others, with those that they are made from; `snapshots` producers'
-    snapshots by offset; `small` files that are replaced whole; `unknown` what is none of Kafka's.
+    `segments` are the base offsets of `.log` files, rising; `inodes` those of all segment files, by name; `swaps` files
+    that are about to replace others, with the files that they are made from; `snapshots` producer snapshots by offset;
+    `small` files that are replaced as a whole; `unknown` files that are not Kafka's.
     """
 
     segments: tuple[int, ...]
@@ -44,17 +44,17 @@ class Listing(NamedTuple):
     unknown: tuple[str, ...]
 
     def files_of(self, base_offset: int) -> list[str]:
-        """The files of a segment, the data first."""
+        """Return the files of a segment, the data first."""
         return [name for name in names_of(base_offset) if name in self.inodes]
 
 
 def names_of(base_offset: int) -> list[str]:
-    """The names that files of a segment have, the data's first."""
+    """Return all possible file names of a segment, the data's first."""
     return [base_name(base_offset) + suffix for suffix in _SEGMENT_SUFFIXES]
 
 
 def list_partition(path: str, fs: FileSystem) -> Listing:
-    """The listing of the directory `path`, now. PartitionNotFound, NotAPartition, StorageError."""
+    """List the directory `path`. PartitionNotFound, NotAPartition, StorageError."""
     segments: list[int] = []
     inodes: dict[str, int] = {}
     swaps: list[str] = []
@@ -81,12 +81,12 @@ def list_partition(path: str, fs: FileSystem) -> Listing:
         elif not name.endswith(_PASSING):
             unknown.append(name)
     is_swapped = any(name.endswith(SWAP_SUFFIX) for name in swaps)
-    pending = tuple(swaps) if is_swapped else ()  # without one, what is being cleaned is none of the log's yet
+    pending = tuple(swaps) if is_swapped else ()  # without one, files being cleaned are not part of the log yet
     return Listing(tuple(sorted(segments)), inodes, pending, snapshots, tuple(small), tuple(unknown))
 
 
 def status_of(path: str, fs: FileSystem) -> os.stat_result | None:
-    """The status of a file; None where it is gone. StorageError."""
+    """Return the status of a file; None if it is gone. StorageError."""
     try:
         return fs.stat(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""One backup while it is made: files get into its directory, by a link to an earlier backup's or as a copy."""
+"""One backup being created: files enter its directory by a link to an earlier backup's file or as a copy."""
 
 from __future__ import annotations
 
@@ -29,25 +29,24 @@ from kafkalog.storage.names import LOCK_FILE
 from kafkalog.util.fileio import File, FileSystem, make_directories
 
 RACY_NS: Final = 2_000_000_000
-"""A file that changed so shortly before it was looked at may change again without another time: its identity says
-nothing."""
+"""A file that changed within this time (in ns) may change again with the same timestamp, so it gets no identity."""
 _CANNOT_LINK: Final = frozenset(
     {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT, errno.ESTALE}
 )
-"""What a system says that has no room for another name of a file, or no such names at all; or the file is gone."""
+"""Errors for a file that can have no further name, a system without links, or a missing file."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OTHERS_MAY_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 class Changed(Exception):
-    """A file is not, or not any more, what was listed: look again."""
+    """A file is no longer the one that was listed: list again."""
 
 
 class BackupInProgress:
-    """The directory of a backup that is being made; `commit` makes it one, leaving the block without it does not.
+    """The directory of a backup being created; `commit` completes it, leaving the block without it does not.
 
-    A full disk takes away what there is of it, so that others find room again; after any other error, or a kill, it
-    stays for the next one to go on from. `linked` counts bytes that earlier backups had. Threads: one at a time.
+    A full disk removes the partial backup, so that others find room again; after any other error, or a kill, it stays
+    for the next backup to continue from. `linked` counts bytes that earlier backups had. Threads: one at a time.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class BackupInProgress:
         self._fs = fs
         self._tell = tell
         self._files: dict[str, StoredFile] = {}
-        self._links: set[str] = set()  # of the files, those that were on disk before
+        self._links: set[str] = set()  # files that were on disk before
         self._directories: set[str] = set()
         self._journal_end = 0
         self._done = False
@@ -92,42 +91,40 @@ class BackupInProgress:
         except OSError as error:
             raise StorageError.from_os(error, "write the backup", path=self.path) from error
 
-    # What is in it
-
+    # Contents
     @property
     def files(self) -> tuple[StoredFile, ...]:
         """The files so far, by path."""
         return tuple(self._files[path] for path in sorted(self._files))
 
     def size_of(self, name: str) -> int:
-        """The length of a file that is in it."""
+        """Return the length of a file in the backup."""
         return self._files[name].size
 
     def is_linked(self, name: str) -> bool:
-        """True for a file that an earlier backup has too."""
+        """Return True if an earlier backup has the file too."""
         return name in self._links
 
     def path_of(self, name: str) -> str:
-        """Where a file of the backup lies, or will."""
+        """Return the path of a file of the backup, which need not exist yet."""
         return os.path.join(self.path, name)
 
     def begin_directory(self, name: str) -> None:
-        """Make a directory of the backup, or of a partition in it."""
+        """Create a directory of the backup, or of a partition in it."""
         with self._writing():
             make_directories(self._fs, self.path_of(name))
         self._directories.add(self.path_of(name))
 
     def close_to_writers(self, name: str) -> None:
-        """Put a directory where whoever writes to a data directory wants its lock file: it is refused to him."""
+        """Create a directory in place of the lock file, so that every writer of data directories is refused."""
         with self._writing():
             make_directories(self._fs, os.path.join(self.path_of(name), LOCK_FILE))
 
-    # Files get in
-
+    # Adding files
     def store(self, source: str, name: str) -> StoredFile:
-        """Put a whole file of the log into the backup, as `name`: what an earlier one has is linked to.
+        """Put a complete file of the log into the backup, as `name`; link to it if an earlier backup has it.
 
-        Changed where it is gone, or changes while it is copied; StorageError.
+        Changed if it is gone, or changes while it is copied; StorageError.
         """
         with self._opened(source) as file:
             status = file.stat()
@@ -152,9 +149,9 @@ class BackupInProgress:
         return self._add(made)
 
     def store_cut(self, source: File, name: str, most: int | None = None) -> tuple[File, StoredFile]:
-        """A copy of what a file has now that grows, open, so that its end can be cut; `cut` says where.
+        """Copy the present content of a growing file, and return the copy, open, for `cut` to truncate.
 
-        No more than its first `most` bytes.
+        At most its first `most` bytes are copied.
         """
         status = source.stat()
         self._links.discard(name)
@@ -167,7 +164,7 @@ class BackupInProgress:
         return copy, made
 
     def cut(self, copy: File, made: StoredFile, size: int) -> StoredFile:
-        """The copy without what lies behind `size`."""
+        """Truncate the copy to `size` bytes and return its entry."""
         if size < made.size:
             with self._writing():
                 copy.truncate(size)
@@ -177,7 +174,7 @@ class BackupInProgress:
         return made
 
     def put(self, name: str, content: bytes, status: os.stat_result) -> StoredFile:
-        """Put bytes into the backup, as what came of the file with this status."""
+        """Put bytes into the backup, as the content of the file with this status."""
         self._links.discard(name)
         with create(self._fs, self.path_of(name)) as file:
             with self._writing():
@@ -188,20 +185,20 @@ class BackupInProgress:
         return made
 
     def drop(self, name: str) -> None:
-        """Take a file out again, if it is in."""
+        """Remove a file from the backup, if it is there."""
         with self._writing():
             self._fs.unlink_if_exists(self.path_of(name))
         self._files.pop(name, None)
 
     def keep_only(self, name: str, wanted: Collection[str]) -> None:
-        """Take out of a directory what an earlier look at the log left there."""
+        """Remove files that an earlier look at the log left in a directory."""
         with self._writing():
             for one in self._fs.names(self.path_of(name)):
                 if one not in wanted:
                     self.drop(f"{name}/{one}")
 
     def drop_directory(self, name: str) -> None:
-        """Take a directory with all of its files out again."""
+        """Remove a directory and all its files from the backup."""
         for path in [path for path in self._files if path.startswith(f"{name}/")]:
             del self._files[path]
         with self._writing():
@@ -228,7 +225,7 @@ class BackupInProgress:
             yield file
 
     def _link(self, known: KnownFile, name: str) -> StoredFile | None:
-        """The file of an earlier backup under the same name here; None where it cannot be linked to, or was changed."""
+        """Link to an earlier backup's file under the same name; None if it cannot be linked or was changed."""
         target = self.path_of(name)
         try:
             if self._fs.stat(known.path).st_size != known.file.size:
@@ -237,7 +234,7 @@ class BackupInProgress:
                 return None
             self._fs.link(known.path, target + PARTIAL)
             self._fs.rename(target + PARTIAL, target)
-            self._fs.unlink_if_exists(target + PARTIAL)  # which a rename leaves where both are names of one file
+            self._fs.unlink_if_exists(target + PARTIAL)  # a rename leaves it if both are names of one file
         except OSError as error:
             if error.errno in _CANNOT_LINK:
                 return None
@@ -248,24 +245,23 @@ class BackupInProgress:
         return known.file
 
     def _protect(self, file: StoredFile) -> None:
-        """Give a copy the time of its original, and nobody the right to write to it."""
+        """Set a copy's file time to its original's, and make it read-only."""
         path = self.path_of(file.path)
         with self._writing():
             self._fs.utime(path, ns=(file.mtime_ns, file.mtime_ns))
             self._fs.chmod(path, 0o400 if file.is_private else 0o444)
 
     def _add(self, file: StoredFile) -> StoredFile:
-        """Note that a whole file is in the backup."""
+        """Record that a complete file is in the backup."""
         self._files[file.path] = file
         line = file_line(file)
         with self._writing():
             self._journal_end += self._journal.pwrite(line, self._journal_end)
         return file
 
-    # The end
-
+    # Completion
     def commit(self, manifest: Manifest) -> Manifest:
-        """Make it a backup: all of it on disk, then its name. StorageError."""
+        """Complete the backup: sync all of it, then rename its directory. StorageError."""
         content = encode_manifest(manifest)
         for name, data in ((MANIFEST, content), (SUMS, sums_of(manifest.files, sha256(content).hexdigest()))):
             with create(self._fs, self.path_of(name)) as file:

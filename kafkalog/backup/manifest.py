@@ -1,8 +1,8 @@
-"""What a backup says of itself: `kafkalog.backup.json`, one JSON document, and `SHA256SUMS` beside it.
+"""Description of a backup: `kafkalog.backup.json`, one JSON document, and `SHA256SUMS` beside it.
 
-The document has the partitions with their offsets, topics with their settings, what groups had committed, and each
-file with its length, checksum and where it came from. It is read as something that anybody may have written: names
-stay inside the backup, numbers are numbers, and what does not fit is a CorruptBackup that says where.
+The document has the partitions with their offsets, topics with their settings, committed offsets of groups, and each
+file with its length, checksum and origin. Its content is not trusted: paths must stay inside the backup, numbers must
+be numbers, and anything else is a CorruptBackup that says where.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ MANIFEST: Final = "kafkalog.backup.json"
 SUMS: Final = "SHA256SUMS"
 VERSION: Final = 1
 SET_ASIDE: Final = ".backup"
-"""What the name of `meta.properties` ends with in a backup: a broker that is started on one finds no directory of its
-own. Its controller would not ask for the lock file before it writes."""
+"""Suffix of `meta.properties` in a backup, so that a broker started on a backup finds no directory of its own.
+
+The controller of such a broker would not check the lock file before it writes.
+"""
 MOST_BYTES: Final = 1 << 30
-"""A manifest that is larger is none of ours: a file takes about 250 bytes in it."""
+"""Maximum size of a valid manifest in bytes; each file takes about 250 bytes in it."""
 _FORMAT: Final = "kafkalog backup"
 _ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _DIRECTORY: Final = re.compile(r"dir[0-9]{1,4}")
@@ -35,7 +37,7 @@ _HINT: Final = "take another backup: `kafkalog backup list` shows them"
 
 
 class Identity(NamedTuple):
-    """What tells a file that did not change from any other one: device, inode, length, and times in ns."""
+    """Values that identify an unchanged file: device, inode, length, and times in ns."""
 
     device: int
     inode: int
@@ -45,14 +47,14 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Identity:
-        """The identity of the file with this status."""
+        """Return the identity of the file with this status."""
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class StoredFile(NamedTuple):
-    """A file of a backup: its path in it with `/`, length, checksum, time of its last change, and what it is a copy of.
+    """A file of a backup: its path in it with `/`, length, checksum, modification time, and its original's identity.
 
-    `is_private`: only its owner may read it. `identity` is None where the original could change without showing it.
+    `is_private`: only its owner may read it. `identity` is None if the original could change without showing it.
     """
 
     path: str
@@ -64,10 +66,9 @@ class StoredFile(NamedTuple):
 
 
 class StoredPartition(NamedTuple):
-    """A partition of a backup: the number of its data directory there, and the offsets it has.
+    """A partition of a backup: the number of its data directory there, and its offsets.
 
-    `topic_id` is None where nobody gave it one, `high_watermark` where no checkpoint tells it; `size` counts bytes of
-    segment files.
+    `topic_id` is None if it has none, `high_watermark` if no checkpoint has it; `size` counts bytes of segment files.
     """
 
     topic: str
@@ -82,12 +83,12 @@ class StoredPartition(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition it is."""
+        """Its topic and partition number."""
         return TopicPartition(self.topic, self.partition)
 
 
 class StoredDirectory(NamedTuple):
-    """A data directory of a backup: its name there, where it was, and whether it had been closed well."""
+    """A data directory of a backup: its name there, its origin, and its close state (clean or not)."""
 
     name: str
     source: str
@@ -95,11 +96,11 @@ class StoredDirectory(NamedTuple):
 
 
 Offsets = dict[str, dict[str, dict[int, int]]]
-"""What groups have committed, by group, topic and partition."""
+"""Committed offsets by group, topic and partition."""
 
 
 class Manifest(NamedTuple):
-    """All that a backup says of itself; `topics` are settings by topic, `notes` what was found odd on the way."""
+    """Description of a backup; `topics` are settings by topic, `notes` irregularities found while copying."""
 
     id: str
     created_ms: int
@@ -113,12 +114,12 @@ class Manifest(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all its files; those that it shares with other backups count in each."""
+        """Total size of its files in bytes; shared files count in each backup."""
         return sum(file.size for file in self.files)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The manifest's document; a line for each file."""
+    """Return the manifest's document, with a line for each file."""
     rest = {
         "format": _FORMAT,
         "version": VERSION,
@@ -137,7 +138,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def file_line(file: StoredFile) -> bytes:
-    """One file's document as a line of its own."""
+    """Return one file's document as a line of its own."""
     return json.dumps(_file_document(file), separators=(",", ":")).encode() + b"\n"
 
 
@@ -146,18 +147,18 @@ def _file_document(file: StoredFile) -> dict[str, Any]:
 
 
 def sums_of(files: tuple[StoredFile, ...], manifest_sum: str) -> bytes:
-    """The lines that `sha256sum -c` reads, those of the manifest last."""
+    """Return the lines that `sha256sum -c` reads, those of the manifest last."""
     lines = [f"{file.sha256}  {file.path}\n" for file in files]
     return "".join([*lines, f"{manifest_sum}  {MANIFEST}\n"]).encode()
 
 
 def is_id(name: str) -> bool:
-    """True for what a backup may be named."""
+    """Return True if the name is a valid backup id."""
     return _ID.fullmatch(name) is not None
 
 
 def read_manifest(directory: str, fs: FileSystem) -> Manifest:
-    """The manifest of the backup in `directory`; CorruptBackup, StorageError."""
+    """Read the manifest of the backup in `directory`; CorruptBackup, StorageError."""
     path = os.path.join(directory, MANIFEST)
     try:
         content = fs.read_file(path, MOST_BYTES)
@@ -169,7 +170,7 @@ def read_manifest(directory: str, fs: FileSystem) -> Manifest:
 
 
 def parse_manifest(content: bytes, path: str) -> Manifest:
-    """The manifest in these bytes; CorruptBackup for what is none."""
+    """Parse a manifest; CorruptBackup if it is invalid."""
     try:
         return _manifest(json.loads(content))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError) as error:
@@ -177,7 +178,7 @@ def parse_manifest(content: bytes, path: str) -> Manifest:
 
 
 def parse_file_line(line: bytes) -> StoredFile | None:
-    """The file of a line that `file_line` made; None for a line that a crash cut off, or that is none."""
+    """Parse a line of `file_line`; None for an invalid or truncated line."""
     try:
         return _file(json.loads(line))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError):
@@ -257,7 +258,7 @@ def _file(document: Any) -> StoredFile:
 
 
 def safe_path(path: Any) -> str:
-    """The path itself, where it leads to a file inside a data directory of the backup; ValueError otherwise."""
+    """Return the path if it leads to a file inside a data directory of the backup; ValueError otherwise."""
     parts = _text(path).split("/")
     is_plain = all(part not in ("", ".", "..") and part.isprintable() and "\\" not in part for part in parts)
     if not is_plain or not 2 <= len(parts) <= 3 or _DIRECTORY.fullmatch(parts[0]) is None:

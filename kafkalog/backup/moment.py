@@ -1,9 +1,9 @@
-"""One moment at which all logs of a backup end, so that transactions are as their coordinator's log has them.
+"""A common moment at which all logs of a backup end, so that transactions match their coordinator's log.
 
-Of a transaction that began after the coordinator's log was copied, the copies would have records that nobody ever
-ends: readers of committed records stop there, and the next transaction of the producer would commit them. The logs
-are what a kill at one moment leaves, when between two looks at the lengths of all of them neither the coordinator's
-log has changed nor any got a batch of a transaction: then the first lengths were all true at once.
+If a transaction began after the coordinator's log was copied, the copies would have records of a transaction that no
+one ends. Readers of committed records would stop there, and the producer's next transaction would commit them. The
+lengths of all logs are read twice. If in between neither the coordinator's log changed nor any log got a batch of a
+transaction, the first lengths are those of one moment, as a kill at that moment would leave them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key = tuple[int, TopicPartition]
 
 
 class Ending(NamedTuple):
-    """Where a log ended: the base offset of its last segment, that file's inode, and its length in bytes."""
+    """The end of a log: the base offset of its last segment, that file's inode, and its length in bytes."""
 
     base_offset: int
     inode: int
@@ -44,10 +44,10 @@ class _Last(NamedTuple):
 
 
 def one_moment(partitions: Mapping[Key, str], fs: FileSystem, clock: Clock) -> dict[Key, Ending] | None:
-    """The ends of the logs in these directories at one moment; None where there was none in `MOST_LOOKS` looks.
+    """Return the ends of the logs in these directories at one moment; None if `MOST_LOOKS` tries found none.
 
-    What comes first is looked at first. A partition without a segment, or that is gone, is left out, and all of them
-    are where none is a transaction coordinator's. StorageError.
+    The logs are examined in the order given. A partition without a segment, or one that was removed, is left out. The
+    result is empty if no partition is a transaction coordinator's. StorageError.
     """
     if not any(key.topic == COORDINATOR for _, key in partitions):
         return {}
@@ -77,7 +77,7 @@ def _last_segments(partitions: Mapping[Key, str], fs: FileSystem) -> dict[Key, _
 
 
 def _sizes(last: Mapping[Key, _Last], fs: FileSystem) -> dict[Key, int]:
-    """As fast as it goes: what lies between two of these has to be one moment. A file that is gone is left out."""
+    """Return the lengths as fast as possible: one moment must lie between two calls. Missing files are left out."""
     found, stat = {}, fs.stat
     for key, one in last.items():
         try:
@@ -100,13 +100,13 @@ def _is_one_moment(
 
 
 def _has_plain_batches(path: str, begin: int, end: int, fs: FileSystem) -> bool:
-    """Whether the bytes from `begin` on are whole batches up to `end`, none of them of a transaction."""
+    """Return True if the bytes from `begin` to `end` are complete batches without any of a transaction."""
     if not 0 < end - begin <= _MOST_READ:
         return False
     try:
         with fs.open_file(path, "r") as file:
             data = file.pread(end - begin, begin)
-    except OSError:  # it is on its way out: look again
+    except OSError:  # it is being removed: look again
         return False
     table = scan(data, file_mode=True, base_position=0)
     ends = [table.position(row) + table.size(row) for row in range(len(table))]

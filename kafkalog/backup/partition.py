@@ -1,8 +1,8 @@
-"""One partition, copied while its owner may be appending, rolling, compacting, deleting and cutting.
+"""One partition, copied while its owner may be appending, rolling, compacting, deleting and truncating.
 
-What was copied is a state that the log had, if at the end every segment is still the file that was copied, but for
-those that retention took from the front, and for what was appended since. Otherwise it is looked at again, and what is
-still the same is not copied again.
+The copy is a state that the log had if, at the end, every segment is still the file that was copied. Exceptions are
+segments that retention removed from the front, and later appends. Otherwise the partition is examined again, and only
+changed files are copied again.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import File, FileSystem
 
 LOOKS: Final = 40
-"""How often a partition is looked at until it stands still for long enough."""
+"""Maximum number of attempts to find a partition unchanged for long enough."""
 PATIENCE: Final = 4
-"""Of those, how many are spent on waiting for what an owner is about to put right."""
+"""Number of those attempts that wait for repairs that an owner may be about to make."""
 PAUSE_MS: Final = 10
 _MOST_TOLD: Final = 20
 _Status = tuple[int, int, int]
 
 
 class Copied(NamedTuple):
-    """What there is of a partition in the backup: its first segment's base offset, its end, segments and their bytes.
+    """A partition in the backup: its first segment's base offset, its end, number of segments and their bytes.
 
-    `notes` say what is odd.
+    `notes` lists irregularities.
     """
 
     first_offset: int
@@ -53,10 +53,10 @@ class Copied(NamedTuple):
 
 
 class PartitionCopy:
-    """The partition directory `path` on its way into the backup's directory `name`.
+    """The partition directory `path`, being copied into the backup's directory `name`.
 
-    `copy_whole_segments` does most of the work and promises nothing; `finish` makes it a state that the log had.
-    While `is_still` says that nobody writes, after a good close, files are taken as they are. Threads: one at a time.
+    `copy_whole_segments` does most of the work without guarantees; `finish` makes it a state that the log had. While
+    `is_still` returns True (no writer, after a clean close), files are taken as they are. Threads: one at a time.
     """
 
     def __init__(
@@ -75,14 +75,17 @@ class PartitionCopy:
         self._is_still = is_still
         self._fs = fs
         self._clock = clock
-        self._seen: dict[str, _Status] = {}  # files of whole segments, as they were when they were copied
+        self._seen: dict[str, _Status] = {}  # status of whole segments' files when they were copied
         self._others: set[str] = set()
         self._notes: list[str] = []
         self._ending: Ending | None = None
         making.begin_directory(name)
 
     def copy_whole_segments(self) -> None:
-        """Copy the segments that are not appended to any more, as far as they stay. PartitionNotFound, StorageError."""
+        """Copy the segments that are no longer appended to, skipping those that change.
+
+        PartitionNotFound, StorageError.
+        """
         listing = list_partition(self.path, self._fs)
         for base in listing.segments[:-1]:
             try:
@@ -91,9 +94,9 @@ class PartitionCopy:
                 continue
 
     def finish(self, ending: Ending | None = None) -> Copied:
-        """Return when the backup has a state of the log. PartitionNotFound when it is gone; StorageError.
+        """Complete the copy so that it is a state of the log. PartitionNotFound if the log is gone; StorageError.
 
-        That state is the one which ends at `ending`, where its owner has not put another file in the place since.
+        That state ends at `ending`, unless its owner has replaced that file since.
         """
         self._ending = ending
         for look in range(LOOKS):
@@ -133,7 +136,7 @@ class PartitionCopy:
         return Copied(first, cut.end, len(segments), size, tuple(self._notes))
 
     def _without_segments(self, listing: Listing, patient: bool) -> Copied:
-        """A directory that has just been made, or holds nothing but leftovers."""
+        """Copy a directory that has just been created, or holds only leftovers."""
         self._copy_others(listing, empty_end(0), patient)
         self._making.keep_only(self.name, self._others)
         if list_partition(self.path, self._fs).segments:
@@ -169,7 +172,7 @@ class PartitionCopy:
             raise StorageError.from_os(error, "open the segment", path=path) from error
 
     def _until_ending(self, listing: Listing) -> tuple[Listing, int | None]:
-        """The listing without the segments behind the end that was asked for, and the bytes of the last that count."""
+        """Return the listing without segments after the requested end, and the bytes to copy of the last one."""
         ending = self._ending
         if ending is None or listing.inodes.get(base_name(ending.base_offset) + LOG_SUFFIX) != ending.inode:
             return listing, None
@@ -177,7 +180,7 @@ class PartitionCopy:
         return listing._replace(segments=segments), ending.size
 
     def _cut(self, file: File, listing: Listing, most: int | None, is_still: bool, patient: bool) -> Cut:
-        """The last segment in the backup: whole where nobody writes, else up to its last whole batch."""
+        """Finish the copy of the last segment: whole without a writer, else up to its last complete batch."""
         base = listing.segments[-1]
         if is_still:
             end = extend_end(file, base, empty_end(base), file.size())
@@ -191,7 +194,7 @@ class PartitionCopy:
         return cut
 
     def _check_same(self, listing: Listing, cut: Cut) -> int:
-        """The first offset of the segments that are still there, if those are what was copied; else Changed."""
+        """Return the first offset of the present segments if they are those copied; else raise Changed."""
         after = list_partition(self.path, self._fs)
         if not after.segments or after.swaps != listing.swaps:
             raise Changed
@@ -211,11 +214,10 @@ class PartitionCopy:
 
     @property
     def _is_metadata(self) -> bool:
-        """A controller's log begins where a snapshot ends: what it deletes goes with a snapshot that we do not have."""
+        """True for a controller's log, whose deleted segments are covered by a snapshot that the copy lacks."""
         return os.path.basename(self.path) == METADATA_DIRECTORY
 
-    # What lies beside the segments
-
+    # Other files
     def _copy_others(self, listing: Listing, end: SegmentEnd, patient: bool) -> None:
         snapshots = {name for offset, name in listing.snapshots.items() if offset <= end.next_offset}
         wanted = {*snapshots, *listing.small, *listing.swaps}
@@ -232,7 +234,7 @@ class PartitionCopy:
             self._notes.append(f"{os.path.join(self.path, name)}: left out, it is none of Kafka's files")
 
     def _check_snapshot(self, name: str, patient: bool) -> None:
-        """A broker writes a snapshot under its name: it may not be whole yet."""
+        """Check that a snapshot is complete: a broker writes it in place."""
         try:
             read_snapshot(self._making.path_of(f"{self.name}/{name}"), fs=self._fs)
         except CorruptSnapshot as error:
@@ -241,7 +243,7 @@ class PartitionCopy:
             self._notes.append(f"{os.path.join(self.path, name)}: {error.message}; taken as it is")
 
     def _copy_epochs(self, end: SegmentEnd) -> None:
-        """The leader epochs that begin up to the end of what was copied."""
+        """Copy the leader epochs that begin up to the end of the copied data."""
         name = f"{self.name}/{LEADER_EPOCH_CHECKPOINT}"
         path = os.path.join(self.path, LEADER_EPOCH_CHECKPOINT)
         content, status = read_whole(path, self._fs, MAX_FILE_BYTES)

@@ -1,9 +1,9 @@
-"""`restore_backup`: the data directories of a backup, byte by byte, in places that were empty.
+"""`restore_backup`: restore the data directories of a backup, byte by byte, into empty places.
 
-All of it is put into a directory `kafkalog-restore.partial` of the place first, and synced; then its entries are
-renamed to where they belong. A broker refuses a directory that holds one of such a name, and so do we: what was not
-restored to its end is never taken for a log. A restore that is run again after a kill goes on with the renaming, or
-begins anew: a file there, last beside the directory, says of which backup it was.
+All files are first copied into the place's directory `kafkalog-restore.partial` and synced; then its entries are
+renamed to their final names. A broker refuses a directory that holds one of such a name, and so does kafkalog: an
+incomplete restore is never taken for a log. A restore that is repeated after a kill continues the renames or starts
+over: a file there, at last beside the directory, names the backup.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 
 STAGING: Final = "kafkalog-restore.partial"
 READY: Final = "kafkalog-restore.ready"
-"""Says which directory of which backup is staged, all of it and on disk."""
+"""Name of the file that records which directory of which backup is staged completely and on disk."""
 _MOST_WORD: Final = 1 << 10
 _HINT: Final = "`kafkalog backup verify` says what else is wrong; restore another backup"
 
@@ -39,10 +39,10 @@ def restore_backup(
     tell: Tell | None = None,
     fs: FileSystem = OS,
 ) -> Manifest:
-    """Restores the data directories of a backup into `dirs`, one for each, which are missing or empty.
+    """Restore the data directories of a backup into `dirs`, one for each, which are missing or empty.
 
-    Every file is compared with its checksum while it is copied. Files are copies of their own, or share blocks with
-    the backup where the file system can do that: what is written to them later does not reach the backup.
+    Every file is compared with its checksum while it is copied. Files are copies of their own, or share blocks with the
+    backup if the file system supports that: later writes to them do not reach the backup.
 
     CorruptBackup with the file, for one that is not as it was stored: then nothing is restored. IllegalArgument for a
     directory that holds something, or another number of them; DirectoryLocked, PartitionNotFound, StorageError.
@@ -70,7 +70,7 @@ def restore_backup(
     held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
     try:
         for lock in held:
-            lock.forsake()  # the mark of a good close is the backup's to give
+            lock.forsake()  # the clean-shutdown marker comes from the backup, if at all
         copier = Copier(fs, tell)
         stagings = [
             _Staging(path, manifest, directory, place, copier, fs)
@@ -92,7 +92,7 @@ def restore_backup(
 
 
 class _Staging:
-    """The files of one data directory on their way into its place."""
+    """The staged files of one data directory, to be moved into its place."""
 
     def __init__(
         self, backup: str, manifest: Manifest, directory: StoredDirectory, place: str, copier: Copier, fs: FileSystem
@@ -112,7 +112,7 @@ class _Staging:
         return os.path.join(self._root, META_PROPERTIES if name == META_PROPERTIES + SET_ASIDE else name)
 
     def is_ready(self) -> bool:
-        """Whether all of this backup's directory, and of no other's, was staged here by a restore that was ended."""
+        """Return True if an interrupted restore staged all of this backup's directory, and of no other's."""
         return self._word in (self._said(self._ready), self._said(self._last))
 
     def _said(self, path: str) -> bytes:
@@ -122,12 +122,12 @@ class _Staging:
             raise StorageError.from_os(error, "look at what was restored", path=path) from error
 
     def is_published(self) -> bool:
-        """Whether the place holds what the backup's directory does, by names: a restore came so far."""
+        """Return True if the place has the names of the backup's directory: an earlier restore published it."""
         wanted = {os.path.relpath(self._target(file), self._root).partition("/")[0] for file in self._files}
         return {*self._names()} == wanted
 
     def check_place(self) -> None:
-        """Return when nothing is in the place but what a restore that was ended left there. IllegalArgument."""
+        """Raise IllegalArgument if the place holds anything but leftovers of an interrupted restore."""
         names = self._names()
         if not names or names == [STAGING] or self.is_ready():
             return
@@ -149,7 +149,7 @@ class _Staging:
             raise StorageError.from_os(error, "look at the place", path=self._place) from error
 
     def publish(self) -> None:
-        """Give all that is staged its name; what a killed restore has renamed stays as it is."""
+        """Rename all staged entries to their final names; those that a killed restore has renamed stay as they are."""
         fs, root = self._fs, self._root
         try:
             if fs.exists(root):
@@ -157,7 +157,7 @@ class _Staging:
                     if name != READY:
                         fs.rename(os.path.join(root, name), os.path.join(self._place, name))
                 fs.fsync_dir(self._place)
-                if fs.exists(self._ready):  # its word has to outlive the directory
+                if fs.exists(self._ready):  # its record must outlive the directory
                     fs.rename(self._ready, self._last)
                 fs.rmdir(root)
                 fs.fsync_dir(self._place)
@@ -167,7 +167,7 @@ class _Staging:
             raise StorageError.from_os(error, "put what was restored into its place", path=root) from error
 
     def fill(self) -> None:
-        """Return when all of it is there, compared, and on disk. CorruptBackup, StorageError."""
+        """Copy, compare and sync all files. CorruptBackup, StorageError."""
         try:
             if self._fs.exists(self._root):
                 shutil.rmtree(self._root)

@@ -1,15 +1,15 @@
-"""The directory that backups are kept in, and one backup while it is made.
+"""The directory of backups, and its lock.
 
-    <store>/kafkalog.backups                  says that this is such a directory; locked while a backup is made
-    <store>/20261123T084119Z/                 a backup, by the time it was made (UTC)
-        kafkalog.backup.json  SHA256SUMS      what it says of itself
+    <store>/kafkalog.backups                  marks such a directory; locked while a backup is created
+    <store>/20261123T084119Z/                 a backup, by its creation time (UTC)
+        kafkalog.backup.json  SHA256SUMS      its description
         dir0/orders-0/...                     the first data directory, as it was; readable as it is
-        dir0/.lock/                           a directory, where a broker, or we, want a file: nobody opens it to write
-    <store>/20261123T090000Z.partial/         one that is being made, or was when its maker was killed
+        dir0/.lock/                           a directory in place of the lock file: no one opens it to write
+    <store>/20261123T090000Z.partial/         a backup that is being created, or whose creator was killed
 
-A backup becomes one by the rename of its directory, after all of it was synced. Nothing in it changes after that: a
-later backup links to the files that are still the same, and a backup that is deleted takes away its names only. What a
-killed maker left is where the next one takes files from that are the same; then it goes.
+A backup becomes valid by the rename of its directory, after all of it was synced. Nothing in it changes after that: a
+later backup links to unchanged files, and deleting a backup removes only its names. The next backup takes unchanged
+files from the leftovers of a killed one, and then removes them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PARTIAL_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z\.(?:partial|deleted)")
 
 
 class KnownFile(NamedTuple):
-    """A file of an earlier backup: where it lies, what was stored, and whether that was on disk when it was named."""
+    """A file of an earlier backup: its path, its entry, and True if it was on disk before it was named."""
 
     path: str
     file: StoredFile
@@ -58,7 +58,7 @@ Known = dict[str, KnownFile]
 
 
 class BackupStore:
-    """The backups in `path`. Threads: any number may read; one at a time makes or deletes, with the lock."""
+    """The backups in `path`. Threads: any number may read; one at a time, with the lock, creates or deletes."""
 
     def __init__(self, path: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
         refuse_urls(path)
@@ -66,16 +66,19 @@ class BackupStore:
         self._fs = fs
 
     def ids(self) -> list[str]:
-        """The whole backups, oldest first. PartitionNotFound, IllegalArgument (something else lies there)."""
+        """Return the ids of complete backups, oldest first.
+
+        PartitionNotFound, IllegalArgument (something else lies there).
+        """
         self._check_ours()
         return sorted(name for name in self._names() if is_id(name))
 
     def unfinished(self) -> list[str]:
-        """Names of directories that a killed maker, or a delete, left."""
+        """Return the directories that an unfinished backup, or delete, left."""
         return sorted(name for name in self._names() if _PARTIAL_NAME.fullmatch(name))
 
     def find(self, which: str = LATEST) -> str:
-        """The directory of a backup, by its id, or of the last one; PartitionNotFound names those there are."""
+        """Return the directory of a backup, by its id, or of the last one; PartitionNotFound names existing ones."""
         ids = self.ids()
         if not ids:
             raise PartitionNotFound("there is no backup here", path=self.path, hint="make one: `kafkalog backup`")
@@ -87,22 +90,22 @@ class BackupStore:
         return os.path.join(self.path, which)
 
     def manifest(self, which: str = LATEST) -> Manifest:
-        """What a backup says of itself; CorruptBackup, StorageError, PartitionNotFound."""
+        """Return the manifest of a backup; CorruptBackup, StorageError, PartitionNotFound."""
         return read_manifest(self.find(which), self._fs)
 
     def delete(self, which: str) -> None:
-        """Take a whole backup away; the others keep all their files. The caller has the lock. StorageError."""
+        """Delete a complete backup; the others keep all their files. The caller holds the lock. StorageError."""
         path = self.find(which)
         doomed = path + _DOOMED
         try:
-            self._fs.rename(path, doomed)  # from here on it is no backup, whatever is left of it
+            self._fs.rename(path, doomed)  # from here on it is no backup, even if files remain
             self._fs.fsync_dir(self.path)
             shutil.rmtree(doomed)
         except OSError as error:
             raise StorageError.from_os(error, "delete the backup", path=path) from error
 
     def sweep(self, but: str = "") -> None:
-        """Take away what killed makers and deletes left, other than the directory named `but`. StorageError."""
+        """Remove leftovers of killed backups and deletes, except the directory named `but`. StorageError."""
         for name in self.unfinished():
             if name != but:
                 try:
@@ -111,7 +114,7 @@ class BackupStore:
                     raise StorageError.from_os(error, "sweep", path=os.path.join(self.path, name)) from error
 
     def known(self) -> Known:
-        """Files of the newest backup that can be read, and of those that were not finished."""
+        """Return the files of the newest readable backup and of unfinished ones."""
         found: Known = {}
         newest = self.newest()
         if newest is not None:
@@ -124,7 +127,7 @@ class BackupStore:
         return found
 
     def newest(self) -> Manifest | None:
-        """The manifest of the newest backup that can be read; None where there is none."""
+        """Return the manifest of the newest readable backup; None if there is none."""
         for name in reversed(self.ids()):
             try:
                 return read_manifest(os.path.join(self.path, name), self._fs)
@@ -133,7 +136,7 @@ class BackupStore:
         return None
 
     def new_id(self, now_ms: int) -> str:
-        """An id for now, above those there are: a clock that was set back brings no backup before another one."""
+        """Return an id for now, above all existing ones, even if the clock was set back."""
         taken = {*self.ids(), *(name.partition(".")[0] for name in self.unfinished())}
         while (made := _id_at(now_ms)) in taken or any(made < name for name in taken):
             now_ms = max(now_ms, *(_ms_of(name) for name in taken)) + 1000
@@ -164,9 +167,10 @@ class BackupStore:
 
 
 class StoreLock:
-    """A directory of backups, held by who makes or deletes one; made where it is missing, with `create`.
+    """Exclusive lock on a directory of backups, for creating or deleting one; `create` creates a missing directory.
 
-    IllegalArgument for a directory with something else in it; DirectoryLocked while another has it; StorageError.
+    IllegalArgument for a directory with something else in it; DirectoryLocked while another caller holds it;
+    StorageError.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False, fs: FileSystem = OS) -> None:
@@ -211,7 +215,7 @@ def _begin(path: str, fs: FileSystem) -> None:
 def _journalled(path: str, fs: FileSystem) -> list[StoredFile]:
     try:
         lines = fs.read_file(path, _MOST_JOURNAL_BYTES).splitlines(keepends=True)
-    except OSError:  # there is none, or it cannot be read: then all is copied anew
+    except OSError:  # missing or unreadable: then everything is copied again
         return []
     parsed = (parse_file_line(line) for line in lines if line.endswith(b"\n"))
     return [file for file in parsed if file is not None]

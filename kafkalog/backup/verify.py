@@ -1,4 +1,4 @@
-"""`verify_backup`: are the files of a backup those that were stored?"""
+"""`verify_backup`: check that the files of a backup are those that were stored."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ANOTHER = "restore another backup, and make the next one with --full: it takes 
 def verify_backup(
     target: Path, which: str = LATEST, *, deep: bool = False, tell: Tell | None = None, fs: FileSystem = OS
 ) -> Report:
-    """Compares every file of a backup with the length and the SHA-256 sum that it was stored with.
+    """Compare every file of a backup with its recorded length and SHA-256 sum.
 
-    `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds what was wrong before it was backed up.
-    `tell` is called with bytes as they are read. Damage is in the report; PartitionNotFound where there is no such
-    backup, IllegalArgument for a directory that is none of backups.
+    `deep` also verifies the logs in it, as `kafkalog.verify` does: that finds damage from before the backup. `tell` is
+    called with the number of bytes as they are read. Damage is in the report; PartitionNotFound if there is no such
+    backup, IllegalArgument for a directory that holds no backups.
 
     >>> made = kafkalog.backup.create_backup("data", "backups")    # of `log`
     >>> verify_backup("backups").ok
@@ -55,7 +55,7 @@ def verify_backup(
 
 
 def _check_sums(path: str, manifest: Manifest, fs: FileSystem) -> Iterator[Finding]:
-    """The manifest by the list of checksums, and that list by the manifest."""
+    """Check the manifest against the list of checksums, and that list against the manifest."""
     where = os.path.join(path, SUMS)
     try:
         _, own = sum_of(fs, os.path.join(path, MANIFEST))
@@ -84,7 +84,7 @@ def _check_file(path: str, file: StoredFile, tell: Tell | None, fs: FileSystem) 
 
 
 def _strangers(path: str, manifest: Manifest) -> Iterator[str]:
-    """Files that lie in the data directories of the backup and are none of it."""
+    """Yield files in the backup's data directories that are not part of it."""
     known = {os.path.join(path, file.path) for file in manifest.files}
     for one in manifest.directories:
         for below, directories, names in os.walk(os.path.join(path, one.name)):

@@ -1,4 +1,4 @@
-"""Benchmarks of the library on this machine, in the manner of leveldb's db_bench: `run` and what comes of it."""
+"""Benchmarks of the library on this machine, modelled on leveldb's db_bench: `run` and its results."""
 
 from kafkalog.bench.result import Latency as Latency
 from kafkalog.bench.result import Result as Result

@@ -1,4 +1,4 @@
-"""The records that benchmarks write: the same for the same seed, and as compressible as data mostly is."""
+"""Records that benchmarks write: the same for the same seed, and compressible to half their size."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_TIMESTAMP", "Data", "Written"]
 
 FIRST_TIMESTAMP: Final = 1_767_225_600_000
-"""The first record's time, ms: the start of 2026. Each record is a millisecond later than the one before."""
+"""Time of the first record in ms: the start of 2026. Each record is a millisecond later than the one before."""
 _POOL_BYTES: Final = 1 << 20
 _PIECE: Final = 100
 Written = tuple[bytes, bytes, int]
 
 
 class Data:
-    """Records by their number: `(key, value, timestamp)`. A codec halves the values, whatever their size.
+    """Records by number: `(key, value, timestamp)`. A codec halves the values, regardless of their size.
 
-    Values are cut from a pool, as db_bench does it: pieces of 100 bytes, of which the second half repeats the first.
+    Values are slices of a pool, as in db_bench: pieces of 100 bytes, whose second half repeats the first.
     Threads: immutable.
     """
 
@@ -33,7 +33,7 @@ class Data:
         self._places = len(self._pool) - settings.value_size + 1
 
     def records(self, first: int, stop: int, *, keys: int | None = None) -> list[Written]:
-        """The records with these numbers; with `keys` there are only so many different keys, over and over."""
+        """Return the records with these numbers; `keys` limits the number of different keys, which repeat."""
         pool, size, places = self._pool, self._value_size, self._places
         made = []
         for n in range(first, stop):
@@ -42,5 +42,5 @@ class Data:
         return made
 
     def key(self, number: int) -> bytes:
-        """Its last digits, as many as a key has bytes."""
+        """Return the key of a record: the last digits of its number, as many as a key has bytes."""
         return b"%0*d" % (self._key_size, number % 10**self._key_size)

@@ -1,4 +1,4 @@
-"""How long operations take: one look at the clock each, written into an array that is there beforehand."""
+"""Timing of operations: one clock reading each, written into a preallocated array."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_OPS", "SAMPLE_GAP", "Deadline", "Latencies", "Meter"]
 
 BLOCK_OPS: Final = 4096
-"""Operations between two pauses of the clock, in which what they need is made and their times are counted."""
+"""Operations between two pauses of the clock, in which inputs are prepared and times are counted."""
 SAMPLE_GAP: Final = 32
-"""Of quick operations one in about so many is timed: a look at the clock would be a large part of each."""
+"""Of quick operations about one in this many is timed: reading the clock would be a large part of each."""
 _STEPS: Final = 128
 _MOST_STEP: Final = 64 * _STEPS
 
 
 class Deadline:
-    """When a benchmark ends at the latest; `pass_now` ends it in all its threads."""
+    """Time limit of a benchmark; `pass_now` ends it in all its threads."""
 
     __slots__ = ("at_ns",)
 
@@ -36,29 +36,29 @@ class Deadline:
 
     @property
     def is_past(self) -> bool:
-        """True once it is over."""
+        """True after the deadline."""
         return perf_counter_ns() > self.at_ns
 
     def pass_now(self) -> None:
-        """Ends it."""
+        """End the benchmark now."""
         self.at_ns = -inf
 
 
 class Latencies:
-    """Times in ns, counted in steps of a 128th of a power of two: a quantile is off by less than a hundredth."""
+    """Times in ns, counted in steps of 1/128 of a power of two: a quantile has an error below 1 %."""
 
     __slots__ = ("_counts", "count", "largest")
 
     def __init__(self) -> None:
-        import numpy
+        from kafkalog.records.arrays import numpy
 
         self._counts = numpy.zeros(_MOST_STEP + 1, numpy.int64)
         self.count = 0
         self.largest = 0
 
     def add(self, times: numpy.ndarray[Any, Any]) -> None:
-        """Counts times, at least one."""
-        import numpy
+        """Count times; at least one is given."""
+        from kafkalog.records.arrays import numpy
 
         steps = numpy.log2(numpy.maximum(times, 1).astype(numpy.float64)) * _STEPS
         self._counts += numpy.bincount(steps.astype(numpy.int64), minlength=_MOST_STEP + 1)
@@ -66,14 +66,14 @@ class Latencies:
         self.largest = max(self.largest, int(times.max()))
 
     def merge(self, other: Latencies) -> None:
-        """Counts those of another thread too."""
+        """Add the counts of another thread."""
         self._counts += other._counts
         self.count += other.count
         self.largest = max(self.largest, other.largest)
 
     def quantile(self, share: float) -> float | None:
-        """The ns that `share` of all are not above; None where so few were timed that none lies beyond."""
-        import numpy
+        """Return the quantile `share` in ns; None if too few were timed for a time above it."""
+        from kafkalog.records.arrays import numpy
 
         if self.count * (1 - share) < 1 - 1e-9:
             return None
@@ -82,10 +82,10 @@ class Latencies:
 
 
 class Meter:
-    """The operations of one thread: how many, of how many bytes and records, and how long they took.
+    """The operations of one thread: their number, bytes, records and times.
 
-    Operations come in blocks of at most BLOCK_OPS, each an iterator whose steps are the operations; what happens
-    between blocks counts for nothing. Threads: one.
+    Operations come in blocks of at most BLOCK_OPS, each an iterator whose steps are the operations; time between blocks
+    does not count. Threads: one.
     """
 
     def __init__(self, deadline: Deadline, seed: int = 0) -> None:
@@ -99,13 +99,13 @@ class Meter:
 
     @property
     def busy_ns(self) -> int:
-        """Nanoseconds in which operations went on."""
+        """Nanoseconds spent in operations."""
         return self.ended_ns - self.begun_ns - self._paused_ns
 
     def each(self, steps: Iterator[object]) -> int:
-        """How many operations were done: all steps, or fewer at the deadline. Each is timed.
+        """Run and time all steps, or fewer at the deadline; return the number of operations.
 
-        One reading of the clock ends an operation and begins the next.
+        One reading of the clock ends an operation and starts the next.
         """
         spent, clock, until, count = self._spent, perf_counter_ns, self.deadline, 0
         last = self._resume()
@@ -121,7 +121,7 @@ class Meter:
         return count
 
     def some(self, steps: Iterator[object], count: int) -> int:
-        """The same of `count` quick operations, about one in SAMPLE_GAP of them timed."""
+        """Run `count` quick operations as `each` does, timing about one in SAMPLE_GAP of them."""
         spent, clock, until, timed, left = self._spent, perf_counter_ns, self.deadline, 0, count
         last = self._resume()
         for gap in self.gaps():
@@ -141,7 +141,7 @@ class Meter:
         return count - left
 
     def read_through(self, records: Iterator[Record], most: int) -> int:
-        """The same of at most `most` records that are read: key and value are made, and their lengths added up."""
+        """Read at most `most` records as `some` does: create key and value of each, and sum their lengths."""
         spent, clock, until, timed, count, size = self._spent, perf_counter_ns, self.deadline, 0, 0, 0
         last = self._resume()
         for gap in self.gaps():
@@ -165,17 +165,17 @@ class Meter:
         return count
 
     def once(self, step: Callable[[], object]) -> None:
-        """One operation, timed."""
+        """Run and time one operation."""
         self.each(step() for _ in range(1))
 
     def add_time(self, work: Callable[[], object]) -> None:
-        """Does what belongs to the operations and is none itself; its time counts."""
+        """Run work that belongs to the operations but is none itself; its time counts."""
         self._resume()
         work()
         self._pause(perf_counter_ns(), 0, 0)
 
     def gaps(self) -> list[int]:
-        """How many operations go untimed before each that is timed: uneven, so that no period of theirs is met."""
+        """Return the numbers of untimed operations before each timed one: random, to avoid periodic effects."""
         return self._random.choices(range(SAMPLE_GAP // 2, SAMPLE_GAP * 3 // 2), k=BLOCK_OPS)
 
     def _resume(self) -> int:
@@ -187,7 +187,7 @@ class Meter:
         return now
 
     def _pause(self, ended_ns: int, ops: int, timed: int) -> None:
-        import numpy
+        from kafkalog.records.arrays import numpy
 
         self.ended_ns = ended_ns
         self.ops += ops

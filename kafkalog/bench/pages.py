@@ -1,4 +1,4 @@
-"""How much of a log the page cache holds, and a log without it."""
+"""Share of a log in the page cache, and dropping its pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_RUNS = 1 << 20
 
 
 def cached_share(directory: str) -> float | None:
-    """The share of the bytes of a partition's files that is in memory; None where it cannot be told."""
+    """Return the share of the bytes of a partition's files that is in memory; None if unknown."""
     size = absent = 0
     for file in _files(directory):
         with file:
@@ -28,9 +28,9 @@ def cached_share(directory: str) -> float | None:
 
 
 def drop_pages(directory: str, *, sync: bool) -> None:
-    """Asks the system to forget what it holds of a partition's files; after a `sync`, for it keeps what is not on disk.
+    """Ask the system to drop cached pages of a partition's files, after a `sync`, since it keeps unsynced pages.
 
-    Whether it did, `cached_share` tells: a file system in memory cannot.
+    `cached_share` shows the effect: a file system in memory cannot drop pages.
     """
     for file in _files(directory):
         with file:
@@ -43,7 +43,7 @@ def drop_pages(directory: str, *, sync: bool) -> None:
 
 
 def _files(directory: str) -> list[File]:
-    """The regular files, open to read; those that went away meanwhile are left out."""
+    """Return the regular files, opened for reading, without files that were deleted meanwhile."""
     found = []
     try:
         for name in OS.names(directory):

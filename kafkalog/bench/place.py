@@ -1,4 +1,4 @@
-"""The directory that benchmarks write to: empty when they begin, and left as it was found."""
+"""The directory that benchmarks write to: empty at the start, and restored at the end."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _FILES: Final = frozenset((
     LOCK_FILE, CLEAN_SHUTDOWN_FILE, TOPICS_FILE, PRODUCER_IDS_FILE,
     CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE,
 ))  # fmt: skip
-"""What logs leave beside their directories."""
+"""Files of a data directory beside its logs."""
 
 
 class Place:
     """A data directory for the logs of benchmarks: a new temporary one, or `given`, which must be missing or empty.
 
-    `make` it, and in the end `remove` the logs that were made, and the directory where it was made, unless they are
-    kept. What anybody else has put there meanwhile stays. Ctrl-C and SIGTERM wait for each step, so that nothing is
-    made that is not known here. Threads: one.
+    `make` creates it; `remove` deletes the logs at the end, and the directory if it was created, unless they are kept.
+    Files of other processes stay. Ctrl-C and SIGTERM are deferred during each step, so that everything created is
+    recorded here. Threads: one.
     """
 
     def __init__(self, given: str | os.PathLike[str] | None, *, keep: bool) -> None:
@@ -43,7 +43,7 @@ class Place:
         self.path = ""
 
     def make(self) -> None:
-        """Makes the directory; IllegalArgument where it has something in it."""
+        """Create the directory; raise IllegalArgument if it is not empty."""
         with deferred_interrupts(), deferred_interrupts(signal.SIGTERM):
             if self._given is None:
                 self.path, self._made_directory = os.path.realpath(tempfile.mkdtemp(prefix="kafkalog-bench-")), True
@@ -55,7 +55,7 @@ class Place:
             self.path = path
 
     def remove(self) -> None:
-        """Leaves the directory as it was found; a second call does nothing."""
+        """Restore the directory as it was before; a second call does nothing."""
         with deferred_interrupts(), deferred_interrupts(signal.SIGTERM):
             if not self._keep and self.path:
                 self.drop_logs()
@@ -63,9 +63,9 @@ class Place:
                 self.path = ""
 
     def new_log(self, name: str) -> str:
-        """The directory of a new partition of a topic `name`. IllegalState where somebody else makes logs here.
+        """Create a partition directory of topic `name` and return it; IllegalState if another process writes here.
 
-        It is removed by `drop_logs` or at the end.
+        `drop_logs` or `remove` deletes it.
         """
         number = 0
         while (path := os.path.join(self.path, f"{name}-{number}")) in self._logs:
@@ -82,7 +82,7 @@ class Place:
         return path
 
     def drop_logs(self, *, but: str = "", even_kept: bool = False) -> None:
-        """Removes the logs but one, unless all are kept: the disk need not hold every benchmark's."""
+        """Remove all logs except `but`, unless all are kept, to limit the disk space of benchmarks."""
         if self._keep and not even_kept:
             return
         with deferred_interrupts(), deferred_interrupts(signal.SIGTERM):
@@ -91,7 +91,7 @@ class Place:
                 self._logs.remove(path)
 
     def forget_clean_end(self) -> None:
-        """Leaves the directory as a crash does: nothing vouches for what its logs hold, all is to be recovered."""
+        """Leave the directory as after a crash: without marker and recovery points, so that all logs are recovered."""
         for name in (CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_FILE):
             path = os.path.join(self.path, name)
             try:
@@ -100,7 +100,7 @@ class Place:
                 raise StorageError.from_os(error, "remove", path=path) from error
 
     def _remove_rest(self) -> None:
-        """The files that logs leave beside them, and the directory, if it is ours and nobody put anything there."""
+        """Remove the files beside the logs, and the directory if it was created here; do nothing if it has others."""
         try:
             names = OS.names(self.path)
             if not _FILES.issuperset(name.removesuffix(TMP_SUFFIX) for name in names):
@@ -110,11 +110,11 @@ class Place:
             if self._made_directory:
                 OS.rmdir(self.path)
         except OSError:
-            return  # what cannot be removed stays; the figures are no worse for it
+            return  # files that cannot be removed stay; the figures are valid
 
 
 def _made(path: str) -> bool:
-    """True where the directory was missing and is made; IllegalArgument where something is in it."""
+    """Create a missing directory and return True; raise IllegalArgument if it is not empty."""
     try:
         names = OS.names(path)
     except FileNotFoundError:

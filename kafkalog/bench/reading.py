@@ -1,4 +1,4 @@
-"""The benchmarks that read a log, in one thread or several, and change nothing in it."""
+"""Benchmarks that read a log, in one thread or several, without changing it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _Work = Callable[["Log", Meter, int, int, Random], None]
 
 
 def read(name: str, path: str, settings: Settings, deadline: Callable[[], Deadline], *, is_ours: bool) -> Result:
-    """Reads the log at `path`, opened for reading; `deadline` is made as reading begins.
+    """Benchmark reading the log at `path`, opened for reading; `deadline` is called when reading starts.
 
-    Each thread reads a share: of the offsets, where it goes through them, else of the operations.
+    Each thread reads a share: of the offsets for sequential reads, else of the operations.
     """
     is_local = os.path.isdir(path)
     with open_log(path) as log:
@@ -54,7 +54,7 @@ def read(name: str, path: str, settings: Settings, deadline: Callable[[], Deadli
 
 
 def _in_threads(work: Callable[[int], None], meters: list[Meter], limit: Deadline) -> None:
-    """`work` for each meter, each in a thread of its own; what one of them raises, or a Ctrl-C, ends them all."""
+    """Run `work` for each meter, each in a separate thread; an error of one of them, or a Ctrl-C, ends them all."""
     if len(meters) == 1:
         work(0)
         return
@@ -107,7 +107,7 @@ def _by_offset(log: Log, meter: Meter, first: int, stop: int, random: Random) ->
         try:
             record = log[offset]
         except OffsetOutOfRange:
-            return  # a gap; what was found is what counts
+            return  # a gap: only records that were found count
         key, value = record.key, record.value
         meter.bytes += (0 if key is None else len(key)) + (0 if value is None else len(value))
         meter.records += 1

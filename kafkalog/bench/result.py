@@ -1,4 +1,4 @@
-"""What benchmarks found: one result each, lines like db_bench's, tables, JSON."""
+"""Results of benchmarks: one each, as lines like db_bench's, tables, JSON."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MEGA: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Latency:
-    """Times of single operations in microseconds, of `count` that were timed.
+    """Times of single operations in microseconds; `count` operations were timed.
 
-    A quantile is None where so few were timed that none would lie beyond it.
+    A quantile is None if too few were timed for a time above it.
 
     >>> Latency(2, 4.5, None, None, None, 7.5).shown
     {'p50': 4.5, 'max': 7.5}
@@ -40,26 +40,26 @@ class Latency:
 
     @classmethod
     def of(cls, found: Latencies) -> Latency:
-        """The quantiles of what was counted."""
+        """Return the quantiles of the counted times."""
         times = (found.quantile(share) for share in _QUANTILES.values())
         p50, p95, p99, p99_9 = (None if ns is None else ns / 1000 for ns in times)
         return cls(found.count, p50, p95, p99, p99_9, found.largest / 1000 if found.count else None)
 
     @property
     def shown(self) -> dict[str, float]:
-        """Those that are known, by their names."""
+        """Known quantiles and the maximum, by name."""
         values = zip((*_QUANTILES, "max"), (self.p50, self.p95, self.p99, self.p99_9, self.max), strict=True)
         return {name: value for name, value in values if value is not None}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one benchmark did, and how long it took.
+    """Result of one benchmark: operations, bytes and time.
 
-    `ops` operations (`unit` says what one is) of `asked`, None where that was not known, on `records` records of `size`
-    bytes in `seconds`, the pauses left out in which the next operations are prepared. `ended_early` is the time limit's
-    doing. `cached` is the share of the log's bytes that was in memory before, None where nothing was there to read.
-    `notes` are what else there is to know.
+    `ops` is the number of operations (of kind `unit`), `asked` the number requested, None if unknown. They covered
+    `records` records of `size` bytes in `seconds`, without the pauses that prepare the next operations. `ended_early`
+    is True if the time limit ended it. `cached` is the share of the log's bytes that was in memory before, None if
+    unknown or nothing was read. `notes` are further remarks.
 
     >>> found = Result("fillbatch", "batch", 10, 10, 1000, 116_000, 0.5, Latency(0, None, None, None, None, None))
     >>> found.ops_per_s, found.micros_per_op, found.mb_per_s
@@ -80,7 +80,7 @@ class Result:
 
     @classmethod
     def of(cls, name: str, unit: str, asked: int | None, meters: Iterable[Meter], **more: Any) -> Result:
-        """What the meters of one or several threads have counted."""
+        """Return the result of the meters of one or several threads."""
         several = list(meters)
         first = several[0]
         for other in several[1:]:
@@ -97,21 +97,21 @@ class Result:
 
     @property
     def micros_per_op(self) -> float | None:
-        """Microseconds for each operation."""
+        """Microseconds per operation."""
         return self.seconds * 1e6 / self.ops if self.ops else None
 
     @property
     def ops_per_s(self) -> float | None:
-        """Operations in a second."""
+        """Operations per second."""
         return self.ops / self.seconds if self.seconds else None
 
     @property
     def mb_per_s(self) -> float | None:
-        """Millions of bytes in a second; None for what has no bytes."""
+        """Megabytes (10^6 bytes) per second; None for a benchmark without bytes."""
         return self.size / _MEGA / self.seconds if self.size and self.seconds else None
 
     def remarks(self) -> list[str]:
-        """What a line has behind the figures."""
+        """Return the remarks after the figures of a line."""
         found = []
         if self.ended_early:
             of = "" if self.asked is None else f": {self.ops:,} of {self.asked:,} {_plural(self.unit)}"
@@ -124,14 +124,14 @@ class Result:
         return [*found, *self.notes]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return all fields and figures, for JSON."""
         figures = {name: getattr(self, name) for name in ("micros_per_op", "ops_per_s", "mb_per_s")}
         found = {**asdict(self), **figures, "latency_us": asdict(self.latency), "bytes": self.size}
         return {name: value for name, value in found.items() if name not in ("name", "latency", "size")}
 
 
 def lines(result: Result, width: int) -> Iterator[str]:
-    """A line as db_bench prints it, on as many lines as a terminal of that width needs."""
+    """Yield a line like db_bench's, wrapped for a terminal of that width."""
     figures = [f"{_figure(result.micros_per_op):>11} micros/op", f"{_figure(result.ops_per_s, 0):>9} ops/s"]
     if result.mb_per_s is not None:
         figures.append(f"{_figure(result.mb_per_s, 1):>7} MB/s")
@@ -180,9 +180,9 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """The results of a run, in order, with what was asked for and on which machine.
+    """The results of a run, in order, with its settings and machine.
 
-    A repr and a notebook show them as a table; `rows` is that table, `results["fillseq"]` one of them.
+    A repr and a notebook show them as a table; `rows` is that table, `results["fillseq"]` one result.
 
     >>> from kafkalog.bench import run
     >>> results = run(benchmarks="fillseq,readseq", num=10)
@@ -195,7 +195,7 @@ class Results:
     results: tuple[Result, ...]
 
     def __getitem__(self, name: str) -> Result:
-        """The last result of a benchmark; KeyError."""
+        """Return the last result of a benchmark; raise KeyError if there is none."""
         for one in reversed(self.results):
             if one.name == name:
                 return one
@@ -209,7 +209,7 @@ class Results:
 
     @property
     def rows(self) -> Rows[Result]:
-        """The results as a table; below it what is to be known of each."""
+        """The results as a table, with remarks on each below it."""
         notes = [f"{one.name}: {'; '.join(found)}" for one in self.results if (found := _notes(one))]
         return Rows(self.results, COLUMNS, title=self.surroundings.title, notes=notes)
 
@@ -220,12 +220,12 @@ class Results:
         return self.rows._repr_html_()
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """Each result with settings and machine, for JSON."""
+        """Return each result with settings and machine, for JSON."""
         return [as_dict(one, self.settings, self.surroundings) for one in self.results]
 
 
 def as_dict(result: Result, settings: Settings, surroundings: Surroundings) -> dict[str, Any]:
-    """A result with all that it depends on, for JSON."""
+    """Return a result with settings and machine, for JSON."""
     asked = {name: value for name, value in asdict(settings).items() if name not in ("benchmarks", "only_reads")}
     return {"benchmark": result.name, **result.as_dict(), "settings": asked, "machine": asdict(surroundings)}
 

@@ -38,16 +38,16 @@ def run(
     tell: Callable[[Result], object] | None = None,
     **settings: Any,
 ) -> Results:
-    """What benchmarks find on this machine; `benchmarks` are names, or one text with commas between them, None all.
+    """Run benchmarks on this machine; `benchmarks` are names, or one comma-separated text, None all.
 
-    Logs are written to `directory`, which must be missing or empty, by default to a new temporary one; they are removed
-    at the end, however it comes, unless `keep`. What reads takes the log that was filled last, and where none was, one
-    that is filled for it. `use_existing` is a partition's directory (or a URL) instead: then only what reads may be
-    named, its log is opened for reading, and nothing is written. `begun` is called with settings and machine before
-    the first benchmark, `tell` with each result as it is there; `settings` are the fields of `Settings` by name.
+    Logs are written to `directory`, which must be missing or empty; default: a new temporary one. They are removed at
+    the end, also after an error, unless `keep`. A benchmark that reads uses the log that was filled last, or one that
+    is filled for it. `use_existing` is a partition's directory (or a URL) instead: then only benchmarks that read are
+    allowed, its log is opened for reading, and nothing is written. `begun` is called with settings and machine before
+    the first benchmark, `tell` with each result; `settings` are the fields of `Settings` by name.
 
-    IllegalArgument, ConfigError and UnsupportedCompression before anything is made; PartitionNotFound, NotAPartition;
-    StorageError where the disk fails or is full. TypeError for a keyword that is none.
+    Raises IllegalArgument, ConfigError and UnsupportedCompression before anything is created; PartitionNotFound,
+    NotAPartition; StorageError if the disk fails or is full; TypeError for an unknown keyword.
 
     >>> found = run(benchmarks="fillbatch,readseq", num=1000)
     >>> found["fillbatch"].ops, found["readseq"].ops, found["readseq"].micros_per_op > 0
@@ -83,7 +83,7 @@ def _run(
             _warm_up(place, settings)
             bench: Callable[[str], Result] = _OnOurs(place, settings).bench
         else:
-            open_log(existing).close()  # what is no log is told before a header
+            open_log(existing).close()  # an invalid log is reported before the header
             _warm_up(place, settings)
             bench = partial(_read_existing, existing, settings)
         around = surroundings(place.path if existing is None else existing)
@@ -98,7 +98,7 @@ def _run(
 
 @contextmanager
 def _placed(directory: str | os.PathLike[str] | None, *, keep: bool) -> Iterator[Place]:
-    """A place for logs, which is removed however this ends."""
+    """Yield a place for logs, which is removed at the end, also after an error."""
     place = Place(directory, keep=keep)
     try:
         place.make()
@@ -106,7 +106,7 @@ def _placed(directory: str | os.PathLike[str] | None, *, keep: bool) -> Iterator
     finally:
         try:
             place.remove()
-        except BaseException:  # a signal that came before it could hold it back
+        except BaseException:  # a signal that came before `remove` deferred it
             place.remove()
             raise
 
@@ -116,7 +116,7 @@ def _read_existing(path: str, settings: Settings, name: str) -> Result:
 
 
 def _warm_up(place: Place, settings: Settings) -> None:
-    """Runs each benchmark on a record or two, so that no figure has the imports of a first use in it."""
+    """Run each benchmark on a record or two, so that no figure includes the imports of a first use."""
     tiny = replace(settings, num=min(settings.num, 2), seconds=None, cold=False)
     ours = _OnOurs(place, tiny)
     for name in dict.fromkeys(settings.benchmarks):
@@ -134,7 +134,7 @@ class _OnOurs:
         self._filled = ""
 
     def bench(self, name: str) -> Result:
-        """What one found."""
+        """Run one benchmark and return its result."""
         if name in FILLS:
             return self._fill(name)
         if name == "compact":

@@ -1,4 +1,4 @@
-"""What a run of benchmarks is asked to do, checked before anything is made."""
+"""Settings of a benchmark run, checked before anything is created."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ BENCHMARKS: Final = {
 }
 FILLS: Final = frozenset({"fillseq", "fillsync", "fillwriter", "fillbatch"})
 READS: Final = frozenset({"readseq", "readbatches", "readcolumns", "readrandom", "readtime", "verify"})
-"""Those that change nothing: what may be run on a log that was there before."""
+"""Benchmarks that change nothing and may run on an existing log."""
 MOST_RECORDS: Final = 10**12
 MOST_VALUE_BYTES: Final = 16 << 20
 MOST_KEY_BYTES: Final = 1 << 16
 MOST_BATCH_RECORDS: Final = 10**6
 MOST_BATCH_BYTES: Final = 256 << 20
 MOST_THREADS: Final = 256
-_RECORD_BYTES: Final = 40  # what a record has at most besides key and value
+_RECORD_BYTES: Final = 40  # most bytes of a record besides key and value
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to run, on how much data; IllegalArgument, UnsupportedCompression, ConfigError for what can never be.
+    """Benchmarks to run and their data; raises IllegalArgument, UnsupportedCompression, ConfigError if invalid.
 
-    `num` records, or operations of a random read, with keys of `key_size` and values of `value_size` bytes; `seconds`
-    ends each benchmark early, None does not. With `cold` pages of the log are dropped before each read.
+    `num` is the number of records, or of operations of a random read, with keys of `key_size` and values of
+    `value_size` bytes. `seconds` ends each benchmark early, None does not. With `cold`, pages of the log are dropped
+    from the page cache before each read.
 
     >>> Settings(num=1000, value_size=50).record_bytes
     66
@@ -63,7 +64,7 @@ class Settings:
     seed: int = 301
     cold: bool = False
     only_reads: bool = field(default=False, repr=False)
-    """Whether it is for a log that was there before."""
+    """True for a run on an existing log."""
 
     def __post_init__(self) -> None:
         _check_names(self.benchmarks, only_reads=self.only_reads)
@@ -87,7 +88,7 @@ class Settings:
 
     @property
     def batch_bytes(self) -> int:
-        """The most that a batch of `batch_size` records may take, uncompressed."""
+        """Most bytes of a batch of `batch_size` records, uncompressed."""
         return 100 + self.batch_size * (self.key_size + self.value_size + _RECORD_BYTES)
 
     @property

@@ -1,4 +1,4 @@
-"""What figures depend on besides the code: machine, file system, versions."""
+"""Machine, file system and versions that benchmark figures depend on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASKED: Final = 10_000
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The machine, and where the log lies. `clock_ns` is what one reading of the clock takes."""
+    """The machine and the log's directory. `clock_ns` is the time of one reading of the clock."""
 
     version: str
     python: str
@@ -40,12 +40,12 @@ class Surroundings:
 
     @property
     def title(self) -> str:
-        """All of it that one line holds."""
+        """One-line summary."""
         return f"kafkalog {self.version}, Python {self.python}, {self.cpu}, {self.cores} cores, {self.file_system}"
 
 
 def cpu_model(text: str) -> str:
-    """The processor's name from the text of /proc/cpuinfo; "" where it has none."""
+    """Return the processor's name from the text of /proc/cpuinfo; "" if it has none."""
     for line in text.splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().lower() in ("model name", "cpu model", "hardware"):
@@ -54,7 +54,7 @@ def cpu_model(text: str) -> str:
 
 
 def surroundings(directory: str) -> Surroundings:
-    """What is known of this machine and of `directory`."""
+    """Return the properties of this machine and of `directory`."""
     try:
         with OS.open_file(CPUINFO, "r") as file:
             model = cpu_model(file.pread(_READ_BYTES, 0).decode(errors="replace"))
@@ -76,7 +76,7 @@ def surroundings(directory: str) -> Surroundings:
 
 
 def header(settings: Settings, around: Surroundings) -> Iterator[str]:
-    """The lines before the results, "name: value"."""
+    """Yield the lines before the results, "name: value"."""
     raw = settings.num * settings.record_bytes
     yield f"kafkalog:    {around.version}, Python {around.python}, {around.system}"
     yield f"CPU:         {around.cpu}, {around.cores} core{'' if around.cores == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The benchmarks of what a log needs now and then: recovery after a crash, compaction."""
+"""Benchmarks of maintenance: recovery after a crash, compaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["compact", "recover"]
 
 
 def recover(place: Place, path: str) -> Result:
-    """The time until a log that nobody closed is open for writing: every byte of it is checked, in all cores."""
+    """Time the opening of an unclosed log for writing: every byte of it is checked, on all cores."""
     place.forget_clean_end()
     meter = Meter(Deadline(None))
     opened: list[Log] = []
@@ -35,7 +35,7 @@ def recover(place: Place, path: str) -> Result:
 
 
 def compact(path: str, settings: Settings, data: Data) -> Result:
-    """One clean of a log in which each key lies twice, made in the empty directory `path`."""
+    """Time one clean of a log with two records of each key, created in the empty directory `path`."""
     keys = max(1, settings.num // 2)
     fill("fillbatch", path, settings, data, Deadline(settings.seconds), keys=keys)
     meter = Meter(Deadline(None))

@@ -1,4 +1,4 @@
-"""The benchmarks that fill a log."""
+"""Benchmarks that fill a log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SYNC_SHARE", "fill"]
 
 SYNC_SHARE: Final = 100
-"""`fillsync` writes one in so many of the records: each waits for the disk."""
+"""`fillsync` writes one in this many of the records, since each waits for the disk."""
 _BLOCK_BYTES: Final = 8 << 20
 _MAX_MESSAGE_BYTES: Final = 1_048_588
 
@@ -28,7 +28,7 @@ _MAX_MESSAGE_BYTES: Final = 1_048_588
 def fill(
     name: str, path: str, settings: Settings, data: Data, deadline: Deadline, *, keys: int | None = None
 ) -> Result:
-    """Fills a new log in the empty directory `path`; with `keys` it has only so many keys, and is to be compacted."""
+    """Fill a new log in the empty directory `path`; `keys` limits its keys and makes its topic compacted."""
     total = max(1, settings.num // SYNC_SHARE) if name == "fillsync" else settings.num
     more: dict[str, Any] = {}
     if settings.batch_bytes > _MAX_MESSAGE_BYTES:
@@ -50,7 +50,7 @@ _Make = Callable[[int, int], list[Any]]
 
 
 def _blocks(total: int, record_bytes: int, most: int = BLOCK_OPS) -> Iterator[tuple[int, int]]:
-    """The numbers [0, total) in pieces of some megabytes of records, at most `most` records each."""
+    """Yield the numbers [0, total) in ranges of some megabytes of records, at most `most` records each."""
     size = max(1, min(most, _BLOCK_BYTES // record_bytes))
     for first in range(0, total, size):
         yield first, min(first + size, total)
@@ -77,7 +77,7 @@ def _by_batch(log: Log, meter: Meter, settings: Settings, make: _Make, total: in
 
 
 def _by_writer(log: Log, meter: Meter, settings: Settings, make: _Make, total: int) -> None:
-    """What waits in the writer at the end is written within the time, which is no operation of its own."""
+    """Append with a writer; the time of the final flush counts, but not as an operation."""
     with log.writer(compression=settings.compression) as writer:
         for first, stop in _blocks(total, settings.record_bytes):
             keys, values, times = zip(*make(first, stop), strict=True)

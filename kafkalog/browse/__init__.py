@@ -1,1 +1,1 @@
-"""A browser for the terminal: data directories, partitions, segments, batches, records (docs/browse.md)."""
+"""Terminal browser for data directories, partitions, segments, batches and records (docs/browse.md)."""

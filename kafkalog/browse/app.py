@@ -1,4 +1,4 @@
-"""The browser as Textual draws it. Everything that reads runs in a thread; a frame is what is on the screen."""
+"""The browser's Textual app. All reading runs in a thread; a frame is the content of the screen."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Then = Callable[[], None]
 
 
 class BrowseApp(App[None]):
-    """The browser. Read-only: nothing is locked, and a broker may write meanwhile."""
+    """The browser app. It is read-only: it locks nothing, and a broker may write meanwhile."""
 
     CSS = _TABLE_CSS
     ENABLE_COMMAND_PALETTE = False
@@ -75,10 +75,10 @@ class BrowseApp(App[None]):
         self._is_searching = False
         self._goes_straight_in = len(top.things) == 1
 
-    # What is on the screen
+    # Display
 
     def compose(self) -> ComposeResult:
-        """A line on where we are, the table, a line on what is there, what is asked for, and the keys."""
+        """Yield the path, the table, a note on it, the input field and the keys."""
         yield Static("", id="path", markup=False)
         yield Pages(cursor_type="row", zebra_stripes=False)
         yield Static("", id="note", markup=False)
@@ -87,7 +87,7 @@ class BrowseApp(App[None]):
 
     @property
     def frame(self) -> Frame:
-        """The frame on the screen."""
+        """Frame on the screen."""
         return self._frames[-1]
 
     @property
@@ -97,15 +97,15 @@ class BrowseApp(App[None]):
 
     @property
     def room(self) -> int:
-        """How many rows the screen has."""
+        """Number of rows on the screen."""
         return max(1, self.pages.size.height - 1)
 
     def on_mount(self) -> None:
-        """The table has the keys from the start."""
+        """Focus the table."""
         self.pages.focus()
 
     def resized(self) -> None:
-        """Another screen: another number of rows."""
+        """Read the rows for the new screen size."""
         if self._goes_straight_in:
             self.frame.rows = self.frame.level.after(self.frame.level.start, 1)
             self.open_row()
@@ -113,7 +113,7 @@ class BrowseApp(App[None]):
             self._show_from(self.frame, self.frame.anchor, self.frame.cursor)
 
     def _show(self, frame: Frame) -> None:
-        """Draws a frame; nothing is read here but the records that are in memory."""
+        """Draw a frame; nothing is read except records in memory."""
         from rich.text import Text
 
         table = self.pages
@@ -134,11 +134,11 @@ class BrowseApp(App[None]):
         self.say(frame.level.note or ("" if frame.rows else "(nothing)"))
 
     def say(self, text: str) -> None:
-        """A line below the table; escaped."""
+        """Show an escaped line below the table."""
         self.query_one("#note", Static).update(shown(text))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Keeps the cursor, and tells how far into the log it is."""
+        """Store the cursor, and show its position in the log."""
         frame = self.frame
         if event.cursor_row < len(frame.rows):
             frame.cursor = event.cursor_row
@@ -152,7 +152,10 @@ class BrowseApp(App[None]):
     # Reading, in a thread
 
     def _work(self, work: Callable[[], Then]) -> None:
-        """Runs `work` in a thread and then, in ours, what it gave; an error becomes a line. The last one asked wins."""
+        """Run `work` in a thread, then its result in the app's thread; a new call cancels the previous one.
+
+        An error becomes the line below the table.
+        """
 
         def body() -> None:
             worker = get_current_worker()
@@ -170,7 +173,7 @@ class BrowseApp(App[None]):
         self.run_worker(body, thread=True, exclusive=True, group="read")
 
     def _show_from(self, frame: Frame, anchor: Any, cursor: int = 0) -> None:
-        """Reads a screenful from `anchor` on, and shows it."""
+        """Read a screenful from `anchor` on and show it."""
         room = self.room
 
         def work() -> Then:
@@ -187,7 +190,7 @@ class BrowseApp(App[None]):
         return then
 
     def _push(self, frames: list[Frame], below: int) -> Then:
-        """Shows the last of `frames`, which come on top of the first `below`."""
+        """Show the last of `frames`, placed on top of the first `below` frames."""
 
         def then() -> None:
             self._goes_straight_in = False
@@ -198,7 +201,7 @@ class BrowseApp(App[None]):
         return then
 
     def _leave(self, below: int) -> None:
-        """Drops the frames from number `below` on; a log that nothing is left of is closed."""
+        """Drop the frames from number `below` on, and close the logs that no frame uses."""
         gone = {one.level.view for one in self._frames[below:]}
         del self._frames[below:]
         for view in gone - {one.level.view for one in self._frames}:
@@ -208,7 +211,7 @@ class BrowseApp(App[None]):
     # Moving
 
     def step(self, *, forward: bool) -> None:
-        """One row over the edge of the screen."""
+        """Move one row past the edge of the screen."""
         frame, room = self.frame, self.room
         if not frame.rows:
             return
@@ -219,7 +222,7 @@ class BrowseApp(App[None]):
         self._work(work)
 
     def turn(self, *, forward: bool) -> None:
-        """A screenful on or back; at the edge of the level the cursor goes there."""
+        """Move a screenful on or back; at the edge of the level the cursor moves to the edge."""
         frame, room = self.frame, self.room
         if not frame.rows:
             return
@@ -230,7 +233,7 @@ class BrowseApp(App[None]):
         self._work(work)
 
     def edge(self, *, last: bool) -> None:
-        """The first screenful, or the last one that there is now."""
+        """Show the first screenful, or the current last one."""
         frame, room = self.frame, self.room
         if not last:
             self._show_from(frame, first_of(frame.level))
@@ -242,7 +245,7 @@ class BrowseApp(App[None]):
         self._work(work)
 
     def action_again(self) -> None:
-        """Looks at the files again."""
+        """Read the files again."""
         frame = self.frame
         view = frame.level.view
 
@@ -256,7 +259,7 @@ class BrowseApp(App[None]):
         self._work(work)
 
     def open_row(self) -> None:
-        """Goes into what is under the cursor."""
+        """Open the item under the cursor."""
         frame, room, depth = self.frame, self.room, len(self._frames)
         thing, view = frame.thing, frame.level.view
         if thing is None or isinstance(thing, tuple) and not hasattr(thing, "_fields"):
@@ -269,7 +272,7 @@ class BrowseApp(App[None]):
         self._work(work)
 
     def action_out(self) -> None:
-        """Out of the level; a question or a search is ended first."""
+        """Leave the level; an open question or search is ended first."""
         if self.query_one("#ask", Input).display:
             self._asked_enough()
         elif self._is_searching:
@@ -283,7 +286,7 @@ class BrowseApp(App[None]):
     # Searching
 
     def action_ask(self, what: str) -> None:
-        """Asks for a key, an offset or a time."""
+        """Ask for a key, an offset or a time."""
         if self.frame.level.view is None:
             self.say("open a partition first: Enter")
             return
@@ -291,7 +294,7 @@ class BrowseApp(App[None]):
         ask = self.query_one("#ask", Input)
         ask.placeholder = _ASKED[what]
         ask.value = ""
-        ask.display = True  # in the place of the keys, so that the table keeps its size
+        ask.display = True  # in place of the keys, so that the table keeps its size
         self.query_one("#keys").display = False
         ask.focus()
 
@@ -301,7 +304,7 @@ class BrowseApp(App[None]):
         self.pages.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Looks for what was asked."""
+        """Search for the submitted text."""
         self._asked_enough()
         text, view = event.value.strip(), self.frame.level.view
         if not text or view is None:
@@ -323,12 +326,12 @@ class BrowseApp(App[None]):
         self._work(work)
 
     def _at(self, view: LogView, offset: int, room: int) -> Then:
-        """The frames with the batch of an offset and, where a record has it, the record."""
+        """Push the frames with the batch of an offset and, if a record has it, the record."""
         below = next(at for at, one in enumerate(self._frames) if one.level.view is view) + 1
         return self._push(frames_at(view, offset, room), below)
 
     def _here(self) -> int:
-        """The offset of what is under the cursor; the log start where that has none."""
+        """Return the offset of the item under the cursor or of the level around it; 0 without one."""
         for frame in reversed(self._frames):
             for name in ("offset", "base_offset"):
                 found = getattr(frame.thing, name, None)
@@ -337,7 +340,7 @@ class BrowseApp(App[None]):
         return 0
 
     def action_next(self) -> None:
-        """The next record with the key that was looked for."""
+        """Find the next record with the last key."""
         view = self.frame.level.view
         if view is None or self._key is None:
             self.say("no key was looked for: /")

@@ -1,7 +1,7 @@
-"""Batches a screenful at a time, from any place in a log, forwards and backwards; only headers are looked at.
+"""Batches a screenful at a time, from any place in a log, forwards and backwards, by their headers.
 
-A walk begins where the offset index says that a batch begins. Nothing is raised for what lies in a file: bytes that are
-no batch become a row that says so, and the walk goes on where the next sound batch begins.
+A walk begins at a batch that the offset index points to. Damage in a file raises nothing: bytes that are not a batch
+become a row, and the walk continues at the next intact batch.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ __all__ = ["BatchRow", "Place", "after", "before", "place_of"]
 
 _CHUNK_BYTES: Final = 64 << 10
 _LARGE_BYTES: Final = 1 << 20
-"""Of a larger batch only the header is read, and its checksum is not known."""
+"""Largest batch that is read whole; of a larger one only the header is read, and its checksum is unknown."""
 _LEAST_SIZE: Final = 14 + LOG_OVERHEAD
 _V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _MOST_ROWS_BACK: Final = 100_000
-"""Where no index helps, so many rows at most are walked over to find what lies before a place."""
+"""Most rows walked to find those before a place if no index entry helps."""
 
 
 class Place(NamedTuple):
-    """Where a batch begins: the segment's base offset, and the position in its file."""
+    """Start of a batch: the segment's base offset and the position in its file."""
 
     segment: int
     position: int
 
 
 class BatchRow(NamedTuple):
-    """A batch by its header. `records` is None where the header does not tell; `problem` is "" for a sound one.
+    """A batch by its header. `records` is None if the header does not state it; `problem` is "" for an intact batch.
 
-    A stretch of bytes that are no batch is a row with offsets of -1.
+    A range of bytes that are not a batch is a row with offsets of -1.
     """
 
     place: Place
@@ -59,17 +59,17 @@ class BatchRow(NamedTuple):
 
     @property
     def next_place(self) -> Place:
-        """Where the bytes behind it are."""
+        """Place of the bytes after this row."""
         return Place(self.place.segment, self.place.position + self.size)
 
     @property
     def is_batch(self) -> bool:
-        """False for bytes that are no batch."""
+        """False for bytes that are not a batch."""
         return self.last_offset >= 0
 
     @property
     def kind(self) -> str:
-        """What is to be said of it in a word or two."""
+        """Problem or kind of the batch in one or two words."""
         if self.problem:
             return self.problem
         words = ["txn"] * self.is_transactional + ["control"] * self.is_control
@@ -77,7 +77,7 @@ class BatchRow(NamedTuple):
 
 
 def after(view: LogView, place: Place, count: int) -> list[BatchRow]:
-    """Up to `count` rows from `place` on, over the ends of segments."""
+    """Return up to `count` rows from `place` on, across segments."""
     found: list[BatchRow] = []
     segment = view.segments.floor(place.segment) or view.segments.first
     position = place.position if segment is not None and segment.base_offset == place.segment else 0
@@ -89,7 +89,7 @@ def after(view: LogView, place: Place, count: int) -> list[BatchRow]:
 
 
 def before(view: LogView, place: Place, count: int) -> list[BatchRow]:
-    """Up to `count` rows that end where `place` begins, in the order of the file."""
+    """Return up to `count` rows that end at `place`, in file order."""
     found: list[BatchRow] = []
     segment = view.segments.floor(place.segment)
     stop = place.position if segment is not None and segment.base_offset == place.segment else None
@@ -102,21 +102,21 @@ def before(view: LogView, place: Place, count: int) -> list[BatchRow]:
 
 
 def place_of(view: LogView, offset: int) -> Place:
-    """Where the batch begins that holds `offset`, or the next one; the log's end for an offset behind it.
+    """Return the place of the batch with `offset`, or the next one; the log's end for an offset after it.
 
-    StorageError.
+    Raises StorageError.
     """
     where = view.read(offset, 1).fetch_offset_metadata
     return Place(where.segment_base_offset, where.relative_position_in_segment)
 
 
 def _bound(following: ViewSegment | None) -> int:
-    """The offset below which the offsets of a segment lie, by the segment that follows it."""
+    """Return the exclusive upper bound of a segment's offsets, given the segment after it."""
     return LARGEST_OFFSET if following is None else following.base_offset
 
 
 def _ending_at(segment: ViewSegment, stop: int, count: int, bound: int) -> list[BatchRow]:
-    """The last `count` rows of a segment before position `stop`, walked to from an index entry that leads there."""
+    """Return the last `count` rows of a segment before position `stop`, walking from an index entry before them."""
     index = segment.offset_index
     low, high = 0, index.entries
     while low < high:
@@ -127,7 +127,7 @@ def _ending_at(segment: ViewSegment, stop: int, count: int, bound: int) -> list[
         start = index.entry(number).position if number >= 0 else 0
         walk = _walk(segment, start, stop, bound)
         first = next(walk, None)
-        begins = first is not None and first.is_batch  # an entry is advice
+        begins = first is not None and first.is_batch  # an index entry may be wrong
         rows = deque([first] if first is not None else [], maxlen=count)
         if begins or number < 0:
             rows.extend(islice(walk, _MOST_ROWS_BACK))
@@ -139,7 +139,7 @@ def _ending_at(segment: ViewSegment, stop: int, count: int, bound: int) -> list[
 
 
 def _walk(segment: ViewSegment, position: int, stop: int, bound: int) -> Iterator[BatchRow]:
-    """The rows of a segment from `position` to `stop`; what is no batch is one row up to the next sound one.
+    """Yield the rows of a segment from `position` to `stop`; bytes up to the next intact batch are one row.
 
     A batch at or above the offset `bound` has a problem.
     """
@@ -151,7 +151,7 @@ def _walk(segment: ViewSegment, position: int, stop: int, bound: int) -> Iterato
         for header in table:
             position = header.position + header.size
             row = _row(base, header)
-            if not header.is_valid:  # its size may be what is wrong
+            if not header.is_valid:  # the size field may be the damaged part
                 position = _next_sound(segment, header.position, stop)
                 yield row._replace(size=position - header.position)
                 break
@@ -176,7 +176,7 @@ def _walk(segment: ViewSegment, position: int, stop: int, bound: int) -> Iterato
 
 
 def _problem_of(header: BatchHeader, expected: int, bound: int) -> str:
-    """What contradicts the place of a batch whose checksum is right; "" for nothing."""
+    """Return the conflict of an intact batch with its place; "" without one."""
     if not 0 <= header.magic <= MAGIC_V2:
         return f"format {header.magic}"
     if header.base_offset < expected:
@@ -185,7 +185,7 @@ def _problem_of(header: BatchHeader, expected: int, bound: int) -> str:
 
 
 def _next_sound(segment: ViewSegment, position: int, stop: int) -> int:
-    """Where the next sound batch begins behind damage at `position`; `stop` where there is none."""
+    """Return the position of the next intact batch after damage at `position`; `stop` without one."""
     file = segment.records.slice(0, stop).file
     if only_zeros(file, position, stop):
         return stop
@@ -203,7 +203,7 @@ def _row(base: int, header: BatchHeader) -> BatchRow:
 
 
 def _large(place: Place, size: int, data: bytes) -> BatchRow:
-    """A batch of which only the header was read."""
+    """Return the row of a batch whose header alone was read."""
     magic = data[16]
     if magic != MAGIC_V2:
         offset = int.from_bytes(data[:8], "big", signed=True)

@@ -1,4 +1,4 @@
-"""Which columns of a table stand on a screen, and how wide they are: what does not fit is left out from the right."""
+"""Fitting of tables to the screen: column widths, and which columns are left out from the right."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kafkalog.inspect.width import columns_of, cut
 __all__ = ["fitted"]
 
 _PADDING: Final = 2
-"""Columns of the terminal beside each cell."""
+"""Terminal columns of padding for each cell."""
 _LEAST: Final = {"text": 8, "name": 8, "key": 14}
-"""How narrow a column of text may become; the others are never cut."""
+"""Least width of a text column; other columns are never cut."""
 
 
 def fitted(columns: Sequence[Column], things: Sequence[Any], width: int) -> tuple[list[str], list[list[str]]]:
-    """The headings and the cells, row by row, that `width` columns of a terminal have room for.
+    """Return the headings and the cells, row by row, that fit in `width` terminal columns.
 
-    A column of text is cut down, keys and values to 14 columns, before one is left out, and the first always stays.
-    Every cell is safe to show.
+    Text columns are narrowed, keys and values to 14 columns, before a column is left out; the first column always
+    stays. Every cell is safe to display.
     """
     heads = [column.name for column in columns]
     cells = [[text_of(column.get(thing), column.kind) for column in columns] for thing in things]

@@ -1,6 +1,6 @@
-"""The levels of the browser, each a long list of which a screenful is read: partitions, segments, batches, records.
+"""Levels of the browser: long lists of partitions, segments, batches or records, read a screenful at a time.
 
-An anchor says where in a level something is: a number in most, a place in a file for batches. Nothing here knows of a
+An anchor is a place in a level: a number in most, a place in a file for batches. This module does not depend on a
 terminal.
 """
 
@@ -26,13 +26,13 @@ from kafkalog.tools.directories import PartitionPath
 __all__ = ["BatchLevel", "Level", "ListLevel", "fields_of", "partition_level", "record_level", "segment_level"]
 
 _MOST_BATCH_BYTES: Final = 64 << 20
-"""A larger batch is not opened, and none that decompresses to more."""
+"""Largest batch that is opened, on disk and decompressed."""
 _LINE_BYTES: Final = 48
 _MOST_VALUE_BYTES: Final = 64 << 10
 
 
 class Row(NamedTuple):
-    """Something in a level, and the anchors where it and what follows it are."""
+    """An item in a level, with its anchor and the anchor after it."""
 
     anchor: Any
     following: Any
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class Level:
-    """A level: its `title` for the line on top, its columns, and its rows a few at a time."""
+    """A level: its `title` for the top line, its columns, and its rows, a few at a time."""
 
     columns: Sequence[Column]
     title: str
@@ -49,21 +49,21 @@ class Level:
     note: str
 
     def after(self, anchor: Any, count: int) -> list[Row]:
-        """Up to `count` rows from `anchor` on."""
+        """Return up to `count` rows from `anchor` on."""
         raise NotImplementedError
 
     def before(self, anchor: Any, count: int) -> list[Row]:
-        """Up to `count` rows that end where `anchor` is."""
+        """Return up to `count` rows that end at `anchor`."""
         raise NotImplementedError
 
     @property
     def end(self) -> Any:
-        """The anchor behind the last row."""
+        """Anchor after the last row."""
         raise NotImplementedError
 
 
 class ListLevel(Level):
-    """Things that are in memory, or come one by one from a table that is."""
+    """A level of items that are in memory, or that a table in memory creates one by one."""
 
     def __init__(
         self, things: Sequence[Any], columns: Sequence[Column], title: str, *, view: LogView | None = None,
@@ -77,18 +77,18 @@ class ListLevel(Level):
         self.note = note
 
     def after(self, anchor: Any, count: int) -> list[Row]:
-        """The things from number `anchor` on."""
+        """Return the items from number `anchor` on."""
         stop = min(anchor + count, len(self.things))
         return [Row(at, at + 1, self.things[at]) for at in range(max(anchor, 0), stop)]
 
     def before(self, anchor: Any, count: int) -> list[Row]:
-        """The things up to number `anchor`."""
+        """Return the items before number `anchor`."""
         first = max(anchor - count, 0)
         return self.after(first, anchor - first)
 
     @property
     def end(self) -> int:
-        """How many there are."""
+        """Number of items."""
         return len(self.things)
 
 
@@ -107,7 +107,7 @@ BATCH_COLUMNS: Final = (
 
 
 class BatchLevel(Level):
-    """The batches of a log, from the one at `start` on."""
+    """Level of the batches of a log, from the one at `start` on."""
 
     def __init__(self, view: LogView, start: Place) -> None:
         self.view: LogView = view
@@ -117,16 +117,16 @@ class BatchLevel(Level):
         self.note = ""
 
     def after(self, anchor: Any, count: int) -> list[Row]:
-        """The batches from a place on."""
+        """Return the batches from a place on."""
         return [Row(row.place, row.next_place, row) for row in batches.after(self.view, anchor, count)]
 
     def before(self, anchor: Any, count: int) -> list[Row]:
-        """The batches in front of a place."""
+        """Return the batches before a place."""
         return [Row(row.place, row.next_place, row) for row in batches.before(self.view, anchor, count)]
 
     @property
     def end(self) -> Place:
-        """The log's end as it is now."""
+        """Current end of the log."""
         last = self.view.active_segment
         return Place(last.base_offset, last.size)
 
@@ -139,13 +139,13 @@ PARTITION_COLUMNS: Final = (
 
 
 def partition_level(found: Sequence[PartitionPath]) -> ListLevel:
-    """The partitions of data directories, by their names alone: none is opened."""
+    """Return the level of partitions, listed by name without opening any."""
     ordered = sorted(found)
     return ListLevel(ordered, PARTITION_COLUMNS, "partitions", note=plural(len(ordered), "partition"))
 
 
 def segment_level(view: LogView) -> ListLevel:
-    """The segments of a log, by what its directory says of them."""
+    """Return the level of a log's segments, from its directory listing."""
     found = tuple(view.segments)
     ends = [one.base_offset for one in found[1:]] + [view.log_end_offset]
     made = [Segment(one, end) for one, end in zip(found, ends, strict=True)]
@@ -157,7 +157,7 @@ def segment_level(view: LogView) -> ListLevel:
 
 
 class _Records(Sequence[Any]):
-    """The records of a decoded batch; each is made when it is looked at."""
+    """The records of a decoded batch; each is created on access."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -170,7 +170,7 @@ class _Records(Sequence[Any]):
 
 
 def _field(record: Any, name: str) -> Any:
-    """A key or a value, or what is wrong with it: of a message of an old format it may run over the end."""
+    """Return a key or a value, or its damage: in a message of an old format it may run past the end."""
     try:
         return getattr(record, name)
     except DamagedField as error:
@@ -193,7 +193,7 @@ RECORD_COLUMNS: Final = (
 
 
 def _said(record: Any) -> bytes | str | None:
-    """A value, or what a control record says."""
+    """Return a value, or the content of a control record."""
     if record.is_control:
         try:
             return str(control_value(record.key, record.value))
@@ -204,7 +204,7 @@ def _said(record: Any) -> bytes | str | None:
 
 
 def record_level(view: LogView, row: BatchRow) -> ListLevel:
-    """The records of a batch, whose checksum is looked at now. Damage is told in `note`, with what could be decoded."""
+    """Return the level of a batch's records; the checksum is compared, and `note` reports damage."""
     title = f"batch {row.base_offset}"
     segment = view.segments.get(row.place.segment)
     if segment is None or not row.is_batch:
@@ -232,7 +232,7 @@ FIELD_COLUMNS: Final = (
 
 
 def fields_of(view: LogView | None, record: Any) -> ListLevel:
-    """All of one record, a line at a time; of a long value as much as 64 KiB."""
+    """Return the level with all of one record, a line at a time; values are cut at 64 KiB."""
     found: list[tuple[str, Any]] = [("offset", f"{record.offset:,}"), ("time", moment(record.timestamp))]
     found += _lines("key", _field(record, "key"))
     for name, value in record.headers:
@@ -242,7 +242,7 @@ def fields_of(view: LogView | None, record: Any) -> ListLevel:
 
 
 def _lines(name: str, data: bytes | str | None) -> list[tuple[str, Any]]:
-    """A key or a value in pieces of a line each, cut between characters where it is UTF-8."""
+    """Split a key or a value into lines, between characters if it is UTF-8."""
     if not data or isinstance(data, str):
         return [(name, data)]
     found: list[tuple[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What a key makes of a screenful: other rows, or the frames of another place. Reads, and changes nothing."""
+"""Effects of keys on a screenful: other rows, or the frames of another place. Reads and changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass
 class Frame:
-    """A level, the rows of it that are on the screen, and the one under the cursor."""
+    """A level, its rows on the screen, and the row under the cursor."""
 
     level: Level
     anchor: Any
@@ -30,19 +30,19 @@ class Frame:
 
     @property
     def thing(self) -> Any:
-        """What is under the cursor; None where there is nothing."""
+        """Item under the cursor; None without rows."""
         return self.rows[self.cursor].thing if self.cursor < len(self.rows) else None
 
 
 class Screenful(NamedTuple):
-    """Rows, and which of them is under the cursor."""
+    """Rows, and the number of the one under the cursor."""
 
     rows: list[Row]
     cursor: int = 0
 
 
 def stepped(level: Level, rows: list[Row], room: int, *, forward: bool) -> Screenful:
-    """One row over the edge of a screenful of `room` rows."""
+    """Return the rows one step past the edge of a screenful of `room` rows."""
     if not forward:
         return Screenful([*level.before(rows[0].anchor, 1), *rows][:room])
     rows = [*rows, *level.after(rows[-1].following, 1)][-room:]
@@ -50,7 +50,7 @@ def stepped(level: Level, rows: list[Row], room: int, *, forward: bool) -> Scree
 
 
 def turned(level: Level, rows: list[Row], room: int, cursor: int, *, forward: bool) -> Screenful:
-    """The screenful after `rows`, or before them; at the edge of the level the cursor goes there."""
+    """Return the screenful after `rows` or before them; at the edge of the level the cursor moves to the edge."""
     found = level.after(rows[-1].following, room) if forward else level.before(rows[0].anchor, room)
     if len(found) == room:
         return Screenful(found, cursor)
@@ -61,13 +61,13 @@ def turned(level: Level, rows: list[Row], room: int, cursor: int, *, forward: bo
 
 
 def first_of(level: Level) -> Any:
-    """The anchor of the first row that a level has now; retention may have moved it."""
+    """Return the anchor of the level's current first row; retention may have moved it."""
     first = level.view.segments.first if isinstance(level, BatchLevel) and level.view is not None else None
     return type(level.start)(first.base_offset, 0) if first is not None else level.start
 
 
 def last_of(level: Level, room: int) -> Screenful:
-    """The last screenful, of what is in the files now."""
+    """Return the last screenful of the current files."""
     if level.view is not None:
         level.view.refresh()
     rows = level.before(level.end, room)
@@ -75,7 +75,7 @@ def last_of(level: Level, room: int) -> Screenful:
 
 
 def level_in(thing: Any, view: LogView | None, fs: FileSystem) -> Level:
-    """The level that a row's `thing` opens into; StorageError where nothing is in it."""
+    """Return the level that a row's `thing` opens into; raise StorageError if it has none."""
     if isinstance(thing, PartitionPath):
         return segment_level(LogView(thing.path, fs=fs))
     if view is None:
@@ -86,7 +86,7 @@ def level_in(thing: Any, view: LogView | None, fs: FileSystem) -> Level:
 
 
 def frames_at(view: LogView, offset: int, room: int) -> list[Frame]:
-    """A frame with the batch of an offset and, where a record has it, one with the record."""
+    """Return a frame with the batch of an offset and, if a record has it, one with the record."""
     level = BatchLevel(view, place_of(view, offset))
     frames = [Frame(level, level.start, level.after(level.start, room))]
     row = frames[0].thing
@@ -100,7 +100,7 @@ def frames_at(view: LogView, offset: int, room: int) -> list[Frame]:
 
 
 def offset_of(text: str, view: LogView) -> int:
-    """The offset that somebody typed, a negative one from the end; StorageError for what is none."""
+    """Parse an offset, a negative one from the end; raise StorageError for other text."""
     view.refresh()
     digits = text.replace(",", "").replace("_", "")
     try:
@@ -111,7 +111,7 @@ def offset_of(text: str, view: LogView) -> int:
 
 
 def offset_at(text: str, view: LogView) -> int:
-    """The first offset at or after a typed time; StorageError where there is none."""
+    """Return the first offset at or after a typed time; raise StorageError without one."""
     view.refresh()
     found = view.offset_for_time(text_ms(text))
     if found is None:

@@ -1,4 +1,4 @@
-"""The table of the browser: one screenful of rows, which asks for another one at its edges."""
+"""The browser's table: one screenful of rows, which requests another one at its edges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Pages"]
 
 
 class Pages(DataTable[Any]):
-    """A table that has one screenful, and asks for another one at its edges."""
+    """Table that holds one screenful and requests another one at its edges."""
 
     app: BrowseApp
     BINDINGS: ClassVar[Any] = [
@@ -26,35 +26,35 @@ class Pages(DataTable[Any]):
     ]  # fmt: skip
 
     def on_resize(self, event: Resize) -> None:
-        """The table has its size: so many rows are read."""
+        """Read as many rows as the table now has room for."""
         self.app.resized()
 
     def action_cursor_down(self) -> None:
-        """The next row, or the screenful that begins one row further on."""
+        """Move to the next row, or to the screenful that begins one row later."""
         if self.cursor_row < self.row_count - 1:
             super().action_cursor_down()
         else:
             self.app.step(forward=True)
 
     def action_cursor_up(self) -> None:
-        """The row before, or the screenful that begins one row earlier."""
+        """Move to the row before, or to the screenful that begins one row earlier."""
         if self.cursor_row > 0:
             super().action_cursor_up()
         else:
             self.app.step(forward=False)
 
     def action_open(self) -> None:
-        """What is in the row."""
+        """Open the row."""
         self.app.open_row()
 
     def action_back(self) -> None:
-        """The level around this one."""
+        """Go back to the level around this one."""
         self.app.action_out()
 
     def action_edge(self, last: bool) -> None:
-        """The first screenful, or the last."""
+        """Show the first or the last screenful."""
         self.app.edge(last=last)
 
     def action_turn(self, forward: bool) -> None:
-        """The next screenful, or the one before."""
+        """Show the next screenful or the one before."""
         self.app.turn(forward=forward)

@@ -1,4 +1,4 @@
-"""Looking for a key: record by record from an offset on, told where it is, and ended where it is asked to."""
+"""Key search: reads record by record from an offset on, reports progress, and stops on request."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from kafkalog.storage.view import LogView
 __all__ = ["SEARCH_BYTES", "Search", "find_key", "key_of"]
 
 SEARCH_BYTES: Final = 256 << 20
-"""After so many bytes of batches a search stops and says so; asked again, it goes on."""
+"""Bytes of batches after which a search stops and reports that; repeated, it continues."""
 _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-fA-F]{2})")
 
 
 class Search(NamedTuple):
-    """How a search ended: the offset of the record (None: not found), and the offset where it goes on."""
+    """Result of a search: the offset of the record (None if not found), and the offset to continue from."""
 
     offset: int | None
     next_offset: int
     read_bytes: int
     is_done: bool
-    """True where the log's end was reached, or the record was found."""
+    """True if the log's end was reached or the record was found."""
 
 
 def key_of(text: str) -> bytes:
-    r"""The key that a text stands for: UTF-8, with `\xff` for any byte and `\\` for a backslash, as keys are shown.
+    r"""Parse a key from text: UTF-8, with `\xff` for any byte and `\\` for a backslash, as keys are displayed.
 
     >>> key_of("u-17"), key_of(r"\\xff\\x00"), key_of(r"a\\\\b")
     (b'u-17', b'\xff\x00', b'a\\b')
@@ -44,9 +44,9 @@ def key_of(text: str) -> bytes:
 def find_key(
     view: LogView, key: bytes, start: int, goes_on: Callable[[int, int], bool], most_bytes: int = SEARCH_BYTES
 ) -> Search:
-    """The first record at or after `start` with exactly this key.
+    """Find the first record at or after `start` with exactly this key.
 
-    `goes_on` is asked before each chunk, with the offset and the bytes read so far, and ends the search by False.
+    `goes_on` is called before each chunk with the offset and the bytes read so far; False ends the search. Raises
     CorruptRecord at damage; InvalidRecord, StorageError.
     """
     at, read = max(start, view.log_start_offset), 0
@@ -66,8 +66,8 @@ def find_key(
 
 
 def _row_of(table: RecordTable, key: bytes, start: int) -> int | None:
-    """The offset of the first record with the key, at or after `start`."""
-    import numpy
+    """Return the offset of the first record with the key, at or after `start`; None without one."""
+    from kafkalog.records.arrays import numpy
 
     for row in numpy.flatnonzero(numpy.asarray(table.key_sizes) == len(key)).tolist():
         if table.key(row) == key:

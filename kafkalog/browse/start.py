@@ -1,4 +1,4 @@
-"""Starting the browser: what it needs is looked at first."""
+"""Start of the browser, after its requirements are checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["browse", "make_app"]
 
 
 def make_app(found: Sequence[PartitionPath], fs: FileSystem = OS) -> BrowseApp:
-    """The browser on these partitions, not running yet; of a single one its segments come first. MissingPackage."""
+    """Return the browser for these partitions, not running yet; a single one opens at its segments. MissingPackage."""
     try:
         from kafkalog.browse.app import BrowseApp
     except ModuleNotFoundError as error:
@@ -31,7 +31,7 @@ def make_app(found: Sequence[PartitionPath], fs: FileSystem = OS) -> BrowseApp:
 
 
 def browse(found: Sequence[PartitionPath], fs: FileSystem = OS) -> None:
-    """Runs the browser until it is left. MissingPackage; IllegalState where input or output is no terminal."""
+    """Run the browser until the user quits. Raises MissingPackage; IllegalState without a terminal."""
     app = make_app(found, fs)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise IllegalState("the browser needs a terminal", hint="`kafkalog stats` and `kafkalog dump` print")

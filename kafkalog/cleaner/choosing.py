@@ -1,9 +1,9 @@
-"""Which log is cleaned next, and how far: functions of a log's state, its settings, a checkpoint and a time.
+"""Selection of the next log to clean and its range, from a log's state, settings, checkpoint and a time.
 
     log start      first dirty          first uncleanable      active segment, log end
         |---- clean ----|------ cleanable ------|------ left alone ------|
-The first dirty offset is the checkpoint's, the first uncleanable one the lowest of the last stable offset (so the high
-watermark too: KAFKA-13194), the active segment's base, and what is too young.
+The first dirty offset is the checkpoint's. The first uncleanable one is the lowest of the last stable offset (so the
+high watermark too: KAFKA-13194), the active segment's base, and the base of the first segment that is too young.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Offsets(Extent, Protocol):
-    """What the rules look at: the state of a log, in which everything below an offset is decided."""
+    """The state of a log that the rules read; all transactions below the last stable offset are decided."""
 
     @property
     def last_stable_offset(self) -> int: ...
 
 
 class OffsetsToClean(NamedTuple):
-    """The dirty offsets [first dirty, first uncleanable) that may be cleaned; none where both are equal.
+    """The dirty offsets [first dirty, first uncleanable) that may be cleaned; none if both are equal.
 
-    With `is_repaired` the checkpoint was of no use, and is to say `first_dirty_offset` at once (KAFKA-8764).
+    With `is_repaired` the checkpoint was invalid and must be set to `first_dirty_offset` at once (KAFKA-8764).
     """
 
     first_dirty_offset: int
@@ -40,17 +40,17 @@ class OffsetsToClean(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A log with something in it, and how many ms ago it should have been cleaned by `max.compaction.lag.ms`."""
+    """A log that may be cleaned, and the ms by which its clean is overdue by `max.compaction.lag.ms`."""
 
     log: LogToClean
     delay_ms: int
 
 
 class Choice(NamedTuple):
-    """What a look at all logs came to: those that are worth a clean, the dirtiest first.
+    """The result of a scan of all logs: those worth cleaning, the dirtiest first.
 
-    `dirtiest_ratio` is of all that were looked at; `delayed` are those whose `max.compaction.lag.ms` is over, by up to
-    `longest_delay_ms`.
+    `dirtiest_ratio` is the highest of all examined logs. `delayed` counts those overdue by `max.compaction.lag.ms`, by
+    up to `longest_delay_ms`.
     """
 
     cleanable: tuple[LogToClean, ...]
@@ -60,10 +60,10 @@ class Choice(NamedTuple):
 
 
 def cleanable_offsets(state: Offsets, config: LogConfig, checkpoint: int | None, now_ms: int) -> OffsetsToClean:
-    """The part of a log that may be cleaned, by the `checkpoint` of an earlier clean (None: there was none).
+    """Return the part of a log that may be cleaned, by the `checkpoint` of an earlier clean (None: there was none).
 
-    A checkpoint outside log start ... log end is repaired: all is dirty then (CLN-32). What `min.compaction.lag.ms`
-    protects begins with the first dirty segment that has a time younger than that (CLN-30).
+    A checkpoint outside log start ... log end is repaired: all is dirty then (CLN-32). `min.compaction.lag.ms` protects
+    the log from the first dirty segment with a younger timestamp on (CLN-30).
     """
     start = state.log_start_offset
     first = start if checkpoint is None else checkpoint
@@ -80,9 +80,10 @@ def cleanable_offsets(state: Offsets, config: LogConfig, checkpoint: int | None,
 
 
 def compaction_delay_ms(state: Offsets, config: LogConfig, first_dirty_offset: int, now_ms: int) -> int:
-    """How long ago the oldest dirty record should have been cleaned, by `max.compaction.lag.ms`; 0: it need not yet.
+    """Return the ms by which the oldest dirty record is overdue by `max.compaction.lag.ms`; 0 if it is not.
 
-    A segment is as old as its first batch with a time; the active one does not count, it is rolled for it (CLN-31).
+    A segment is as old as its first batch with a timestamp. The active segment does not count: it is rolled for this
+    purpose (CLN-31).
     """
     due_ms: int = now_ms - config.max_compaction_lag_ms
     if due_ms <= 0:
@@ -94,7 +95,7 @@ def compaction_delay_ms(state: Offsets, config: LogConfig, first_dirty_offset: i
 
 
 def candidate(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> tuple[Candidate, OffsetsToClean]:
-    """A log as it would be cleaned, and the offsets that follow from its checkpoint."""
+    """Return a log as it would be cleaned, and the offsets that follow from its checkpoint."""
     state, config = log.state, log.config
     offsets = cleanable_offsets(state, config, checkpoint, now_ms)
     first = offsets.first_dirty_offset
@@ -106,7 +107,8 @@ def candidate(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> tuple[Can
 
 
 def dirty_bytes(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> int:
-    """How many bytes a clean would have to map; all, where a file of the log tells no more of it. No record is read."""
+    """Return the bytes that a clean would have to map; the log's size if they cannot be determined. No record is read.
+    """
     try:
         offsets = cleanable_offsets(log.state, log.config, checkpoint, now_ms)
     except (OSError, CorruptRecord, FormatError):
@@ -115,11 +117,11 @@ def dirty_bytes(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> int:
 
 
 def choose(candidates: Iterable[Candidate]) -> Choice:
-    """The logs that are to be cleaned: dirtier than `min.cleanable.dirty.ratio`, or due by `max.compaction.lag.ms`.
+    """Return the logs to clean: dirtier than `min.cleanable.dirty.ratio`, or due by `max.compaction.lag.ms`.
 
-    The dirtiest comes first (CLN-29); without dirty bytes no log is due.
+    The dirtiest comes first (CLN-29); a log without dirty bytes is never due.
     """
-    found = [one for one in candidates if one.log.total_bytes > 0]
+    found = tuple(candidates)
     delays = [one.delay_ms for one in found if one.delay_ms > 0]
     worth = [one.log for one in found if is_worth_it(one.log)]
     worth.sort(key=lambda log: log.cleanable_ratio, reverse=True)
@@ -128,7 +130,7 @@ def choose(candidates: Iterable[Candidate]) -> Choice:
 
 
 def is_worth_it(log: LogToClean) -> bool:
-    """Whether a log is to be cleaned by itself, without being asked to."""
+    """Return True if the log should be cleaned without a request."""
     if log.needs_compaction_now and log.cleanable_bytes > 0:
         return True
     least: float = log.log.config.min_cleanable_dirty_ratio

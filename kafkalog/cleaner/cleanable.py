@@ -1,4 +1,4 @@
-"""What a clean looks at of a log: one that is open and may be written, or one that is only counted for a dry run."""
+"""Interfaces that a clean needs of a log: open for appending, or read-only for a dry run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.util.fileio import FileSystem
 
 
 class CleanableLog(Protocol):
-    """A log as the two readings of a clean need it. To write it a clean needs a `UnifiedLog`."""
+    """A log as the two readings of a clean need it. Writing the result needs a `UnifiedLog`."""
 
     @property
     def name(self) -> str: ...
@@ -36,14 +36,14 @@ class CleanableLog(Protocol):
     @property
     def failed(self) -> bool: ...
     def being_cleaned(self) -> AbstractContextManager[int]:
-        """A block in which nobody else cleans the log; gives what `check_unchanged` wants back."""
+        """Prevent other cleans of the log for the block; yield the value that `check_unchanged` expects."""
 
     def check_unchanged(self, segments: Any, cuts: int) -> None:
-        """Return while the log has these segments; CleaningAborted."""
+        """Raise CleaningAborted unless the log still has these segments."""
 
 
 class Cleanable(Protocol):
-    """A log, and from where to where its keys go into the map: `LogToClean`, or a `Part` of another log."""
+    """A log and the range whose keys go into the map: `LogToClean`, or a `Part` of another log."""
 
     @property
     def log(self) -> CleanableLog: ...
@@ -51,11 +51,11 @@ class Cleanable(Protocol):
     def first_dirty_offset(self) -> int: ...
     @property
     def first_uncleanable_offset(self) -> int:
-        """Where a segment begins."""
+        """The base offset of a segment."""
 
 
 class Part(NamedTuple):
-    """The plainest `Cleanable`."""
+    """The simplest `Cleanable`."""
 
     log: CleanableLog
     first_dirty_offset: int

@@ -1,7 +1,7 @@
-"""The cleaner of a store: what each of its threads does, with the memory and the rate that they share.
+"""The cleaner of a store: the work of each of its threads, with their shared memory and rate.
 
-    grab the dirtiest log -> clean it -> say so in the checkpoint -> retention of compacted logs -> again, or back off
-Threads are their owner's business: `run` is what each of them calls, again and again.
+    grab the dirtiest log -> clean it -> write the checkpoint -> retention of compacted logs -> again, or back off
+The owner creates the threads; each of them calls `run` repeatedly.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
 ASKED_FOR: Final = -1
-"""The number of a thread that is none of the cleaner's."""
+"""Thread number of a clean that a caller requested."""
 
 
 class Pass(Protocol):
-    """One clean of one log, as `pass_.clean` does it."""
+    """One clean of one log; implemented by `pass_.clean`."""
 
     def __call__(
         self,
@@ -50,7 +50,7 @@ class Pass(Protocol):
 
 
 class Share(NamedTuple):
-    """What one thread may use: bytes of its offset map, how full that may be, bytes of each of its two buffers."""
+    """One thread's memory: bytes of its offset map, the map's load factor, bytes of each of its two buffers."""
 
     map_bytes: int
     load_factor: float
@@ -58,9 +58,7 @@ class Share(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Share:
-        """The memory of all threads, divided (CLN-43): at most 2 GiB of map for each, more is told and not used.
-
-        """
+        """Divide the memory among the threads (CLN-43): at most 2 GiB of map for each; any excess is logged."""
         threads = config.log_cleaner_threads
         map_bytes = config.log_cleaner_dedupe_buffer_size // threads
         if map_bytes > MAX_INT:
@@ -71,7 +69,7 @@ class Share(NamedTuple):
 
 
 class _One(NamedTuple):
-    """One clean: of which log, by which thread, as long as `is_wanted`, with what memory."""
+    """One clean: its log, its thread, its memory; it stops when `is_wanted` returns False."""
 
     found: LogToClean
     thread: int
@@ -84,8 +82,8 @@ class _One(NamedTuple):
 class LogCleaner:
     """Cleans the logs of a store, in the threads that call `run`.
 
-    `manager` has the account of the logs, `book` that of the cleans, `throttle` the rate that all threads share.
-    `age_ms` is the time by which records are old. Threads: all methods, from any.
+    `manager` records the logs, `book` the cleans; `throttle` is the rate that all threads share. `age_ms` returns the
+    time that retention measures ages from. Threads: all methods, from any.
     """
 
     def __init__(
@@ -110,7 +108,7 @@ class LogCleaner:
         self._aged_ms = clock.monotonic_ms()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Take up other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43)."""
+        """Apply other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43)."""
         self.share = Share.of(config)
         self._config = config
         self.throttle.bytes_per_s = config.log_cleaner_io_max_bytes_per_second
@@ -118,11 +116,11 @@ class LogCleaner:
     # A thread
 
     def run(self, thread: int = 0, is_wanted: Callable[[], bool] = lambda: True) -> int:
-        """How many logs were cleaned: one after the other until none is worth it, or the thread is not wanted.
+        """Clean logs until none is worth it or `is_wanted` returns False; return the number of cleaned logs.
 
-        Then, and now and again meanwhile, compacted logs have their retention (CLN-36, CLN-37). What fails concerns one
-        log, is logged, and stops no other (CLN-39); anything else is counted and raised: the thread is to call again
-        after its back-off. A Ctrl-C ends it between logs, and at the next check of a clean.
+        At the end, and from time to time before, apply retention to compacted logs (CLN-36, CLN-37). An error of one
+        log is logged and does not stop the others (CLN-39). Any other error is counted and raised: the thread should
+        call again after its back-off. A Ctrl-C ends the run between logs, and at the next check of a clean.
         """
         interrupts = deferred_interrupts()
 
@@ -132,7 +130,7 @@ class LogCleaner:
 
         cleaned = 0
         try:
-            with interrupts, ends_elsewhere():  # a Ctrl-C is let through where it leaves no log in progress
+            with interrupts, ends_elsewhere():  # a Ctrl-C is let through when no log is left in progress
                 while goes_on() and not self.manager.states.stopped:
                     found = self.manager.grab(self._age_ms())
                     if found is None:
@@ -146,9 +144,10 @@ class LogCleaner:
         return cleaned
 
     def _clean_found(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> bool:
-        """False where the clean was aborted, or came to nothing. Whatever it came to, others have their turn at once.
+        """Clean a log; return False if the clean was aborted or made no progress. The next log follows at once.
 
-        MemoryError is raised: it is no log's fault. The log is put off beyond the back-off, lest it comes first again.
+        MemoryError is raised: no log caused it. The log is put off beyond the back-off, so that it is not the first
+        again.
         """
         backoff_ms = max(self._config.log_cleaner_backoff_ms, 1)
         try:
@@ -162,14 +161,14 @@ class LogCleaner:
             return True
 
     def _age_all(self, after_ms: int) -> None:
-        """Retention of all compacted logs, unless that was less than `after_ms` ago."""
+        """Apply retention to all compacted logs unless that was done less than `after_ms` ago."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._aged_ms >= after_ms:
             self._aged_ms = now_ms
             self.manager.work_on_each(self._age)
 
     def _age(self, log: UnifiedLog) -> None:
-        """Retention of a compacted log: below its start, and by age and size where delete is in its policy too."""
+        """Apply retention to a compacted log: by its start, and by age and size if its policy includes delete."""
         try:
             deleted = log.delete_old_segments(self._age_ms())
         except Exception as error:
@@ -190,13 +189,13 @@ class LogCleaner:
         map_bytes: int = MAX_INT,
         progress: Callable[[CleanerStats], object] | None = None,
     ) -> Clean:
-        """Clean a log now, in this thread, however little of it is dirty; one that was set aside has another chance.
+        """Clean a log now, in this thread, however little of it is dirty; one that was set aside is tried again.
 
-        With `from_start` all of it is dirty; with `dry_run` it is only counted what would be done. The map has the
-        share of a thread, and no more than `map_bytes`; `progress` is called with the counters between chunks.
+        With `from_start` all of it is dirty; with `dry_run` the clean is only counted. The map has the size of a
+        thread's share, and at most `map_bytes`; `progress` is called with the counters between chunks.
 
-        IllegalArgument for a map too small for any key; IllegalState where the log is not compacted, is paused, or not
-        here any more; CleaningAborted where somebody else needed it; otherwise what was wrong with it.
+        IllegalArgument for a map too small for any key; IllegalState if the log is not compacted, is paused, or was
+        removed; CleaningAborted if another thread needed it; otherwise the error of the log.
         """
         if not log.config.compact:
             raise IllegalState(
@@ -223,11 +222,11 @@ class LogCleaner:
                 self.manager.note_error(log, error)
                 raise
 
-        with interrupts, ends_elsewhere():  # a Ctrl-C is let through where it leaves nobody with the log in progress
+        with interrupts, ends_elsewhere():  # a Ctrl-C is let through when the log is not left in progress
             return after_splits(clean_once)
 
     def _cleaned(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean | None:
-        """The clean; None where it was aborted, or came to nothing: the log is put off then (KAFKA-8764)."""
+        """Return the clean; None if it was aborted or made no progress: the log is put off then (KAFKA-8764)."""
         try:
             clean = self._clean_grabbed(_One(found, thread, is_wanted, self.share))
         except CleaningAborted as error:
@@ -239,7 +238,7 @@ class LogCleaner:
         return clean
 
     def _clean_grabbed(self, one: _One) -> Clean:
-        """Clean a log that is in progress, and let go of it, whatever happens."""
+        """Clean a log that is in progress, and end the work on it even after an error."""
         log = one.found.log
         end_offset: int | None = None
         is_over, is_aborted = False, False
@@ -248,7 +247,7 @@ class LogCleaner:
             clean = Clean.of(one.found, os.path.dirname(log.path), one.thread, self._clock.milliseconds(), stats)
             self.book.began(clean)
             result = self._pass(one, stats)
-            end_offset = max(result.end_offset, clean.start_offset)  # 0 where nothing was dirty
+            end_offset = max(result.end_offset, clean.start_offset)  # 0 if nothing was dirty
             clean = clean._replace(end_offset=end_offset, stats=result.stats)
             is_over = True
         except (CleaningAborted, KeyboardInterrupt):
@@ -278,7 +277,9 @@ class LogCleaner:
 
         return self._clean(
             found,
-            SkimpyOffsetMap(share.map_bytes),  # none of it is touched before keys come
+            # SipHash with a secret, not the reference's MD5: no one can choose keys that erase each other.
+            # Its memory is touched only as keys are added
+            SkimpyOffsetMap(share.map_bytes),
             now_ms=self._age_ms(),
             load_factor=share.load_factor,
             io_buffer_bytes=share.io_buffer_bytes,
@@ -299,7 +300,7 @@ class LogCleaner:
             )
 
     def report(self, threads: int) -> CleanerReport:
-        """What it does, has done, and leaves alone."""
+        """Return the cleaner's state: its current and finished cleans, and the partitions it skips."""
         book, manager = self.book, self.manager
         return CleanerReport(
             threads,
@@ -315,5 +316,5 @@ class LogCleaner:
     # Ending
 
     def stop(self) -> None:
-        """Return when nothing is being cleaned, and nothing will be."""
+        """Wait until nothing is being cleaned, and prevent further cleans."""
         self.manager.states.stop()

@@ -1,4 +1,4 @@
-"""Which segments are rewritten into one (CLN-23, CLN-24, CLN-45).
+"""Grouping of segments that are rewritten into one (CLN-23, CLN-24, CLN-45).
 
     six segments of 70 bytes    limit 70 -> six groups, 140 -> three, 210 -> two
 """
@@ -12,7 +12,7 @@ from kafkalog.storage.segment import MAX_RELATIVE_OFFSET
 
 
 class Sized(Protocol):
-    """What is looked at of a segment: bytes of records, and of entries in its indexes."""
+    """The sizes that grouping needs of a segment: bytes of records and of index entries."""
 
     @property
     def base_offset(self) -> int: ...
@@ -30,12 +30,12 @@ S = TypeVar("S", bound=Sized)
 def group_segments(
     segments: Sequence[S], max_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
 ) -> list[list[S]]:
-    """`segments`, which follow each other, in groups that fit one segment each; one that is too large is alone.
+    """Split consecutive `segments` into groups that each fit into one segment; one that is too large is alone.
 
-    A group ends before the segment that would bring the log above `max_bytes`, or either index above
-    `max_index_bytes`. The last offset of a segment is at most the next one's base less 1, of the last one
-    `first_uncleanable_offset` less 1: nothing is read for it. Where that lies more than 2^31 - 1 above the group's
-    base the segment begins the next group, unless it is empty.
+    A group ends before the segment that would bring the log above `max_bytes`, or either index above `max_index_bytes`.
+    A segment's last offset is taken to be the next one's base less 1, the last one's to be `first_uncleanable_offset`
+    less 1: nothing is read for it. If that is more than 2^31 - 1 above the group's base, the segment begins the next
+    group, unless it is empty.
     """
     groups: list[list[S]] = []
     log_bytes = offset_bytes = time_bytes = 0

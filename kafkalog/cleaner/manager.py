@@ -1,6 +1,6 @@
-"""The cleaner's book of the logs: which one is next, which are set aside, and what their checkpoints say.
+"""The cleaner's record of the logs: which to clean next, which are set aside, and their checkpoints.
 
-What is decided is decided by `choosing`; who may work on what is in `states`.
+`choosing` holds the selection rules; `states` holds which thread may work on which partition.
 """
 
 from __future__ import annotations
@@ -24,67 +24,67 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
-_NOTHING: Final = Choice((), 0.0, 0, 0)
 PUT_OFF_MS: Final = 15_000
-_LOOKS: Final = 8  # at all logs, before a thread goes away with none for its back-off
+_LOOKS: Final = 8  # scans of all logs before a thread backs off without one
 
 
 class Pool(Protocol):
-    """The logs there are. Neither of the maps changes, nor does asking for one take a lock."""
+    """The current logs. Reading either map takes no lock, and a map that was returned never changes."""
 
     @property
     def current_logs(self) -> Mapping[TopicPartition, UnifiedLog]: ...
     @property
     def moving_logs(self) -> Mapping[TopicPartition, UnifiedLog]:
-        """Those that are to take the place of current ones, which are not cleaned meanwhile."""
+        """Logs that will replace current ones; their partitions are not cleaned meanwhile."""
 
 
 Offsets = Mapping[TopicPartition, int]
 
 
 class CleanerOffsets(Protocol):
-    """The cleaner checkpoints of the data directories. Neither waits for the owner of the directories."""
+    """The cleaner checkpoints of the data directories. No method waits for the owner of the directories."""
 
     def read(self) -> Mapping[str, Offsets]:
-        """Up to where the partitions of each directory are clean; a directory that cannot be read is left out."""
+        """Return the cleaned-up-to offsets of each directory's partitions, without unreadable directories."""
 
     def record(self, log: UnifiedLog, offset: int) -> None:
-        """Return when it is on disk that a log is clean up to `offset`. StorageError."""
+        """Write to disk that a log is clean up to `offset`, and return once it is there. StorageError."""
 
 
 Failed = Callable[[UnifiedLog, Exception], object]
-"""Told of an error that a log's disk may be to blame for; it waits for nothing."""
+"""Callback for an error that a log's disk may have caused; it must not block."""
 
 
 class LogCleanerManager:
-    """Choosing logs, and keeping account of what becomes of them.
+    """Chooses logs to clean and records the outcome of each clean.
 
-    `choice` is what the last look at all logs came to, `last_look_ms` when that was (wall clock; None: never).
-    Threads: all methods, from any.
+    `choice` is the result of the last scan of all logs, `last_look_ms` its wall-clock time (None: never). Threads: all
+    methods, from any.
     """
 
     def __init__(
         self, pool: Pool, offsets: CleanerOffsets, clock: Clock = SYSTEM_CLOCK, failed: Failed | None = None
     ) -> None:
         self.states = CleaningStates()
-        self.choice = _NOTHING
+        self.choice = choose(())
         self.last_look_ms: int | None = None
         self._pool = pool
         self._offsets = offsets
         self._clock = clock
         self._failed = failed
-        self._choosing = threading.Lock()  # one look at all logs at a time
-        # each step on these is one of the interpreter: they need no lock
+        self._choosing = threading.Lock()  # one scan of all logs at a time
+        # each operation on these is atomic in the interpreter: they need no lock
         self._uncleanable: dict[tuple[str, TopicPartition], str] = {}
         self._put_off: dict[TopicPartition, int] = {}  # until this monotonic time in ms
 
     # Choosing
 
     def grab(self, now_ms: int) -> LogToClean | None:
-        """The dirtiest log that is worth a clean, in progress by this thread; None where there is none (CLN-29).
+        """Return the dirtiest log worth cleaning, marked as in progress by this thread; None if there is none (CLN-29).
 
-        `done_cleaning` follows. A log that cannot even be looked at is set aside. Where somebody worked on a log while
-        it was looked at, and does not any more, there is another look: retention by another thread touches each log.
+        The caller calls `done_cleaning` afterwards. A log that cannot be examined is set aside. If another thread
+        worked on a log during the scan and has finished, the scan is repeated: retention by another thread touches each
+        log.
         """
         with self._choosing:
             for _ in range(_LOOKS):
@@ -97,7 +97,7 @@ class LogCleanerManager:
         return None
 
     def _look(self, now_ms: int) -> Choice:
-        """What all logs come to that nobody works on; from now on it is noted who works on any."""
+        """Examine all logs that no thread works on; from now on `states` records which ones are touched."""
         busy = self.states.watch()
         self.last_look_ms = self._clock.milliseconds()
         self.forget_gone()
@@ -111,7 +111,7 @@ class LogCleanerManager:
         return not self.states.stopped and self.states.of(log.topic_partition) is None and self._is_there(log)
 
     def _candidate(self, log: UnifiedLog, read: Mapping[str, Offsets], now_ms: int) -> Candidate | None:
-        """A log as it would be cleaned; None where nobody knows how far it was, and where it cannot be looked at."""
+        """Return a log as it would be cleaned; None if its checkpoint is unreadable or it cannot be examined."""
         offsets = read.get(os.path.dirname(log.path))
         if offsets is None:
             return None
@@ -137,11 +137,12 @@ class LogCleanerManager:
         from_start: bool = False,
         dry_run: bool = False,
     ) -> LogToClean:
-        """A log as it would be cleaned now, however little is dirty, in progress by this thread.
+        """Return a log as it would be cleaned now, however little is dirty, marked as in progress by this thread.
 
-        With `from_start` all of it is dirty, whatever the checkpoint says; with `dry_run` a useless one stays. Waits
-        while somebody works on it, and calls `look_up`, which may raise; `done_cleaning` follows. IllegalState where it
-        is paused, or gone; StorageError where its directory's checkpoint cannot be read.
+        With `from_start` all of it is dirty, whatever the checkpoint says; with `dry_run` an unusable checkpoint is not
+        repaired. While another thread works on the log this waits and calls `look_up`, which may raise. The caller
+        calls `done_cleaning` afterwards. IllegalState if the log is paused or gone; StorageError if its directory's
+        checkpoint cannot be read.
         """
         partition = log.topic_partition
         while self._is_there(log) and not self.states.stopped:
@@ -171,36 +172,35 @@ class LogCleanerManager:
         return self._pool.current_logs.get(key) is log and key not in self._pool.moving_logs
 
     def _compacted(self) -> Iterator[UnifiedLog]:
-        """The logs with compact in their policy that are neither set aside nor being moved or closed."""
+        """Yield the logs with compact in their policy that are not set aside, moving, closed or failed."""
         moving = self._pool.moving_logs
         for key, log in self._pool.current_logs.items():
             if log.config.compact and key not in moving and not (log.closed or log.failed):
                 if self.why_uncleanable(log) is None:
                     yield log
 
-    # What became of it
-
+    # Outcomes
     def check(self, log: UnifiedLog) -> None:
-        """CleaningAborted where the cleaner is to let go of the log; LogClosed, StorageError where it has lost it."""
+        """Raise CleaningAborted if the clean must stop; StorageError if the log was closed or failed."""
         self.states.check(log.topic_partition)
         if log.closed or log.failed:
             raise StorageError(f"log {log.name} takes no writes any more", path=log.path)
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int | None) -> None:
-        """The cleaner lets go of a log, which is clean up to `end_offset` (None: nobody knows).
+        """End the work on a log that is clean up to `end_offset` (None: unknown).
 
-        The checkpoint says so, unless the clean was aborted (CLN-35). StorageError.
+        The offset is written to the checkpoint unless the clean was aborted (CLN-35). StorageError.
         """
         partition = log.topic_partition
         try:
-            # an abort that comes in between waits: it is as if it had come when the clean was over
+            # an abort that comes in between waits, as if it had come after the clean
             if end_offset is not None and not self.states.is_aborted(partition):
                 self._offsets.record(log, end_offset)
         finally:
             self.states.done(partition)
 
     def work_on_each(self, step: Callable[[UnifiedLog], object]) -> None:
-        """Call `step` of each compacted log that nobody works on, in progress by this thread meanwhile (CLN-36, 37)."""
+        """Call `step` on each idle compacted log, marked as in progress by this thread meanwhile (CLN-36, 37)."""
         for log in tuple(self._compacted()):
             if self._begin(log):
                 try:
@@ -210,7 +210,7 @@ class LogCleanerManager:
 
     @contextmanager
     def retention_of(self, logs: Iterable[UnifiedLog]) -> Iterator[list[UnifiedLog]]:
-        """Those of the logs that are not compacted and that nobody works on, paused for the block (CLN-38).
+        """Pause the idle logs among those that are not compacted, and yield them for the block (CLN-38).
 
         A Ctrl-C waits for the end of the block.
         """
@@ -225,7 +225,7 @@ class LogCleanerManager:
 
     @contextmanager
     def left_alone(self, partition: TopicPartition) -> Iterator[None]:
-        """A block in which the cleaner does not touch a partition: it is deleted, cut or moved.
+        """Keep the cleaner off a partition for the block, which deletes, truncates or moves it.
 
         A Ctrl-C waits for the end of the block.
         """
@@ -239,10 +239,10 @@ class LogCleanerManager:
     # Set aside
 
     def note_error(self, log: UnifiedLog, error: Exception, put_off_ms: int = PUT_OFF_MS) -> None:
-        """Judge what went wrong with a log: one whose disk failed is put off, any other is set aside (CLN-28, CLN-39).
+        """Handle an error of a log: put the log off after a disk error, else set it aside (CLN-28, CLN-39).
 
-        A full disk is no reason to give a log up, nor is memory that others have, nor somebody else who cleans it: it
-        is tried again later. What was removed by somebody who is none of us does not come back by itself.
+        A full disk, missing memory, or another thread that cleans the log only puts it off: the clean is retried later.
+        A segment file removed by another process does not come back, so its log is set aside.
         """
         if isinstance(error, MemoryError):
             _LOG.warning("%s could not be cleaned: there was not enough memory", log.path)
@@ -257,29 +257,29 @@ class LogCleanerManager:
             self.set_aside(log, error)
 
     def set_aside(self, log: UnifiedLog, error: BaseException) -> None:
-        """Leave a log alone from now on, for what went wrong with it; others are cleaned (CLN-39)."""
+        """Stop cleaning a log because of an error; other logs are still cleaned (CLN-39)."""
         _LOG.warning("%s is not cleaned any more: %s", log.path, error, exc_info=error)
         self._uncleanable[os.path.dirname(log.path), log.topic_partition] = f"{type(error).__name__}: {error}"
 
     def take_back(self, log: UnifiedLog) -> None:
-        """Clean a log again that was set aside, or put off."""
+        """Make a log that was set aside or put off eligible for cleaning again."""
         self._uncleanable.pop((os.path.dirname(log.path), log.topic_partition), None)
         self._put_off.pop(log.topic_partition, None)
 
     def put_off(self, log: UnifiedLog, ms: int) -> None:
-        """Do not choose a log for so long: another may have its turn."""
+        """Do not choose a log for `ms` milliseconds, so that others have their turn."""
         self._put_off[log.topic_partition] = self._clock.monotonic_ms() + ms
 
     def _is_put_off(self, log: UnifiedLog) -> bool:
         return self._put_off.get(log.topic_partition, 0) > self._clock.monotonic_ms()
 
     def why_uncleanable(self, log: UnifiedLog) -> str | None:
-        """Why a log was set aside; None: it was not."""
+        """Return the reason why a log was set aside; None if it was not."""
         return self._uncleanable.get((os.path.dirname(log.path), log.topic_partition))
 
     @property
     def uncleanable(self) -> list[Uncleanable]:
-        """What is set aside, of the partitions that are here (CLN-39: none of a directory that failed)."""
+        """The partitions that are set aside, without those of failed directories (CLN-39)."""
         aside = dict(self._uncleanable).items()
         return [Uncleanable(key, directory, why) for (directory, key), why in aside if self._lies_in(directory, key)]
 
@@ -288,7 +288,7 @@ class LogCleanerManager:
         return log is not None and os.path.dirname(log.path) == directory
 
     def uncleanable_bytes(self, directory: str, now_ms: int) -> int:
-        """Dirty bytes that the partitions of a data directory have which are set aside."""
+        """Return the dirty bytes of the partitions of a data directory that are set aside."""
         aside = [one for one in self.uncleanable if one.directory == directory]
         offsets = self._offsets.read().get(directory, {}) if aside else {}
         total = 0
@@ -299,13 +299,13 @@ class LogCleanerManager:
         return total
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
-        """A partition lies in another data directory now: what is set aside stays so (CLN-33)."""
+        """Record that a partition moved to another data directory; if set aside, it remains so (CLN-33)."""
         why = self._uncleanable.pop((source, partition), None)
         if why is not None:
             self._uncleanable[target, partition] = why
 
     def forget_gone(self) -> None:
-        """Forget what was set aside of partitions that are not here any more."""
+        """Forget partitions that were set aside or put off and no longer exist."""
         logs = self._pool.current_logs
         for directory, key in tuple(self._uncleanable):
             if not self._lies_in(directory, key):
@@ -316,7 +316,7 @@ class LogCleanerManager:
 
 
 def _is_of_lost_segment(error: Exception, log: UnifiedLog) -> bool:
-    """Whether a file is missing that the log still counts on: retention beside a look takes files it does not."""
+    """Return True if a file of a current segment is missing; a scan may also miss files that retention deletes."""
     if not isinstance(error, KafkalogError) or not isinstance(error, OSError) or error.errno != errno.ENOENT:
         return False
     return any(segment.path == error.path for segment in log.segments)

@@ -1,4 +1,4 @@
-"""The first half of a clean: the offset map of the keys in the dirty part of a log (CLN-3 to CLN-7, CLN-46)."""
+"""First half of a clean: the offset map of the keys in the dirty part of a log (CLN-3 to CLN-7, CLN-46)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.cleanable import CleanableLog
 
 DEFAULT_LOAD_FACTOR: Final = 0.9
-"""log.cleaner.io.buffer.load.factor where nobody says otherwise."""
+"""The default of log.cleaner.io.buffer.load.factor."""
 
 
 def build_map(
@@ -40,16 +40,16 @@ def build_map(
     live: LiveOffsets | None = None,
     stretches: Stretches | None = None,
 ) -> bool:
-    """Fill the map anew with the last offset of each key in [start, end), as far as it holds; True where that is all.
+    """Rebuild the map with the last offset of each key in [start, end); return True if all keys fit.
 
-    The map is full at `load_factor` of its slots: it ends before the record that did not fit, and its `latest_offset`
-    is the last that it covers; else that is `end` - 1, also where no record lies there (CLN-4). Keys of aborted
-    transactions, of control records and null ones are no keys (CLN-6, CLN-14, CLN-18). An empty range leaves the map
-    empty. Counts what it read in `stats.map_messages_read` and `stats.map_bytes_read`. `live`, made for this range,
-    learns which records are the last of their keys, `stretches` what was read and compared with its checksums.
+    The map is full at `load_factor` of its slots. It then ends before the record that did not fit, and its
+    `latest_offset` is the last offset that it covers; else that is `end` - 1, even if no record has that offset
+    (CLN-4). Null keys and the keys of aborted transactions and control records are ignored (CLN-6, CLN-14, CLN-18). An
+    empty range leaves the map empty. `stats.map_messages_read` and `stats.map_bytes_read` count what was read. `live`,
+    made for this range, gets the records that are the last of their keys; `stretches` gets the verified byte ranges.
 
-    CorruptRecord or InvalidRecord, with file and position, where a batch is damaged, StorageError; nothing was changed
-    but the map. What `check_done` raises between two chunks comes through.
+    CorruptRecord or InvalidRecord, with file and position, for a damaged batch; StorageError. Only the map was changed
+    then. An exception that `check_done` raises between two chunks is passed on.
     """
     offset_map.clear(expected=max(0, end - start))
     state = log.state
@@ -62,7 +62,7 @@ def build_map(
     stretches = Stretches(0) if stretches is None else stretches
     try:
         for number, segment in enumerate(dirty, 1):
-            # from the first batch on where all of the segment is wanted: no index has a say then
+            # from the first batch if all of the segment is wanted: no index is consulted then
             within = segment.base_offset < start
             reader.begin(segment.records, segment.offset_index.lookup(start).position if within else 0)
             try:
@@ -84,7 +84,7 @@ def build_map(
 
 
 def _stretch(filler: MapFiller, before: tuple[int, int], reader: SegmentReader, table: BatchTable) -> Stretch:
-    """What the filler took of the reader's chunk; `before` are its counts of messages and unusual ones until then."""
+    """Return the range that the filler took from the chunk; `before` are its earlier message and unusual counts."""
     messages, unusual = filler.messages_read - before[0], filler.unusual - before[1]
     return Stretch(
         reader.position, table.valid_bytes, table.first_offset, table.last_offset, messages, unusual == 0
@@ -94,7 +94,7 @@ def _stretch(filler: MapFiller, before: tuple[int, int], reader: SegmentReader, 
 def _chunks(
     reader: SegmentReader, next_offset: int, bound: int, check_done: CheckDone, throttled: Throttled
 ) -> Iterator[tuple[memoryview, BatchTable]]:
-    """What the reader was begun with: whole sound batches, as many at a time as fit, that ascend up to `bound`."""
+    """Yield the reader's verified complete batches, as many at a time as fit, with offsets ascending up to `bound`."""
     carried = 0
     while True:
         check_done()
@@ -113,7 +113,7 @@ def _chunks(
 
 
 def _take(filler: MapFiller, reader: SegmentReader, data: memoryview, table: BatchTable) -> bool:
-    """Puts the keys of a chunk; False where the map is full."""
+    """Put the keys of a chunk into the map; return False if the map is full."""
     for run in plain_runs(data, table, base_position=reader.position):
         goes_on = filler.take(run.data, run.table, run.first, run.last, run.base_position)
         if filler.is_full:
@@ -125,8 +125,11 @@ def _take(filler: MapFiller, reader: SegmentReader, data: memoryview, table: Bat
 
 
 def _refuse_damage(table: BatchTable, next_offset: int, bound: int, path: str) -> int:
-    """Return the offset that comes next; CorruptRecord for a size field that no batch has, an unknown format, a
-    checksum that does not match, or offsets that do not ascend up to `bound`."""
+    """Return the offset that comes next.
+
+    CorruptRecord for an impossible size field, an unknown format, a checksum that does not match, or offsets that do
+    not ascend up to `bound`.
+    """
     next_offset = check_rows(table, next_offset, bound, path)
     if table.stop_reason == REASON_SIZE:
         raise bad_size(table.stop_value, path, table.stop_position)

@@ -1,9 +1,9 @@
-"""One clean of one log: the map of the newest offsets by key, then every segment below its end written anew.
+"""One clean of one log: map the newest offset of each key, then rewrite every segment below the map's end.
 
     [0, end of the map)  ->  groups that fit a segment  ->  `.cleaned` files  ->  on disk  ->  in their place
 
-What is kept is decided in `retain.py`; this file reads, writes and swaps. Each byte is read once for the map and once
-here, and written once.
+`retain.py` decides what is kept; this file reads, writes and swaps. Each byte is read once for the map and once here,
+and written once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Throttled
 from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, SegmentOffsetOverflow
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.log_parts.replacer import LogReplacer
 from kafkalog.storage.log_walk import bound_of, check_rows
 from kafkalog.storage.read import collect_aborted
 from kafkalog.storage.segment import LogSegment
@@ -36,7 +37,7 @@ IO_BUFFER_BYTES: Final = 256 << 10
 LOAD_FACTOR: Final = 0.9
 """log.cleaner.io.buffer.load.factor."""
 _LIVE_SHARE: Final = 32
-"""For each 32 bytes of the map there may be another one that says of eight offsets which are the last of their keys."""
+"""For each 32 bytes of the map, one more byte may mark which of eight offsets are the last of their keys."""
 
 
 def clean(
@@ -51,15 +52,15 @@ def clean(
     stats: CleanerStats | None = None,
     dry_run: bool = False,
 ) -> CleanResult:
-    """How far the log is clean now, and what that took: one round of CLN-3, as far as the map's load limit reaches.
+    """Clean a log once, as far as the map's load limit reaches, and return the new end and statistics (CLN-3).
 
-    `now_ms` is what delete horizons count from. `check_done` is called between chunks and before each swap, `throttled`
-    with bytes read and written. `stats` are counted while it goes on, where somebody else watches them. With `dry_run`
-    nothing is written. What one group of segments became stays, whatever happens to the next one; otherwise an error
-    leaves the log as it was.
+    Delete horizons count from `now_ms`. `check_done` is called between chunks and before each swap, `throttled` with
+    bytes read and written. `stats` are updated during the clean, for other threads to read. With `dry_run` nothing is
+    written. A group of segments that was replaced stays replaced even if a later group fails; otherwise an error leaves
+    the log as it was.
 
-    CleaningAborted of `check_done`, where the log was cut meanwhile, and where a segment had to be split first
-    (CLN-26); IllegalState while it is being cleaned by another; CorruptRecord, StorageError.
+    CleaningAborted from `check_done`, if the log was truncated meanwhile, or if a segment had to be split first
+    (CLN-26); IllegalState while another thread cleans it; CorruptRecord, StorageError.
     """
     stats = CleanerStats(perf_counter()) if stats is None else stats
     log = to_clean.log
@@ -69,14 +70,14 @@ def clean(
             end_offset = one.run(dry_run)
         except KafkalogError as error:
             if not isinstance(error, CleaningAborted) and not log.closed and not log.failed:
-                log.check_unchanged(one.segments, cuts)  # else that is why
+                log.check_unchanged(one.segments, cuts)  # a change of the log is then the cause
             raise
     stats.end_s = perf_counter()
     return CleanResult(end_offset, stats)
 
 
 class _Pass:
-    """What goes from segment to segment of one clean."""
+    """State that one clean carries from segment to segment."""
 
     def __init__(
         self,
@@ -120,14 +121,14 @@ class _Pass:
         self.segments = self.log.segments.values(0, to_clean.first_uncleanable_offset)  # not replaced yet
 
     def _legacy_horizon_ms(self) -> int:
-        """Below this file time tombstones of formats v0 and v1 go (CLN-8)."""
+        """Return the file time below which tombstones of formats v0 and v1 are dropped (CLN-8)."""
         dirty = self.to_clean.first_dirty_offset
         clean = [segment for segment in self.segments if segment.base_offset < dirty]
         last_ms = clean[-1].records.last_modified_ms() if clean else None
         return legacy_delete_horizon_ms(last_ms, self.config.delete_retention_ms)
 
     def run(self, dry_run: bool) -> int:
-        """The first offset that is not clean."""
+        """Run the clean and return the first offset that is not clean."""
         self._check_bound()
         self.legacy_horizon_ms = self._legacy_horizon_ms()
         end_offset = self._build_map()
@@ -142,7 +143,7 @@ class _Pass:
         return end_offset
 
     def _check_bound(self) -> None:
-        """CleaningAborted where the log was cut between the choice and the clean: what is undecided is not cleaned."""
+        """Raise CleaningAborted if the log was truncated after it was chosen: undecided offsets are not cleaned."""
         state = self.log.state
         bound = min(state.last_stable_offset, state.segments.active.base_offset)
         if self.to_clean.first_uncleanable_offset > bound:
@@ -169,9 +170,9 @@ class _Pass:
         return end_offset
 
     def _clean_group(self, group: Sequence[LogSegment]) -> None:
-        """Put one segment in the place of a group: its base is the first one's, its time the last one's (CLN-25)."""
-        owner = self._owner()
-        cleaned = owner.new_cleaned_segment(group[0].base_offset)
+        """Replace a group by one segment with the first one's base offset and the last one's file time (CLN-25)."""
+        replacer = self._replacer()
+        cleaned = replacer.new_cleaned_segment(group[0].base_offset)
         self.writer.begin(cleaned)
         try:
             self._rewrite(group, cleaned)
@@ -185,48 +186,48 @@ class _Pass:
             _LOG.info("log %s: segments %s become one of %d bytes", self.log.name, bases, cleaned.size)
             self._replace((cleaned,), group)
         except BaseException:
-            owner.drop_unused((cleaned,))
+            replacer.drop_unused((cleaned,))
             raise
 
-    def _owner(self) -> UnifiedLog:
-        """The log, to be written."""
+    def _replacer(self) -> LogReplacer:
+        """Return the log's component that replaces segments."""
         if not isinstance(self.log, UnifiedLog):
             raise IllegalState(f"log {self.log.name} is only looked at: it cannot be written", path=self.log.path)
-        return self.log
+        return self.log.replacer
 
     def _split(self, segment: LogSegment) -> None:
-        owner = self._owner()
-        parts = owner.parts_of_overflowed(segment)
+        replacer = self._replacer()
+        parts = replacer.parts_of_overflowed(segment)
         try:
             self._replace(parts, (segment,))
         except BaseException:
-            owner.drop_unused(parts)
+            replacer.drop_unused(parts)
             raise
 
     def _replace(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         try:
-            self._owner().replace_segments(new, old, self.cuts)
+            self._replacer().replace_segments(new, old, self.cuts)
         finally:
-            if self.log.segments.get(new[0].base_offset) is new[0]:  # so it is after an error behind the swap, too
+            if self.log.segments.get(new[0].base_offset) is new[0]:  # also after an error that followed the swap
                 gone = {segment.base_offset for segment in old}
                 self.segments = tuple(segment for segment in self.segments if segment.base_offset not in gone)
 
     def _rewrite(self, group: Sequence[LogSegment], cleaned: LogSegment | None) -> None:
         last_records = last_records_of(self.log.producers)
-        for at, segment in enumerate(group):
-            end = group[at + 1].base_offset if at + 1 < len(group) else segment.read_next_offset()
-            self.transactions.add_aborted(collect_aborted(self.log.state, segment, segment.base_offset, end))
+        for segment in group:
+            bound = bound_of(self.log.segments, segment.base_offset)
+            self.transactions.add_aborted(collect_aborted(self.log.state, segment, segment.base_offset, bound))
             self.retainer.begin_segment(
                 segment.path,
                 retain_legacy_deletes=segment.records.last_modified_ms() > self.legacy_horizon_ms,
                 last_records=last_records,
             )
             try:
-                self._rewrite_segment(segment, cleaned)
+                self._rewrite_segment(segment, bound, cleaned)
             except SegmentOffsetOverflow as error:
                 _LOG.warning("%s: it is split first", error)
                 if cleaned is not None:  # the first part has the same name
-                    self._owner().drop_unused((cleaned,))
+                    self._replacer().drop_unused((cleaned,))
                 path = segment.path  # until it is renamed
                 self._split(segment)
                 raise CleaningAborted(
@@ -237,10 +238,9 @@ class _Pass:
                 for entry in aborted:
                     cleaned.add_aborted(entry)
 
-    def _rewrite_segment(self, segment: LogSegment, cleaned: LogSegment | None) -> None:
-        """Append what stays of a segment to `cleaned`, chunk by chunk (None: only count it)."""
-        reader, stats = self.reader, self.stats
-        next_offset, bound = segment.base_offset, bound_of(self.log.segments, segment.base_offset)
+    def _rewrite_segment(self, segment: LogSegment, bound: int, cleaned: LogSegment | None) -> None:
+        """Append what is kept of a segment, whose offsets lie below `bound`, to `cleaned` (None: only count it)."""
+        reader, stats, next_offset = self.reader, self.stats, segment.base_offset
         reader.begin(segment.records)
         try:
             while reader.unread:

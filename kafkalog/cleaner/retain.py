@@ -1,4 +1,4 @@
-"""What a clean keeps: the rules that need more than the batch, and the face of those that do not (CLN-6 to CLN-22)."""
+"""Retention rules of a clean that need more than the batch, and the interface to the others (CLN-6 to CLN-22)."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ __all__ = ["Retainer", "last_records_of", "legacy_delete_horizon_ms"]
 
 
 def legacy_delete_horizon_ms(last_clean_mtime_ms: int | None, delete_retention_ms: int) -> int:
-    """Segments changed after this lose no v0 or v1 tombstone, which have no horizon of their own (CLN-8).
+    """Return the file time after which a segment keeps its v0 and v1 tombstones, which have no horizon (CLN-8).
 
-    `last_clean_mtime_ms` is when the last segment below the first dirty offset was changed, None without one.
+    `last_clean_mtime_ms` is the modification time of the last segment below the first dirty offset; None without one.
     """
     return 0 if last_clean_mtime_ms is None else last_clean_mtime_ms - delete_retention_ms
 
 
 def last_records_of(producers: Iterable[ProducerState]) -> LastRecords:
-    """Where the last sequence of each active producer lies; of one without data, its epoch (CLN-11).
+    """Return the last offset of each active producer, or its epoch if it has no data (CLN-11).
 
-    Asked anew for each group of segments, under the log's lock: a producer goes on while the clean does.
+    Called for each group of segments, under the log's lock: producers append while the clean runs.
     """
     return LastRecords((state.producer_id, state.last_offset, state.producer_epoch) for state in producers)
 
 
 class Retainer:
-    """Goes over a log's segments, chunk by chunk, and says what is left of them. Threads: belongs to the clean.
+    """Filters a log's segments chunk by chunk and returns what is kept. Threads: belongs to the clean.
 
-    `now_ms` is the time of the clean, taken once; `upper_bound_offset` where it ends: the batch before that stays,
-    even without records, so that the next offset does not go back (CLN-12). The map is not asked
-    for what `live` covers.
+    `now_ms` is the time of the clean, read once. `upper_bound_offset` is its end: the batch before that is kept even
+    without records, so that the next offset does not go back (CLN-12). The offset map is not consulted for offsets that
+    `live` covers.
     """
 
     __slots__ = ("_limit_bytes", "_path", "_retention")
@@ -70,12 +70,12 @@ class Retainer:
         self._path: str | None = None
 
     def begin_segment(self, path: str, *, retain_legacy_deletes: bool, last_records: LastRecords) -> None:
-        """The next chunks are of this file; `retain_legacy_deletes` where it changed after the legacy horizon."""
+        """Begin the chunks of a file; `retain_legacy_deletes` if it changed after the legacy horizon."""
         self._path = path
         self._retention.begin_segment(retain_legacy_deletes, last_records)
 
     def filter(self, chunk: Buffer, position: int = 0, *, is_checked: bool = False) -> FilterResult:
-        """What is left of the whole batches of a chunk, which begins at byte `position`; more at `filter_to`."""
+        """Return what is kept of a chunk's complete batches; the chunk begins at byte `position`. See `filter_to`."""
         return filter_to(
             chunk,
             self._retention,
@@ -86,5 +86,5 @@ class Retainer:
         )
 
     def drops(self, stretch: Stretch) -> bool:
-        """True where nothing is left of a stretch: it need not be read again."""
+        """Return True if nothing of a range is kept, so that it need not be read again."""
         return stretch.is_plain and self._retention.drops(stretch.first_offset, stretch.last_offset)

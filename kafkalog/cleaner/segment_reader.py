@@ -1,4 +1,4 @@
-"""Reading segments from front to back through one buffer, each byte once (CLN-27)."""
+"""Sequential reader of segments through one buffer, each byte read once (CLN-27)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SMALLEST_BUFFER: Final = 4096
 
 
 class SegmentReader:
-    """A buffer of `buffer_bytes` for the segments of one pass, that grows for a longer batch and shrinks back.
+    """A buffer of `buffer_bytes` for the segments of one pass; it grows for a longer batch and shrinks back.
 
         reader.begin(segment.records)
         while chunk := reader.chunk():
@@ -23,33 +23,30 @@ class SegmentReader:
             reader.advance(used) if used else reader.grow(needed)
         reader.end()
 
-    What is cut off at a chunk's end is moved to the front, not read again. What was not in the page cache before does
-    not stay there. Threads: one.
+    A batch cut off at a chunk's end is moved to the front, not read again. Data that was not in the page cache before
+    is dropped from it. Threads: one.
     """
 
     __slots__ = ("_advice", "_buffer", "_end", "_file", "_fs", "_size", "_start", "buffer_bytes", "position", "records")
 
     def __init__(self, buffer_bytes: int, fs: FileSystem) -> None:
         self.buffer_bytes = max(buffer_bytes, _SMALLEST_BUFFER)
-        self.position = 0
-        """Where the next chunk begins in the file."""
         self._buffer = page_buffer(self.buffer_bytes)
         self._fs = fs
-        self._start = self._end = 0  # of what is in the buffer and not used yet
-        self._size = 0
 
     def begin(self, records: FileRecords, position: int = 0) -> None:
-        """Read `records` from `position`, where a batch begins, up to their present end. StorageError."""
+        """Read `records` from `position`, the start of a batch, up to their current end. StorageError."""
         self.records = records
         self.position = position
-        self._start = self._end = 0
+        """File position of the next chunk."""
+        self._start = self._end = 0  # of the unused bytes in the buffer
         self._size = records.size
         self._file: File = records.opened()
         self._advice = ScanAdvice(self._file, self._size, self._fs)
 
     @property
     def capacity(self) -> int:
-        """Bytes of the buffer as it is now."""
+        """Current size of the buffer in bytes."""
         return len(self._buffer)
 
     @property
@@ -58,10 +55,10 @@ class SegmentReader:
         return self._size - self.position
 
     def chunk(self, most: int = 0) -> memoryview:
-        """The bytes from `position` on, as many as the buffer holds; empty at the end of the segment.
+        """Return the bytes from `position` on, as many as the buffer holds; empty at the end of the segment.
 
-        At most `most` bytes, unless that is 0. It is valid until the next call. CorruptRecord where the file ends
-        before it should, StorageError.
+        At most `most` bytes are returned, unless that is 0. The view is valid until the next call. CorruptRecord if the
+        file is shorter than the segment; StorageError.
         """
         view = self._buffer
         have = self._end - self._start
@@ -77,13 +74,13 @@ class SegmentReader:
         return view[: min(self._end, most or self._end)]
 
     def advance(self, used: int) -> None:
-        """Go on behind the first `used` bytes of the last chunk."""
+        """Continue after the first `used` bytes of the last chunk."""
         self._start += used
         self.position += used
         self._advice.passed(self.position)
 
     def skip(self, size: int) -> None:
-        """Go on behind `size` bytes that nobody has to see; they are not read."""
+        """Continue after `size` bytes without reading them."""
         if size < self._end - self._start:
             self._start += size
         else:
@@ -92,9 +89,9 @@ class SegmentReader:
         self._advice.passed(self.position)
 
     def grow(self, needed: int) -> None:
-        """Make room for a batch of `needed` bytes, not one of which was used of the last chunk.
+        """Make room for a batch of `needed` bytes; no byte of the last chunk was used.
 
-        CorruptRecord where the segment does not hold it: no memory is taken on the word of a damaged size field.
+        CorruptRecord if the segment does not hold it: a damaged size field allocates no memory.
         """
         if needed > self.unread or needed <= len(self._buffer):
             claim = f"a batch claims {needed} bytes, {self.unread} are left" if needed else "a batch is cut off"
@@ -108,7 +105,7 @@ class SegmentReader:
         self._start, self._end = 0, have
 
     def end(self) -> None:
-        """The segment was read; a buffer that grew is given back."""
+        """Finish the segment and release a buffer that grew."""
         self._advice.done(self.position)
         del self._file, self._advice, self.records
         if len(self._buffer) > self.buffer_bytes:
@@ -119,7 +116,7 @@ class SegmentReader:
 
 
 def page_buffer(size: int) -> memoryview:
-    """Memory that begins with a page: the system copies into it faster, and it goes back when it is dropped.
+    """Return page-aligned memory: copying into it is faster, and dropping it returns it to the system.
 
     MemoryError.
     """

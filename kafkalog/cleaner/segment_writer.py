@@ -1,4 +1,4 @@
-"""Writing a cleaned segment through one buffer, each byte once, in pieces that lie where those of the page cache do."""
+"""Writer of cleaned segments: one buffer, each byte written once, in pieces aligned with the page cache."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MOST_ENTRIES: Final = 4096
 
 
 class SegmentWriter:
-    """A buffer of `buffer_bytes` for what is appended to one new segment after the other.
+    """A buffer of `buffer_bytes` that writes one new segment after the other.
 
         writer.begin(segment)
         writer.append(data, table)      # and so on
         writer.finish()
 
     A write of a whole buffer at a multiple of its size gets one large piece of the page cache instead of several small
-    ones. Index entries are written by the thousand. Until `finish` came back the segment is of no use to anybody; after
-    an error it has to be dropped. Threads: one.
+    ones. Index entries are written by the thousand. The segment is unusable until `finish` returns; after an error the
+    caller must drop it. Threads: one.
     """
 
     __slots__ = ("_buffer", "_entries", "_have", "_segment", "buffer_bytes", "writes")
@@ -32,19 +32,19 @@ class SegmentWriter:
     def __init__(self, buffer_bytes: int) -> None:
         self.buffer_bytes = max(buffer_bytes, _SMALLEST_BUFFER)
         self.writes = 0
-        """Writes of data since it was made."""
+        """Number of data writes so far."""
         self._buffer = page_buffer(self.buffer_bytes)
         self._have = 0
         self._entries: list[Brought] = []
 
     def begin(self, segment: LogSegment) -> None:
-        """Write to this segment, which is new; what was not finished before is forgotten."""
+        """Begin writing to a new segment; unfinished data of an earlier one is discarded."""
         self._segment = segment
         self._have = 0
         self._entries.clear()
 
     def append(self, data: memoryview, table: BatchTable) -> None:
-        """Take the batches of `table`, which is all of `data`; errors as for `LogSegment.append`."""
+        """Append the batches of `table`, which cover all of `data`; errors as for `LogSegment.append`."""
         plan = self._segment.plan(table)
         self._segment.tail = plan.tail
         self._entries += plan.entries or ()
@@ -59,13 +59,12 @@ class SegmentWriter:
             else:
                 self._write(data[at:end])
             at, self._have = end, 0
-        if at < size:
-            end = self._have + size - at
-            self._buffer[self._have : end] = data[at:]
-            self._have = end
+        end = self._have + size - at
+        self._buffer[self._have : end] = data[at:]
+        self._have = end
 
     def finish(self) -> None:
-        """Write what is left; the segment has all that was appended then. StorageError."""
+        """Write the remaining data and index entries; the segment is then complete. StorageError."""
         if self._have:
             self._write(self._buffer[: self._have])
             self._have = 0

@@ -1,4 +1,4 @@
-"""A clean that is asked for goes on where a segment had to be split first."""
+"""Retries of a requested clean after segment splits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Final, TypeVar
 from kafkalog.errors import CleaningAborted, SegmentOffsetOverflow
 
 MOST_SPLITS: Final = 100
-"""How often a clean begins again because a segment had to be split, before it gives up (CLN-26)."""
+"""Maximum number of retries of a clean after segment splits (CLN-26)."""
 
 T = TypeVar("T")
 
 
 def after_splits(attempt: Callable[[], T]) -> T:
-    """What `attempt`, a clean from its beginning, gives once no segment has to be split; CleaningAborted otherwise."""
+    """Call `attempt`, a clean from its beginning, until no segment has to be split, and return its result.
+
+    CleaningAborted if it is aborted for another reason, or if a segment has to be split after `MOST_SPLITS` retries.
+    """
     for _ in range(MOST_SPLITS):
         try:
             return attempt()

@@ -1,8 +1,8 @@
-"""Which partitions are being cleaned, are to be let go, or are left alone, and for how many (CLN-34).
+"""Cleaning state of each partition: in progress, aborted, or paused with a count (CLN-34).
 
     none -> in progress -> none                    a clean, or the retention of a compacted log
-            in progress -> aborted -> paused(1)    somebody wants the log: the cleaner lets go at its next check
-    none -> paused(1) -> paused(2) -> ... -> none  pauses nest; each is taken back once
+            in progress -> aborted -> paused(1)    a caller needs the log: the cleaner stops at its next check
+    none -> paused(1) -> paused(2) -> ... -> none  pauses nest; each is resumed once
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.interrupts import deferred_interrupts
 
 Kind = Literal["in progress", "aborted", "paused"]
-_LOOK_S: Final = 0.1  # a waiter looks again so often, should nobody wake it
+_LOOK_S: Final = 0.1  # a waiter checks again after this time, in case a wake-up is missed
 
 
 class State(NamedTuple):
-    """The state of a partition that has one: how many paused it, or wait to; which `thread` cleans it."""
+    """The state of a partition: its kind, the pauses held or waited for, and the cleaning `thread`."""
 
     kind: Kind
     pauses: int = 0
@@ -44,7 +44,7 @@ class CleaningStates:
         self._stopped = False  # guarded by self._changed
 
     def of(self, partition: TopicPartition) -> State | None:
-        """The state of a partition; None where it has none."""
+        """Return the state of a partition; None if it has none."""
         return self._states.get(partition)
 
     def _set_locked(self, partition: TopicPartition, state: State | None) -> None:
@@ -56,7 +56,7 @@ class CleaningStates:
         self._changed.notify_all()
 
     def watch(self) -> frozenset[TopicPartition]:
-        """The partitions that have a state; from now on it is noted which others have had one."""
+        """Return the partitions that have a state; from now on record which ones change theirs."""
         with deferred_interrupts(), self._changed:
             self._touched.clear()
             return frozenset(self._states)
@@ -71,10 +71,10 @@ class CleaningStates:
     def begin(
         self, partition: TopicPartition, is_there: Callable[[], bool] = _always, *, watched: bool = False
     ) -> bool:
-        """True when the partition is in progress, by this thread; its `done` follows.
+        """Mark the partition as in progress by this thread and return True; the caller calls `done` later.
 
-        False where it has a state, and where `is_there`, which takes no lock, denies it. With `watched` also where it
-        had a state since `watch`: what was found out about it may be wrong.
+        Return False if it has a state or if `is_there`, which takes no lock, returns False. With `watched`, also return
+        False if its state changed since `watch`: what was read of it may be wrong.
         """
         with deferred_interrupts(), self._changed:
             if self._stopped or partition in self._states or (watched and partition in self._touched):
@@ -85,17 +85,20 @@ class CleaningStates:
             return True
 
     def check(self, partition: TopicPartition) -> None:
-        """CleaningAborted where the cleaner is to let go of the partition."""
+        """Raise CleaningAborted if the cleaner must stop its work on the partition."""
         state = self._states.get(partition)
         if self._stopped or state is None or state.kind != "in progress":
             raise CleaningAborted(f"the cleaning of {partition} was aborted")
 
     def is_aborted(self, partition: TopicPartition) -> bool:
-        """Whether the cleaner is to let go of a partition that it works on. IllegalState where it does not."""
+        """Return True if the clean of a partition must stop. IllegalState if the partition is not being cleaned."""
         return self._worked_on(partition).kind == "aborted"
 
     def done(self, partition: TopicPartition) -> None:
-        """The cleaner lets go: no state is left, or paused where it was aborted. IllegalState else."""
+        """End the work on a partition: it is paused if it was aborted, else has no state.
+
+        IllegalState if no thread works on it.
+        """
         with deferred_interrupts(), self._changed:
             state = self._worked_on(partition)
             self._set_locked(partition, State("paused", state.pauses) if state.kind == "aborted" else None)
@@ -107,7 +110,7 @@ class CleaningStates:
         return state
 
     def wait_for(self, partition: TopicPartition, look_up: Callable[[], object] = _always) -> None:
-        """Return when nobody cleans the partition; `look_up` is called meanwhile, without a lock, and may raise."""
+        """Wait until no thread cleans the partition; meanwhile call `look_up`, without a lock. It may raise."""
         while True:
             with deferred_interrupts(), self._changed:
                 state = self._states.get(partition)
@@ -120,9 +123,9 @@ class CleaningStates:
     # Others
 
     def abort_and_pause(self, partition: TopicPartition) -> None:
-        """Return when nobody cleans the partition, and nobody will until `resume` (CLN-35).
+        """Abort a clean of the partition, wait for its end, and prevent cleans until `resume` (CLN-35).
 
-        IllegalState where this thread does the cleaning: it would wait for itself.
+        IllegalState if this thread does the cleaning: it would wait for itself.
         """
         with deferred_interrupts(), self._changed:
             state = self._states.get(partition)
@@ -139,7 +142,7 @@ class CleaningStates:
             raise IllegalState(f"{partition} is being cleaned by the thread that is to wait for it: a hook may not")
 
     def resume(self, partition: TopicPartition) -> None:
-        """Take one pause back. IllegalState for a partition that is not paused."""
+        """Release one pause. IllegalState if the partition is not paused."""
         with deferred_interrupts(), self._changed:
             state = self._states.get(partition)
             if state is None or state.kind != "paused":
@@ -148,13 +151,13 @@ class CleaningStates:
             self._set_locked(partition, None if state.pauses == 1 else State("paused", state.pauses - 1))
 
     def abort(self, partition: TopicPartition) -> None:
-        """Return when nobody cleans the partition; a later clean may."""
+        """Abort a clean of the partition and wait for its end; later cleans are allowed."""
         with deferred_interrupts():
             self.abort_and_pause(partition)
             self.resume(partition)
 
     def pause_idle(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of the partitions that had no state, paused now: retention may work on them (CLN-38)."""
+        """Pause the partitions that have no state and return them: retention may work on them (CLN-38)."""
         with deferred_interrupts(), self._changed:
             idle = frozenset(one for one in partitions if one not in self._states)
             for one in idle:
@@ -162,7 +165,7 @@ class CleaningStates:
             return idle
 
     def stop(self) -> None:
-        """Return when nobody cleans anything, and nobody ever will."""
+        """Wait until no other thread cleans a partition, and prevent all further cleans."""
         with deferred_interrupts(), self._changed:
             self._stopped = True
             while any(

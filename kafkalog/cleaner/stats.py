@@ -1,4 +1,4 @@
-"""What cleans came to: the report of one, and the sums of all since the store was opened."""
+"""Cleaner statistics: the report of one clean, and totals since the store was opened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MB: Final = 1 << 20
 
 
 class Uncleanable(NamedTuple):
-    """A partition that the cleaner leaves alone, and why."""
+    """A partition that the cleaner skips, and the reason."""
 
     topic_partition: TopicPartition
     directory: str
@@ -20,9 +20,9 @@ class Uncleanable(NamedTuple):
 
 
 class Clean(NamedTuple):
-    """A clean of one log, in progress while `end_offset` is None: what for, from where, up to where, what it counted.
+    """A clean of one log: its reason, offsets and counters; in progress while `end_offset` is None.
 
-    `began_ms` is wall-clock time, `thread` the number of the cleaner thread, -1 for a clean that was asked for.
+    `began_ms` is wall-clock time. `thread` is the number of the cleaner thread, -1 for a clean that a caller requested.
     """
 
     topic_partition: TopicPartition
@@ -36,18 +36,18 @@ class Clean(NamedTuple):
 
     @classmethod
     def of(cls, log: LogToClean, directory: str, thread: int, began_ms: int, stats: CleanerStats) -> Clean:
-        """The clean that begins."""
+        """Return the record of a clean that begins."""
         return cls(
             log.topic_partition, directory, log.reason, thread, began_ms, log.first_dirty_offset, None, stats
         )
 
     @property
     def result(self) -> CleanResult:
-        """How far the log is clean, and what that took; of a clean that is over."""
+        """End offset and counters of a finished clean."""
         return CleanResult(self.start_offset if self.end_offset is None else self.end_offset, self.stats)
 
     def report(self) -> str:
-        """What the log says of a clean: sizes, rates, what it saved."""
+        """Return the log message of a clean: sizes, rates, savings."""
         stats = self.stats
         seconds, map_s = stats.elapsed_s, stats.map_s
         copy_s = max(seconds - map_s, 0.0)
@@ -78,7 +78,7 @@ def _saved(after: int, before: int) -> str:
 
 
 class CleanerTotals(NamedTuple):
-    """Sums of all cleans of a store since it was opened; `failures` are those that ended with an error."""
+    """Totals of all cleans of a store since it was opened; `failures` counts cleans that raised an error."""
 
     cleans: int = 0
     aborted: int = 0
@@ -93,12 +93,12 @@ class CleanerTotals(NamedTuple):
 
 
 class CleanerReport(NamedTuple):
-    """What the cleaner of a store does, has done, and leaves alone.
+    """The state of a store's cleaner: its current and finished cleans, and the partitions it skips.
 
-    `threads` are those it has now, `running` the cleans that go on, `last` the last one of each thread.
-    `uncleanable` are partitions that it leaves alone, each with its directory and the reason; `dirtiest_ratio` is what
-    the last look at all logs found, and `last_look_ms` when that was (wall clock; None: not yet). `throttled_ms` is how
-    long it slept to keep to its rate.
+    `threads` is the present number of threads, `running` the cleans in progress, `last` the last clean of each thread.
+    `uncleanable` lists the skipped partitions, each with its directory and the reason. `dirtiest_ratio` is the result
+    of the last scan of all logs, and `last_look_ms` its wall-clock time (None: not yet). `throttled_ms` is the total
+    time that the rate limit made the threads sleep.
     """
 
     threads: int
@@ -112,11 +112,11 @@ class CleanerReport(NamedTuple):
 
 
 NO_CLEANER: Final = CleanerReport(0, (), (), CleanerTotals(), (), 0.0, None, 0)
-"""The report where nothing is cleaned."""
+"""The report of a store without a cleaner."""
 
 
 class CleanerBook:
-    """The cleans that go on and the last one of each thread, with the sums of all. Threads: safe."""
+    """The cleans in progress, the last one of each thread, and the totals. Threads: safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -126,28 +126,28 @@ class CleanerBook:
 
     @property
     def running(self) -> tuple[Clean, ...]:
-        """The cleans that go on; their counts grow."""
+        """The cleans in progress; their counters grow."""
         with self._lock:
             return tuple(self._running.values())
 
     @property
     def last(self) -> tuple[Clean, ...]:
-        """The last clean of each thread that came to its end, the latest last."""
+        """The last finished clean of each thread, the latest last."""
         with self._lock:
             return tuple(sorted(self._last.values(), key=lambda clean: clean.began_ms))
 
     @property
     def totals(self) -> CleanerTotals:
-        """The sums so far."""
+        """The totals so far."""
         return self._totals
 
     def began(self, clean: Clean) -> None:
-        """A clean goes on in this thread."""
+        """Record that this thread began a clean."""
         with self._lock:
             self._running[threading.get_ident()] = clean
 
     def ended(self, clean: Clean) -> None:
-        """It came to its end."""
+        """Record that this thread finished its clean."""
         stats = clean.stats
         with self._lock:
             self._running.pop(threading.get_ident(), None)
@@ -164,13 +164,13 @@ class CleanerBook:
             )
 
     def gave_up(self, *, aborted: bool, failed: bool) -> None:
-        """It was aborted, or failed, or only counted what it would do."""
+        """Record that this thread's clean was aborted, failed, or was a dry run."""
         with self._lock:
             self._running.pop(threading.get_ident(), None)
             so_far = self._totals
             self._totals = so_far._replace(aborted=so_far.aborted + aborted, failures=so_far.failures + failed)
 
     def thread_failed(self) -> None:
-        """A cleaner thread met an error that is no log's; it goes on after its back-off."""
+        """Count an error of a cleaner thread that no log caused; the thread continues after its back-off."""
         with self._lock:
             self._totals = self._totals._replace(thread_failures=self._totals.thread_failures + 1)

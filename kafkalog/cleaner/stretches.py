@@ -1,6 +1,7 @@
-"""What the map's pass went through, stretch by stretch, so that the copy need not look at all of it again.
+"""Byte ranges already verified while the offset map was built.
 
-Its checksums were compared, and where no record of it is the last of its key it is not even read.
+The copy does not check their checksums again. It does not even read a range without any record that is the last of its
+key.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 MOST_STRETCHES: Final = 1 << 15
-"""About 8 MB of them; with buffers of 256 KiB they tell of 8 GiB. What lies behind is read and compared again."""
+"""About 8 MB of them; with buffers of 256 KiB they cover 8 GiB. Later ranges are read and verified again."""
 
 
 class Stretch(NamedTuple):
-    """Whole batches that lie together in a segment, as they came in one chunk.
+    """Complete batches that are adjacent in a segment and came in one chunk.
 
-    `is_plain` says that the keys alone decide about all of their `messages`, whose offsets lie between these two: all
-    of format v2, none of a transaction, none without a key.
+    `is_plain` means that keys alone decide about all `messages`, whose offsets lie from `first_offset` to
+    `last_offset`: all have format v2 and a key, and none is part of a transaction.
     """
 
     position: int
@@ -28,7 +29,7 @@ class Stretch(NamedTuple):
 
 
 class Stretches:
-    """The stretches of a log's segments, by the base offset of the segment and in the order of the file.
+    """The verified ranges of a log's segments, by the segment's base offset and in file order.
 
     Threads: belongs to the clean.
     """
@@ -42,16 +43,16 @@ class Stretches:
         self._most = most
 
     def add(self, base_offset: int, stretch: Stretch) -> None:
-        """The next one of a segment; those that are too many are forgotten."""
+        """Add the next range of a segment; ranges beyond the limit are ignored."""
         if self._count < self._most:
             self._count += 1
             self._all.setdefault(base_offset, []).append(stretch)
             self._positions.setdefault(base_offset, []).append(stretch.position)
 
     def at(self, base_offset: int, position: int) -> tuple[Stretch | None, int]:
-        """The stretch that begins at a position of a segment, or None, and how far it is to the end of that part.
+        """Return the range that begins at a position of a segment, or None, and the size of that part in bytes.
 
-        The part ends with the stretch, else where the next one begins; 0 where none does.
+        The part ends with the range, else where the next range begins; 0 if there is none.
         """
         positions = self._positions.get(base_offset, [])
         place = bisect_left(positions, position)

@@ -1,4 +1,4 @@
-"""How fast the cleaner may read and write: one rate for all its threads (CLN-42)."""
+"""The cleaner's I/O rate limit, shared by all its threads (CLN-42)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 
 CHECK_MS: Final = 300
-"""The rate is looked at so often."""
+"""Interval between checks of the rate, in ms."""
 _FOR_EVER_MS: Final = 2**53
-_SLICE_MS: Final = 100  # a sleeper looks up so often, for who wants it to end
+_SLICE_MS: Final = 100  # a sleeping thread calls its `check` this often
 
 
 def _nothing() -> None:
@@ -19,10 +19,10 @@ def _nothing() -> None:
 
 
 class Throttle:
-    """Lets threads sleep where together they read and write more than `bytes_per_s`.
+    """Makes threads sleep when together they read and write more than `bytes_per_s`.
 
     Every 300 ms they sleep (bytes - rate * elapsed) / rate: 600 kB in 300 ms at 1 MB/s make 300 ms of sleep. Then the
-    count begins anew. A negative rate is none, as for the reference. `total_bytes` and `slept_ms` are what was so far.
+    count restarts at 0. A negative rate means no limit, as in the reference. `total_bytes` and `slept_ms` are totals.
     Threads: all methods, from any; while one has to sleep, so do the others.
     """
 
@@ -37,7 +37,7 @@ class Throttle:
 
     @property
     def bytes_per_s(self) -> float:
-        """The rate; a new one counts at once, also for who is asleep."""
+        """The rate; a new one takes effect at once, also for sleeping threads."""
         return self._bytes_per_s
 
     @bytes_per_s.setter
@@ -48,7 +48,7 @@ class Throttle:
                 self._since_ms = min(self._since_ms, self._clock.monotonic_ms())
 
     def throttle(self, count: int, check: Callable[[], object] = _nothing) -> None:
-        """Return when `count` more bytes fit the rate; `check` is called while it sleeps, and may raise."""
+        """Sleep until `count` more bytes fit the rate; `check` is called meanwhile and may raise."""
         with self._lock:
             self.total_bytes += count
             self._bytes += count

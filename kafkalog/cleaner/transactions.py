@@ -11,10 +11,10 @@ __all__ = ["CleanedTransactions"]
 
 
 class CleanedTransactions:
-    """What a clean knows of transactions at the place that it reached; one for each of its two passes.
+    """Transaction state at the current offset of a clean; one for each of its two passes.
 
-    `core` goes over the batches, in the order of their offsets and without a break between segments or groups: a
-    transaction may have its data in one group and its marker in the next (CLN-22). Threads: belongs to the clean.
+    `core` reads the batches in offset order, without a break between segments or groups: a transaction may have its
+    data in one group and its marker in the next (CLN-22). Threads: belongs to the clean.
     """
 
     __slots__ = ("core",)
@@ -23,9 +23,9 @@ class CleanedTransactions:
         self.core = CleanedTxns()
 
     def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
-        """Adds those of the segment that comes next, all that reach into it; one may be added again."""
+        """Add the aborted transactions that reach into the next segment; adding one twice is allowed."""
         self.core.add_aborted(transactions)
 
     def take_retained(self) -> list[AbortedTxn]:
-        """Those whose markers were met since the last call and which have data before them: the new index (CLN-21)."""
+        """Return the new index entries: transactions with data whose markers came since the last call (CLN-21)."""
         return [AbortedTxn(*fields) for fields in self.core.take_retained()]

@@ -1,4 +1,4 @@
-"""What the parts of the cleaner hand to each other: which log is to be cleaned how far, and what a clean counted."""
+"""Types that the cleaner's modules share: a log with the range to clean, and the counters of a clean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkalog.storage.segments import LogSegments
 from kafkalog.types import TopicPartition
 
 CheckDone = Callable[[], None]
-"""Called between chunks; raises CleaningAborted where the clean is to end."""
+"""Called between chunks; raises CleaningAborted if the clean must end."""
 Throttled = Callable[[int], None]
 """Called with the bytes that were just read or written; may sleep."""
 
@@ -22,7 +22,7 @@ ASKED: Final = "asked for"
 
 
 def check_map_bytes(map_bytes: int, load_factor: float) -> None:
-    """IllegalArgument where an offset map of that size lets no key in: nothing would be cleaned (CLN-5)."""
+    """Raise IllegalArgument if an offset map of that size has no room for a key: nothing could be cleaned (CLN-5)."""
     if not map_bytes // BYTES_PER_SLOT * load_factor > 1:
         raise IllegalArgument(
             f"an offset map of {map_bytes} bytes, {load_factor:.0%} full, holds not even one key",
@@ -31,16 +31,16 @@ def check_map_bytes(map_bytes: int, load_factor: float) -> None:
 
 
 def bytes_of(segments: LogSegments[Any], first_dirty: int, end: int) -> tuple[int, int]:
-    """The bytes of the segments below the first dirty offset, and of those from there to `end`."""
+    """Return the bytes of the segments below the first dirty offset, and of those from there to `end`."""
     clean, cleanable = segments.values(-1, first_dirty), segments.values(min(first_dirty, end), end)
     return sum(segment.size for segment in clean), sum(segment.size for segment in cleanable)
 
 
 class LogToClean(NamedTuple):
-    """A log and how far it is to be cleaned: keys of [first dirty, first uncleanable) go into the offset map.
+    """A log and the range to clean: keys of [first dirty, first uncleanable) go into the offset map.
 
-    `first_uncleanable_offset` is where a segment begins. `clean_bytes` lie in segments before the first dirty offset,
-    `cleanable_bytes` from there to the first uncleanable one. `reason` is why it is its turn.
+    `first_uncleanable_offset` is the base of a segment. `clean_bytes` lie in segments before the first dirty offset,
+    `cleanable_bytes` from there to the first uncleanable one. `reason` is the reason for the clean.
     """
 
     topic_partition: TopicPartition
@@ -55,9 +55,9 @@ class LogToClean(NamedTuple):
     def of(
         cls, log: UnifiedLog, first_dirty_offset: int, uncleanable_offset: int, reason: str = DIRTY_RATIO
     ) -> LogToClean:
-        """The log with its bytes counted; the segment that holds `uncleanable_offset` is not cleaned, nor a later one.
+        """Return the log with its bytes counted, up to the segment that holds `uncleanable_offset`.
 
-        The sums have no 32-bit bound (CLN-29).
+        That segment and later ones are not cleaned. The sums have no 32-bit limit (CLN-29).
         """
         segments = log.state.segments
         above = segments.non_active_from(uncleanable_offset)
@@ -72,22 +72,22 @@ class LogToClean(NamedTuple):
 
     @property
     def cleanable_ratio(self) -> float:
-        """The dirty part of what could be cleaned, 0 to 1; 0 where there is nothing (CLN-29)."""
+        """Share of dirty bytes in the total, 0 to 1; 0 if the total is 0 (CLN-29)."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
     def needs_compaction_now(self) -> bool:
-        """True where the dirty ratio is not asked (CLN-31)."""
+        """True if the log is cleaned whatever its dirty ratio (CLN-31)."""
         return self.reason != DIRTY_RATIO
 
 
 class CleanerStats:
-    """What one clean of one log did so far; seconds of the performance counter.
+    """Counters of one clean of one log; seconds of the performance counter.
 
-    `map_*` count the first reading, the others the second: `messages_read` are records of batches that were looked at,
+    `map_*` count the first reading, the others the second: `messages_read` are records of batches that were examined,
     `invalid_messages_read` those among them without a key, `bytes_read` and `bytes_written` sizes of batches (CLN-40).
-    `write_calls` tells how many writes brought `bytes_written` to the new segments: each byte by one. Threads: one
-    writes; others may read.
+    `write_calls` is the number of writes for `bytes_written`: each byte is written once. Threads: one writes; others
+    may read.
     """
 
     __slots__ = (
@@ -121,12 +121,12 @@ class CleanerStats:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds from the start to the end of the clean; 0 while it goes on."""
+        """Seconds from the start to the end of the clean; 0 until it ends."""
         return max(self.end_s - self.start_s, 0.0)
 
     @property
     def map_s(self) -> float:
-        """Seconds that the map took to build; 0 while it is being built."""
+        """Seconds that the map took to build; 0 until it is complete."""
         return max(self.map_complete_s - self.start_s, 0.0)
 
     def __repr__(self) -> str:
@@ -137,7 +137,7 @@ class CleanerStats:
 
 
 class CleanResult(NamedTuple):
-    """A clean that ended: below `end_offset` the log is clean, which the cleaner checkpoint should say then."""
+    """The result of a clean: the log is clean below `end_offset`, the value for the cleaner checkpoint."""
 
     end_offset: int
     stats: CleanerStats

@@ -1,4 +1,4 @@
-"""`kafkalog backup`: backups of data directories while they are written; made, listed, verified, restored, deleted."""
+"""`kafkalog backup`: create, list, verify, restore and delete backups of data directories, even while written."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _told(manifest: Manifest) -> str:
 
 
 def committed(dirs: Sequence[str]) -> Offsets:
-    """What groups have committed, for the manifest; only where a directory keeps it, which few do."""
+    """Return the committed offsets of groups, for the manifest; empty without `__consumer_offsets`."""
     from kafkalog.cli.group_rows import groups_in
     from kafkalog.tools.directories import partitions
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The names that may follow the last comma."""
+    """Return the names that may follow the last comma."""
     from kafkalog.bench.settings import BENCHMARKS
 
     before, comma, last = incomplete.rpartition(",")
@@ -24,7 +24,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 class _Listing(click.Command):
-    """The help with a line for each benchmark."""
+    """A command whose help has a line for each benchmark."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from kafkalog.bench.settings import BENCHMARKS
@@ -90,7 +90,7 @@ def command(
 
 
 class _Shown:
-    """What is printed as it is found."""
+    """Output of the command: header and results as they arrive."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
@@ -102,11 +102,11 @@ class _Shown:
 
     @property
     def directory(self) -> str:
-        """Where the logs are."""
+        """Directory of the logs."""
         return "" if self._around is None else self._around.directory
 
     def begun(self, settings: Settings, around: Surroundings) -> None:
-        """Prints the header."""
+        """Print the header."""
         from kafkalog.bench.surroundings import header
         from kafkalog.inspect.text import terminal_columns
 
@@ -120,7 +120,7 @@ class _Shown:
         print("-" * min(width, 60), flush=True)
 
     def tell(self, result: Result) -> None:
-        """Prints a result."""
+        """Print a result."""
         from kafkalog.bench.result import as_dict, lines
         from kafkalog.inspect.text import terminal_columns
 
@@ -132,7 +132,7 @@ class _Shown:
             print("\n".join(lines(result, terminal_columns())), flush=True)
 
     def interrupted(self, keep: bool) -> None:
-        """Says what a signal has left."""
+        """Report the state after a signal: finished benchmarks and logs."""
         if self._around is None or self._settings is None:
             return
         of = len(self._settings.benchmarks)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _ISOLATION = "isolation.level"
 SETTLE_S = 0.05
-"""A batch that is cut off gets so long to be whole: a writer may be about to finish it."""
+"""Wait in seconds before an incomplete batch counts as damage: a writer may be about to finish it."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def dir_option(command: Command) -> Command:
-    """-d/--dir, repeatable, defaulting to KAFKALOG_DIR (several joined by the path separator)."""
+    """Add -d/--dir, repeatable, default KAFKALOG_DIR (several joined by the path separator)."""
     return click.option(
         "-d",
         "--dir",
@@ -39,7 +39,7 @@ def dir_option(command: Command) -> Command:
 
 
 def on_damage_option(command: Command) -> Command:
-    """--on-damage raise|skip."""
+    """Add --on-damage raise|skip."""
     return click.option(
         "--on-damage",
         type=click.Choice(["raise", "skip"]),
@@ -50,7 +50,7 @@ def on_damage_option(command: Command) -> Command:
 
 
 def report_skipped(skipped: Sequence[Skipped]) -> None:
-    """Print what was left out on standard error, a line a piece."""
+    """Print the skipped ranges on standard error, one per line."""
     for piece in skipped:
         has_offsets = piece.next_offset > piece.offset
         offsets = f"offsets {piece.offset} to {piece.next_offset - 1}" if has_offsets else "no offsets"
@@ -60,7 +60,7 @@ def report_skipped(skipped: Sequence[Skipped]) -> None:
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The topics of the directories named so far that begin with `incomplete`; none where they cannot be read."""
+    """Return topics of the given directories that start with `incomplete`; none if they cannot be read."""
     from kafkalog.errors import KafkalogError
     from kafkalog.tools.directories import partitions
 
@@ -73,14 +73,14 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def topic_option(*, required: bool = False) -> Callable[[Command], Command]:
-    """-t/--topic."""
+    """Add -t/--topic."""
     return click.option(
         "-t", "--topic", required=required, metavar="TOPIC", help="Topic name.", shell_complete=complete_topics
     )
 
 
 def topics_option(command: Command) -> Command:
-    """-t/--topic, repeatable, for commands that go over all topics."""
+    """Add -t/--topic, repeatable, for commands that go over all topics."""
     return click.option(
         "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all.",
         shell_complete=complete_topics,
@@ -88,7 +88,7 @@ def topics_option(command: Command) -> Command:
 
 
 def partition_option(*, multiple: bool = False) -> Callable[[Command], Command]:
-    """-p/--partition, once or repeatable."""
+    """Add -p/--partition, once or repeatable."""
     return click.option(
         "-p",
         "--partition",
@@ -101,7 +101,7 @@ def partition_option(*, multiple: bool = False) -> Callable[[Command], Command]:
 
 
 def settings_option(what: str, *more_names: str) -> Callable[[Command], Command]:
-    """-X k=v, repeatable, as the dict `settings`; `what` it sets is the help text."""
+    """Add -X k=v, repeatable, as the dict `settings`; `what` is the help text."""
     return click.option(
         "-X",
         *more_names,
@@ -114,19 +114,19 @@ def settings_option(what: str, *more_names: str) -> Callable[[Command], Command]
 
 
 def json_option(what: str) -> Callable[[Command], Command]:
-    """-J/--json; `what` comes of it is the help text."""
+    """Add -J/--json; `what` is the help text."""
     return click.option("-J", "--json", "as_json", is_flag=True, help=what)
 
 
 def apply_option(command: Command) -> Command:
-    """--dry-run (the default) and --apply, as `dry_run`."""
+    """Add --dry-run (the default) and --apply, as `dry_run`."""
     return click.option(
         "--dry-run/--apply", "dry_run", default=True, help="Only tell what would be done (default), or do it."
     )(command)
 
 
 def recovery_option(command: Command) -> Command:
-    """--on-damage, for commands that open logs for writing."""
+    """Add --on-damage recover|refuse, for commands that open logs for writing."""
     return click.option(
         "--on-damage",
         type=click.Choice(["recover", "refuse"]),
@@ -136,12 +136,12 @@ def recovery_option(command: Command) -> Command:
 
 
 def group_option(what: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """-G/--group, the name of cursors; `what` it does is the help text."""
+    """Add -G/--group, the name of cursors; `what` is the help text."""
     return click.option("-G", "--group", required=required, metavar="NAME", help=what)
 
 
 def cursors_option(command: Command) -> Command:
-    """--cursors, where positions are kept."""
+    """Add --cursors, the directory of stored positions."""
     return click.option(
         "--cursors",
         envvar="KAFKALOG_CURSORS",
@@ -152,14 +152,14 @@ def cursors_option(command: Command) -> Command:
 
 
 def schemas_option(command: Command) -> Command:
-    """--schemas, for decoders that read a registry's."""
+    """Add --schemas, for decoders that use a registry's schemas."""
     return click.option(
         "--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc."
     )(command)
 
 
 def isolation_option(command: Command) -> Command:
-    """--isolation-level, by the consumer's names."""
+    """Add --isolation-level, with the consumer's names."""
     return click.option(
         "--isolation-level",
         metavar="LEVEL",
@@ -170,7 +170,7 @@ def isolation_option(command: Command) -> Command:
 
 @contextmanager
 def usage_of(flag: str) -> Iterator[None]:
-    """Makes an IllegalArgument about the value of `flag` wrong usage that names the flag."""
+    """Convert an IllegalArgument about the value of `flag` to a usage error that names the flag."""
     from kafkalog.errors import IllegalArgument
 
     try:
@@ -180,7 +180,7 @@ def usage_of(flag: str) -> Iterator[None]:
 
 
 def isolation_level(option: str | None, settings: dict[str, str] | None = None) -> str | None:
-    """The level from --isolation-level or `-X isolation.level`; a usage error for another setting or another level."""
+    """Return the level of --isolation-level or `-X isolation.level`; a usage error for another setting or level."""
     from kafkalog.engine import isolation_of
     from kafkalog.keywords import near
 
@@ -198,7 +198,7 @@ def isolation_level(option: str | None, settings: dict[str, str] | None = None) 
 
 
 def parse_time(text: str, flag: str) -> int:
-    """Ms since 1970 of a TIME: digits, or ISO-8601; a usage error that names `flag` for anything else."""
+    """Return ms since 1970 of a TIME (digits, or ISO-8601); a usage error that names `flag` for anything else."""
     from kafkalog.times import text_ms
 
     with usage_of(flag):
@@ -206,13 +206,13 @@ def parse_time(text: str, flag: str) -> int:
 
 
 def quiet_options(command: Command) -> Command:
-    """-q and -v: `quiet` drops notes and progress, `verbose` adds detail."""
+    """Add -q and -v: `quiet` drops notes and progress, `verbose` adds detail."""
     command = click.option("-v", "verbose", count=True, help="Say more on stderr.")(command)
     return click.option("-q", "quiet", is_flag=True, help="No notes and no progress on stderr.")(command)
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, str]:
-    """`name=value` arguments as a dict; click.BadParameter for one without `=` or given twice."""
+    """Return `name=value` arguments as a dict; raise click.BadParameter for one without `=` or given twice."""
     settings: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -225,14 +225,14 @@ def parse_settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def need_dirs(dirs: Sequence[str]) -> list[str]:
-    """The data directories; a usage error where none is named."""
+    """Return the data directories; a usage error if none is given."""
     if not dirs:
         raise click.UsageError("no data directory: give -d DIR, or set KAFKALOG_DIR")
     return [os.fspath(one) for one in dirs]
 
 
 def where_they_lie(dirs: Sequence[str]) -> tuple[FileSystem, list[str]]:
-    """The file system of data directories, and their paths in it: the machine's, or that of URLs (docs/remote.md)."""
+    """Return the file system of data directories, local or of URLs (docs/remote.md), and their paths."""
     if any("://" in one for one in dirs):
         from kafkalog.remote import locate_directories
 
@@ -243,7 +243,7 @@ def where_they_lie(dirs: Sequence[str]) -> tuple[FileSystem, list[str]]:
 
 
 def find_partitions(dirs: Sequence[str], topic: str | None, numbers: Sequence[int]) -> list[PartitionPath]:
-    """What -d, -t and -p name: partitions of a topic, or all of all topics; a usage error for -p alone."""
+    """Return the partitions selected by -d, -t and -p, by default all; a usage error for -p alone."""
     from kafkalog.tools.directories import find, partitions
 
     where = need_dirs(dirs)
@@ -255,13 +255,13 @@ def find_partitions(dirs: Sequence[str], topic: str | None, numbers: Sequence[in
 
 
 def note(text: str, *, quiet: bool = False) -> None:
-    """A line on stderr, unless `quiet`."""
+    """Print a line on stderr, unless `quiet`."""
     if not quiet:
         print(one_message(text), file=sys.stderr, flush=True)
 
 
 def set_verbosity(quiet: bool, verbose: int) -> None:
-    """Lets warnings through by default, everything with -vv, nothing below errors with -q."""
+    """Log warnings by default, everything with -vv, only errors with -q."""
     import logging
 
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
@@ -269,10 +269,10 @@ def set_verbosity(quiet: bool, verbose: int) -> None:
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """`a=1,b=2`, by name."""
+    """Return settings as `a=1,b=2`, sorted by name."""
     return ",".join(f"{name}={value}" for name, value in sorted(settings.items()))
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 partition`, `2 partitions`."""
+    """Return `1 partition`, `2 partitions`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,4 +1,4 @@
-"""`kafkalog compact`: what a clean takes from compacted topics; told, or done."""
+"""`kafkalog compact`: clean compacted topics; a dry run by default."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _OPTIONS = (
     common.apply_option,
     common.topics_option,
     click.option("--from-start", is_flag=True, help="Clean what is clean already, too: what waited for its time goes."),
+    click.option("--roll", is_flag=True, help="Begin a new segment first, so that the last one is cleaned, too."),
     click.option("--delete-retention-ms", metavar="MS", help="Counts instead of each topic's delete.retention.ms."),
     click.option("--min-compaction-lag-ms", metavar="MS", help="Counts instead of each topic's min.compaction.lag.ms."),
     click.option("--cleanup-policy", metavar="POLICY", help="Counts instead of each topic's cleanup.policy."),
@@ -31,7 +32,7 @@ _OPTIONS = (
 
 
 def compaction_options(command: common.Command) -> common.Command:
-    """What to clean, and by which rules; `compaction_of` takes them."""
+    """Add the options of what to clean, and by which rules; `compaction_of` converts them."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -41,6 +42,7 @@ def compaction_of(
     dry_run: bool,
     topics: tuple[str, ...],
     from_start: bool,
+    roll: bool,
     delete_retention_ms: str | None,
     min_compaction_lag_ms: str | None,
     cleanup_policy: str | None,
@@ -48,7 +50,7 @@ def compaction_of(
     now_text: str | None,
     settings: dict[str, str],
 ) -> dict[str, Any]:
-    """The options as `compact` takes them; a usage error for a time that is none."""
+    """Return the options as arguments of `compact`; a usage error for an invalid time."""
     given = {
         "delete.retention.ms": delete_retention_ms,
         "min.compaction.lag.ms": min_compaction_lag_ms,
@@ -60,6 +62,7 @@ def compaction_of(
         "settings": {name: value for name, value in given.items() if value is not None},
         "store": settings,
         "from_start": from_start,
+        "roll": roll,
         "now_ms": None if now_text is None else common.parse_time(now_text, "--now"),
     }
     return asked if map_bytes is None else {**asked, "map_bytes": map_bytes}
@@ -73,7 +76,7 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **
 
     Each topic has its own settings: from the topics file where kafkalog made it, from the broker's metadata
     (__cluster_metadata-0) where a broker did. A topic that is not compacted, or that nobody knows, is left alone. How
-    dirty a log is, is not asked; the last segment of a partition stays as it is.
+    dirty a log is, is not asked; the last segment of a partition stays as it is without --roll.
 
     Nothing changes without --apply: what would go is counted, and a broker may run. With it the data directories are
     locked, so no broker may run on them; a log that was not closed well is recovered first where it has anything to

@@ -1,4 +1,4 @@
-"""`kafkalog completion`: the script that lets a shell complete commands, options, paths and topics."""
+"""`kafkalog completion`: the shell script that completes commands, options, paths and topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_KAFKALOG_COMPLETE"
-"""Where the script says that it asks for completions; click looks there before a command runs."""
+"""Environment variable by which the script requests completions; click checks it before a command runs."""
 
 
 @click.command("completion")

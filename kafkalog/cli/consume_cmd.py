@@ -100,7 +100,7 @@ def command(**given: Any) -> int:
 
 
 class _Consumer:
-    """One run of the command: the open partitions, what was asked for, and how far each one is."""
+    """One run of the command: its options, output, and records left to print."""
 
     def __init__(self, dirs: list[str], given: dict[str, Any], group: Group | None) -> None:
         from kafkalog.engine import isolation_of
@@ -126,7 +126,7 @@ class _Consumer:
         return parse_serdes(self.given["serdes"], self.given["schemas"])
 
     def run(self) -> None:
-        """Prints what there is, partition by partition, then waits for more where that was asked for."""
+        """Print the records, partition by partition; with --follow wait for more."""
         from kafkalog.engine import end_of
         from kafkalog.storage.view import LogView
         from kafkalog.tools.directories import find
@@ -158,10 +158,10 @@ class _Consumer:
             common.report_skipped(self.skipped or ())
 
     def _check_ends(self, views: list[LogView], starts: list[int]) -> None:
-        """Raise, or note, what ended a partition that was read to its end before its file ends, if anything did.
+        """Raise, or note, damage and problems that ended a partition before the end of its file.
 
-        What a writer is about to finish is no damage: a batch that is cut off gets a moment to be whole. Trouble
-        that costs no record, as with an index that a backup left out, is a note, and so is an open transaction.
+        An incomplete batch counts as damage only after a short wait: a writer may be about to finish it. A problem that
+        costs no record, such as an index that a backup left out, is a note, and so is an open transaction.
         """
         from kafkalog.engine import end_of
 
@@ -210,7 +210,7 @@ class _Consumer:
         )
 
     def _write(self, view: LogView, start: int, template: Pieces, meter: Meter) -> int:
-        """Prints from `start` to the view's present end (or the end time); the offset to go on from."""
+        """Print from `start` to the view's current end (or the end time); return the offset to continue from."""
         from kafkalog.engine import end_of
 
         end = end_of(view, self.isolation)
@@ -239,7 +239,7 @@ class _Consumer:
 
                 written = write_decoded(chunks, self.out, template, self.serdes, **limits)
         except BaseException:
-            self.out.flush()  # what lies before the damage
+            self.out.flush()  # the records before the damage
             raise
         if self.left > 0:
             self.left -= written.records
@@ -258,7 +258,7 @@ class _Consumer:
                 self.out.flush()
 
     def _follow(self, views: list[LogView], starts: list[int], templates: list[Pieces], meter: Meter) -> None:
-        """Prints new records as they come, until -c is reached or each partition has passed the end time."""
+        """Print new records as they arrive, until -c is reached or each partition has passed the end time."""
         from kafkalog.following import Waiting
 
         waiting = Waiting(None)

@@ -1,4 +1,4 @@
-"""`kafkalog consume -G`: where each partition goes on from, kept by name."""
+"""`kafkalog consume -G`: stored positions of the partitions, by name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RESETS: Final[dict[str | None, Reset]] = {
 
 
 class Group:
-    """The cursors of one name, one for each partition that is read."""
+    """The cursors of one name, one for each partition."""
 
     step: Final = 500_000
-    """Offsets to print between two looks at the time: what is printed is kept every few seconds."""
+    """Offsets to print between two checks of the clock: the position is committed every few seconds."""
 
     def __init__(self, name: str, store: str | None, reset: str | None, isolation: str | None, quiet: bool) -> None:
         from kafkalog.cursor_store import check_cursor_name
@@ -40,7 +40,7 @@ class Group:
         self._cursors: dict[str, Cursor] = {}
 
     def open(self, views: list[LogView], bounds: Bounds, stack: ExitStack) -> list[int]:
-        """The offset to go on from, for each partition; `stack` gives the cursors back at the end."""
+        """Return the offset to continue from, for each partition; `stack` closes the cursors at the end."""
         for view in views:
             cursor = self._opened(view, bounds)
             stack.callback(cursor.close)
@@ -71,12 +71,12 @@ class Group:
         return open_cursor(view, self.name, options, store=self._store)
 
     def written(self, view: LogView, next_offset: int) -> None:
-        """Notes that all before `next_offset` is printed; it is kept every few seconds, and at the end."""
+        """Record that all before `next_offset` is printed; it is committed every few seconds, and at the end."""
         cursor = self._cursors[view.path]
         cursor.advance(next_offset)
         cursor.processed()
 
     def idle(self) -> None:
-        """Keeps what is printed where that is due, though nothing new came."""
+        """Commit positions if a commit is due, without new records."""
         for cursor in self._cursors.values():
             cursor.processed()

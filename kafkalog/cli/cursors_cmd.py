@@ -1,4 +1,4 @@
-"""`kafkalog offsets groups|reset|delete`: the positions that are kept by name."""
+"""`kafkalog offsets groups|reset|delete`: stored positions, by name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _note_damage(damage: list[KafkalogError]) -> None:
 
 
 def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
-    """A row for each cursor; offsets are None where the partition is gone, or does not have them any more."""
+    """Return a row for each cursor; offsets are None if the partition is missing, or no longer has them."""
     from kafkalog.cursor_store import CursorStore
 
     store = CursorStore(cursors)
@@ -85,7 +85,7 @@ def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
 
 
 def _group_rows(dirs: list[str], found: KeptGroups) -> list[dict[str, Any]]:
-    """A row for each offset that a group has committed in these directories, and one for those that only exist."""
+    """Return a row for each committed offset of a group in these directories, and one for groups without any."""
     from kafkalog.tools.directories import partitions
     from kafkalog.types import TopicPartition
 
@@ -212,7 +212,7 @@ def _of_a_broker(group: str, kind: str, option: str) -> KafkalogError:
 
 
 def _move(store: Any, view: LogView, way: str, given: dict[str, Any]) -> tuple[int | None, int]:
-    """(old, new) position; it is kept where --execute says so."""
+    """Return the (old, new) position; with --execute, store the new one."""
     from kafkalog.cursors import Options, open_cursor
     from kafkalog.errors import CorruptCheckpoint
 

@@ -21,7 +21,7 @@ _PLAIN = "string"
 
 
 def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
-    """The files named, in order: --files takes names with commas between, a directory stands for its files."""
+    """Return the named files, in order: --files takes comma-separated names, a directory stands for its files."""
     from kafkalog.storage.view_listing import no_segments
     from kafkalog.tools.dump import files_of
     from kafkalog.util.fileio import OS
@@ -39,7 +39,7 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
 
 
 def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
-    """Makes the decoder that the flags name; None where they name none."""
+    """Return a function that creates the decoder of the flags; None without such a flag."""
     named = (value for name, value in given.items() if name.endswith(("_decoder", "_decoder_class")))
     if all(value is None or value is False for value in named):
         return None

@@ -1,4 +1,4 @@
-"""The offsets of groups that a directory keeps itself, in `__consumer_offsets`, for `kafkalog offsets`."""
+"""Offsets of groups in a directory's own `__consumer_offsets`, for `kafkalog offsets`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 _TOPIC: Final = "__consumer_offsets"
 _PARTITIONS: Final = 50
 _SETTINGS: Final = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-"""What a broker makes the topic with, unless it is told otherwise."""
+"""A broker's default settings of the topic."""
 _AT_ONCE: Final = 500
 
 Committed = dict[tuple[str, str, int], "CommittedOffset"]
 
 
 class KeptGroups(NamedTuple):
-    """Groups of data directories: what they have committed, by group, topic and partition, and the damage met.
+    """Groups of data directories: committed offsets by group, topic and partition, and the damage found.
 
-    `kinds` has "share" or "streams" for each group that only a broker serves. Of a partition with damage it is what
-    lies before that.
+    `kinds` has "share" or "streams" for each group that only a broker serves. Of a damaged partition only records
+    before the damage count.
     """
 
     committed: Committed
@@ -36,9 +36,9 @@ class KeptGroups(NamedTuple):
 
 
 def groups_in(dirs: list[str]) -> KeptGroups:
-    """The groups that these directories keep; nothing is changed.
+    """Return the groups stored in these directories; change nothing.
 
-    Offsets of transactions that are not over are left out.
+    Offsets of open transactions are left out.
     """
     from kafkalog.tools.directories import partitions
 
@@ -55,14 +55,14 @@ def groups_in(dirs: list[str]) -> KeptGroups:
 
 
 def _replay_of(path: str) -> tuple[Replay, KafkalogError | None]:
-    """The groups of one partition, and what ended them before its end."""
+    """Return the groups of one partition, and the error that ended reading early, or None."""
     from kafkalog.errors import CorruptRecord, InvalidRecord
     from kafkalog.server.groups.replay import Replay, replay_log
     from kafkalog.storage.view import LogView
 
     replay = Replay()
     with LogView(path) as view:
-        if view.damage is not None:  # what a server is about to finish is none
+        if view.damage is not None:  # a batch that a server is about to finish is no damage
             time.sleep(SETTLE_S)
             view.refresh()
         try:
@@ -73,7 +73,7 @@ def _replay_of(path: str) -> tuple[Replay, KafkalogError | None]:
 
 
 def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int], now_ms: int) -> None:
-    """Commits offsets of a group, as a server would; none may run on the directory.
+    """Commit offsets of a group, as a server would; no server may run on the directory.
 
     DirectoryLocked, StorageError.
     """
@@ -92,11 +92,11 @@ def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int]
 
 
 def commit_all(directory: str, groups: Offsets) -> None:
-    """Commits offsets of groups, as a server would, in a data directory that nobody has open.
+    """Commit offsets of groups, as a server would, in a data directory that no process has open.
 
-    The topic is made where it is missing, as a broker makes it. UnknownTopicOrPartition where others have partitions of
-    it; IllegalState, once the other groups are done, where a broker has share or streams groups of some names;
-    DirectoryLocked, StorageError.
+    The topic is created if missing, as a broker creates it. Raises UnknownTopicOrPartition if some of its partitions
+    are elsewhere; IllegalState, after committing the other groups, if a broker has share or streams groups of some
+    names; DirectoryLocked, StorageError.
     """
     import kafkalog
     from kafkalog.errors import IllegalState, UnknownTopicOrPartition
@@ -135,7 +135,7 @@ def commit_all(directory: str, groups: Offsets) -> None:
 
 
 def _home_of(dirs: list[str], group_id: str) -> str:
-    """The partition that has a group's offsets. Directories need not have all: others may lie on other brokers."""
+    """Return the partition with a group's offsets; other partitions may be on other brokers."""
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.server.groups.replay import replay_log
     from kafkalog.storage.view import LogView

@@ -1,4 +1,4 @@
-"""`kafkalog handover`: a broker takes over the topics in its data directories; a dry run unless told to apply."""
+"""`kafkalog handover`: a broker takes over the topics in its data directories; a dry run by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog kept`: what openings kept of logs that recovery had to cut; listed, restored, removed."""
+"""`kafkalog kept`: list, restore and remove records saved when recovery cut a log."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _entries = click.option(
 
 @click.group("kept", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """What openings kept: sound records behind the place where recovery had to cut a log.
+    """List, restore and remove sound records that recovery kept when it cut a log.
 
-    A log that was not closed well is cut at its first damaged batch when it is opened for writing. What is sound behind
-    that is kept in the partition's directory, where no reader and no broker takes it for the log. docs/recovery.md says
-    more.
+    When a log that was not closed cleanly is opened for writing, it is cut at its first damaged batch. Sound batches
+    behind that are kept in the partition's directory, where no reader and no broker takes them for the log. See
+    docs/recovery.md.
     """
 
 

@@ -1,4 +1,4 @@
-"""The `kafkalog` command: a table of commands, each imported when it runs, and one place for errors.
+"""The `kafkalog` command: a table of commands, each imported when it runs, and error handling.
 
 Exit status: 0 fine (an empty topic and a closed pipe too), 1 damage or a named thing absent, 2 wrong
 usage, 130 after Ctrl-C. Data goes to stdout, notes, progress and errors to stderr.
@@ -48,19 +48,19 @@ COMMANDS = {
 
 
 class ClosedPipe(Exception):
-    """Whoever read our output went away; click itself would make it exit status 1."""
+    """The reader of the output closed the pipe; click itself would exit with status 1."""
 
 
 OK, FAILED, USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 
 def build() -> click.Group:
-    """The top-level click group, whose commands are imported on first use."""
+    """Return the top-level click group, whose commands are imported on first use."""
     import click
     from click.shell_completion import CompletionItem
 
     class LazyGroup(click.Group):
-        """A group that knows names and one-line helps without importing a command."""
+        """A group that lists names and one-line helps without importing a command."""
 
         def list_commands(self, ctx: click.Context) -> list[str]:
             return sorted(COMMANDS)
@@ -80,7 +80,7 @@ def build() -> click.Group:
                 raise ClosedPipe from None
 
         def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-            """The names of commands with their lines; none is imported for it."""
+            """Return the names and help lines of commands, without importing them."""
             named = [CompletionItem(name, help=COMMANDS[name][1]) for name in sorted(COMMANDS)]
             options = click.Command.shell_complete(self, ctx, incomplete)
             return [*(item for item in named if item.value.startswith(incomplete)), *options]
@@ -130,7 +130,7 @@ def _say(text: str) -> None:
 
 
 def _silence_stdout() -> None:
-    """Points stdout at nothing, so that the interpreter's last flush meets no closed pipe."""
+    """Redirect stdout to /dev/null, so that the interpreter's last flush does not fail on a closed pipe."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(devnull, 1)
@@ -138,12 +138,16 @@ def _silence_stdout() -> None:
         os.close(devnull)
 
 
+class Terminated(SystemExit):
+    """Ends the program at SIGTERM."""
+
+
 def _on_terminate(signum: int, frame: object) -> NoReturn:
-    raise SystemExit(TERMINATED)
+    raise Terminated(TERMINATED)
 
 
 def run(args: Sequence[str]) -> int:
-    """The exit status of the command line `args`; every error ends here, as one message without a traceback."""
+    """Run the command line `args` and return the exit status; print errors as one message without a traceback."""
     if list(args) == ["--version"]:
         try:
             print(f"kafkalog {_version()}", flush=True)
@@ -189,7 +193,7 @@ def _explain(error: Exception) -> int:
         _silence_stdout()
     _say(f"kafkalog: {text}")
     usage = (errors.ConfigError, errors.InvalidTopic, errors.IllegalArgument, errors.InvalidReplicationFactor)
-    is_usage = isinstance(error, usage) and error.position is None  # with a place in a file it is what lies there
+    is_usage = isinstance(error, usage) and error.position is None  # with a position: about a file's content
     return USAGE if is_usage else FAILED
 
 
@@ -197,7 +201,10 @@ def main() -> NoReturn:
     """Entry point of the `kafkalog` script."""
     import signal
 
+    from kafkalog.util.interrupts import resend_lost_signals
+
     signal.signal(signal.SIGTERM, _on_terminate)
+    resend_lost_signals({Terminated: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT})
     _open_standard_files()
     status = run(sys.argv[1:])
     try:
@@ -208,21 +215,21 @@ def main() -> NoReturn:
 
 
 def _open_standard_files() -> None:
-    """Gives descriptors 0, 1 and 2 that were closed a file: else one of the log's would get the number, and the output.
+    """Open closed descriptors 0, 1 and 2: otherwise a log's file could get the number, and the output.
 
-    Reading from 0 and writing to 1 fail as they would have; what is said on 2 is lost.
+    Reading from 0 and writing to 1 still fail; output to 2 is lost.
     """
     for fd, way in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, way)  # gets the lowest number that is free: fd
+            os.open(os.devnull, way)  # gets the lowest free number, which is fd
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # a path that is no UTF-8 is printed as the bytes it is
+        sys.stdout.reconfigure(errors="surrogateescape")  # a path that is not UTF-8 is printed as its bytes
 
 
 if __name__ == "__main__":

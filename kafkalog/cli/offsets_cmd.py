@@ -1,4 +1,4 @@
-"""`kafkalog offsets`: the offset of a topic's partitions at a time; readers' positions are in `cursors_cmd`."""
+"""`kafkalog offsets`: offsets of a topic's partitions by time; `cursors_cmd` has readers' positions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def get(
 
 
 def _time_or_code(text: str) -> int:
-    """Ms since 1970, or one of Kafka's codes -1, -2 and -3, by number or by name."""
+    """Return ms since 1970, or one of Kafka's codes -1, -2 and -3, given by number or name."""
     if text.lower() in _CODES:
         return _CODES[text.lower()]
     return int(text) if text in _NUMBERS else common.parse_time(text, "--time")

@@ -1,4 +1,4 @@
-"""`kafkalog produce`: text, files and JSON lines into a topic."""
+"""`kafkalog produce`: append text, files and JSON lines to a topic."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def command(**given: Any) -> None:
 
 
 class _Request:
-    """The command line of one `produce`, its texts turned into what they mean."""
+    """The parsed command line of one `produce`."""
 
     def __init__(self, **given: Any) -> None:
         self.dirs: list[str] = common.need_dirs(given["dirs"])
@@ -136,7 +136,7 @@ def _produce(request: _Request) -> None:
     with ExitStack() as stack:
         inputs = stack.enter_context(Inputs(request.files))
         home = _home(request)
-        # one holder for the whole run: the clean-shutdown marker is settled once, when all is closed
+        # locked for the whole run: the clean-shutdown marker is written once, after all logs are closed
         log_dir = LogDir.acquire(home)
         stack.callback(log_dir.release)
         logs = _open_logs(request, home, stack)
@@ -155,7 +155,7 @@ def _produce(request: _Request) -> None:
             for log in logs:
                 log.close()
         except BaseException:
-            # an input that is no good, Ctrl-C: whole records that were read are kept; a write that failed: no more
+            # after invalid input or Ctrl-C, complete records read so far are written; after a failed write, none
             with suppress(KafkalogError):
                 producer.flush()
             _report(request, logs, started)
@@ -164,7 +164,7 @@ def _produce(request: _Request) -> None:
 
 
 def _home(request: _Request) -> str:
-    """The data directory that has the topic, else the first one, made if it is missing."""
+    """Return the data directory that has the topic, else the first one, created if missing."""
     from kafkalog.creating import make_data_directory
     from kafkalog.tools.directories import partitions
 
@@ -176,7 +176,7 @@ def _home(request: _Request) -> str:
 
 
 def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog]:
-    """The logs of the partitions to write to: all of the topic, or the one that -p names."""
+    """Return the logs of the partitions to write to: all of the topic, or the one of -p."""
     from kafkalog.creating import check_name_is_free
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.opening import open_for_append

@@ -1,4 +1,4 @@
-"""A progress line on stderr for work that lasts, and nothing for work that does not."""
+"""A progress bar on stderr for work that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Bar:
         described = (TextColumn("{task.description}"), BarColumn())
         self._bar = Progress(
             *described, *columns, console=Console(stderr=True), transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # else what is printed would go to the terminal, not where it should
+            redirect_stdout=sys.stdout.isatty(),  # otherwise redirected output would go to the terminal
         )  # fmt: skip
         self._bar.start()
         self._task = self._bar.add_task(self._what, total=total, completed=completed)
@@ -62,7 +62,7 @@ class Meter(_Bar):
         self._done = 0
 
     def add(self, count: int) -> None:
-        """Notes `count` more bytes of work."""
+        """Add `count` bytes of finished work."""
         self._done += count
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self._done)
@@ -73,7 +73,7 @@ class Meter(_Bar):
 
 
 class RecoveryMeter:
-    """A bar for the recovery of one log, where there is one and it lasts; `tell` is called by whoever recovers."""
+    """A bar for the recovery of one log, if it takes longer than a second; the recovery calls `tell`."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self._what = f"recover {name}"
@@ -82,7 +82,7 @@ class RecoveryMeter:
         self._told = 0
 
     def tell(self, progress: RecoveryProgress) -> None:
-        """Notes how far the recovery is."""
+        """Update the progress of the recovery."""
         if self._meter is None:
             self._meter = Meter(self._what, progress.bytes, quiet=self._quiet)
         self._meter.add(progress.bytes_done - self._told)
@@ -99,10 +99,10 @@ class RecoveryMeter:
 
 
 class TaskMeter(_Bar):
-    """Tasks done and in all; `tell` may be called from another thread."""
+    """A bar of finished and total tasks; `tell` may be called from another thread."""
 
     def tell(self, progress: tuple[int, int]) -> None:
-        """Notes (tasks done, tasks in all) as they are now."""
+        """Update the (finished, total) tasks."""
         done, total = progress
         if self._is_due():
             from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn

@@ -1,4 +1,4 @@
-"""`kafkalog promote`: let a node of a replica set lead."""
+"""`kafkalog promote`: make a node the leader of its replica set."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(address: str, force: bool, config_file: str | None) -> int:
 
 
 async def _promote(host: str, port: int, settings: Any, force: bool) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(term, leader) before and after. PeerError; ApiError as the node tells."""
+    """Promote the node; return (term, leader) before and after. Raises PeerError; the node's ApiError."""
     from kafkalog.errors import from_code
     from kafkalog.server.client.login import connect
     from kafkalog.server.error_codes import ErrorCode
@@ -64,7 +64,7 @@ async def _promote(host: str, port: int, settings: Any, force: bool) -> tuple[tu
     connection = await connect(host, port, settings)
     try:
         before = read_described(await connection.request(DESCRIBE_QUORUM, describe_request()))
-        whole = [{"topic": WHOLE.topic, "partitions": [WHOLE.partition]}]  # a row, for the words of an error
+        whole = [{"topic": WHOLE.topic, "partitions": [WHOLE.partition]}]  # one row, for the text of an error
         election = _UNCLEAN if force else _PREFERRED
         tree = {"election_type": election, "topic_partitions": whole, "timeout": _PATIENCE_MS}
         answer = await connection.request(_ELECT_LEADERS, tree)

@@ -1,4 +1,4 @@
-"""`kafkalog repair`: indexes made anew, a torn end cut off; a dry run unless told to apply."""
+"""`kafkalog repair`: rebuild indexes, truncate a torn tail; a dry run by default."""
 
 from __future__ import annotations
 

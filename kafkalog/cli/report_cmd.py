@@ -1,4 +1,4 @@
-"""`kafkalog report`: a page on whole data directories."""
+"""`kafkalog report`: an HTML page on data directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog restore`: what `kafkalog backup restore` does."""
+"""`kafkalog restore`: the same as `kafkalog backup restore`."""
 
 from __future__ import annotations
 

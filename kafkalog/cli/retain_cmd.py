@@ -1,4 +1,4 @@
-"""`kafkalog retain`: what retention takes from data directories; told, or done."""
+"""`kafkalog retain`: apply retention to data directories; a dry run by default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS = (
 
 
 def retention_options(command: common.Command) -> common.Command:
-    """What to look at, and how long to keep it; `retention_of` takes them."""
+    """Add the options of what to delete, and the retention; `retention_of` converts them."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -35,7 +35,7 @@ def retention_of(
     now_text: str | None,
     settings: dict[str, str],
 ) -> dict[str, Any]:
-    """The options as `retain` takes them; a usage error for a time that is none."""
+    """Return the options as arguments of `retain`; a usage error for an invalid time."""
     given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
     return {
         "apply": not dry_run,

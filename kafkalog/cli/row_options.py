@@ -1,4 +1,4 @@
-"""Options and lines of the commands that export and import rows, with Spark and without it."""
+"""Options and output of the commands that export and import rows, with or without Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ offsets_option = click.option(
 
 
 def print_export(report: object, *, as_json: bool) -> None:
-    """What an export wrote: `report` is a named tuple of records, files, bytes and what was there before."""
+    """Print the result of an export; `report` has records, files, bytes, and the records before it."""
     told = {name: getattr(report, name) for name in ("records", "files", "bytes", "before")}
     if as_json:
         print(json.dumps(told))

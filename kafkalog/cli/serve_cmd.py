@@ -98,14 +98,14 @@ def command(
 
 
 def _kept_positions(directories: list[str], cursors: str | None) -> list[KeptPosition]:
-    """What `consume -G` and cursors keep for these directories, which groups of the same names go on from."""
+    """Return stored cursor positions for these directories; groups of the same names continue from them."""
     from kafkalog.cursor_store import CursorStore
     from kafkalog.errors import CorruptCheckpoint, IllegalArgument
     from kafkalog.server.groups.values import KeptPosition
 
     try:
         store = CursorStore(cursors)
-    except IllegalArgument:  # a user without a home keeps none
+    except IllegalArgument:  # a user without a home directory has no cursors
         return []
     found = []
     for directory in directories:

@@ -1,4 +1,4 @@
-"""`kafkalog spark archive`: the package in one file, for executors that do not have it."""
+"""`kafkalog spark archive`: pack the package into one file, for executors without it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ JOBS = (
     spark_stats,
     spark_verify,
 )
-"""A module for each job and tool; Spark itself is imported when one runs."""
+"""Modules of the jobs and tools; Spark itself is imported when one runs."""
 
 
 @click.group("spark")

@@ -1,4 +1,4 @@
-"""`kafkalog spark compact`: what a clean takes from the compacted topics of a tree; told, or done."""
+"""`kafkalog spark compact`: clean the compacted topics of a tree; a dry run by default."""
 
 from __future__ import annotations
 

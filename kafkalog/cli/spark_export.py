@@ -1,4 +1,4 @@
-"""`kafkalog spark export`: topics to Parquet tables, again and again."""
+"""`kafkalog spark export`: export topics to Parquet tables, incrementally."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def command(
 
 
 def parse_size(text: str, flag: str) -> int:
-    """Bytes: a number, or one with K, M or G behind it (of 1024); a usage error that names `flag` for anything else."""
+    """Return bytes of a number, optionally with K, M or G (of 1024); a usage error that names `flag` otherwise."""
     found = re.fullmatch(r"([0-9]{1,15})([KMG]?)", text.strip().upper())
     if found is None:
         raise click.BadParameter(f"{text!r} is no size: give bytes, or a number with K, M or G", param_hint=flag)

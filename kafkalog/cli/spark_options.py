@@ -1,4 +1,4 @@
-"""What the jobs of `kafkalog spark` have in common: where they run, and how far they are."""
+"""Common options, session and progress of the `kafkalog spark` jobs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from kafkalog.spark.progress import Tell
 
 _CONNECTION = 2
-"""How often -v is given to see what the connection to the virtual machine says."""
+"""Number of -v flags that show the log of the connection to the virtual machine."""
 
 
 def master_option(command: common.Command) -> common.Command:
-    """--master, where a job runs."""
+    """Add --master, where a job runs."""
     return click.option(
         "--master",
         metavar="MASTER",
@@ -34,7 +34,7 @@ def master_option(command: common.Command) -> common.Command:
 
 
 def conf_option(command: common.Command) -> common.Command:
-    """--conf, settings of Spark."""
+    """Add --conf, settings of Spark."""
     return click.option(
         "--conf",
         "conf",
@@ -46,12 +46,12 @@ def conf_option(command: common.Command) -> common.Command:
 
 
 def session_options(command: common.Command) -> common.Command:
-    """--master and --conf."""
+    """Add --master and --conf."""
     return master_option(conf_option(command))
 
 
 def target_option(command: common.Command) -> common.Command:
-    """-d/--dir, the one data directory that a job writes to."""
+    """Add -d/--dir, the one data directory that a job writes to."""
     return click.option(
         "-d",
         "--dir",
@@ -65,7 +65,7 @@ def target_option(command: common.Command) -> common.Command:
 
 
 def writing_options(command: common.Command) -> common.Command:
-    """--partitions, -z and --job-id: how a job writes to topics."""
+    """Add --partitions, -z and --job-id: how a job writes to topics."""
     for option in (
         click.option("--job-id", metavar="ID", help="The records land once, however often a job of this ID is run."),
         click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd."),
@@ -77,7 +77,7 @@ def writing_options(command: common.Command) -> common.Command:
 
 
 def need_paths(paths: Sequence[str]) -> None:
-    """PartitionNotFound for a path that is not there: Spark is not started for it."""
+    """Raise PartitionNotFound for a missing path, before Spark is started."""
     from kafkalog.errors import PartitionNotFound
 
     for path in paths:
@@ -86,7 +86,7 @@ def need_paths(paths: Sequence[str]) -> None:
 
 
 def hush_connection() -> None:
-    """The connection to Spark's virtual machine logs nothing from here on, as itself or in the name of the root."""
+    """Silence the logging of the connection to Spark's virtual machine, also through the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_connection)
 
@@ -99,10 +99,10 @@ def _is_not_of_connection(record: logging.LogRecord) -> bool:
 def session(
     master: str | None, conf: dict[str, str], what: str, *, quiet: bool, verbose: int
 ) -> Iterator[tuple[SparkSession, Tell | None]]:
-    """The session of a job, and what to call with its progress: None where nobody would see it.
+    """Yield the session of a job, and a callback for its progress, None if no bar is shown.
 
-    With -v what Spark's virtual machine says goes to stderr, with -vv what its connection to Python says, too: that
-    logs a Ctrl-C as an error.
+    With -v the log of Spark's virtual machine goes to stderr, with -vv that of its connection to Python, too; the
+    latter logs a Ctrl-C as an error.
     """
     from kafkalog.spark.session import check_master, spark_session
 

@@ -1,4 +1,4 @@
-"""`kafkalog spark reindex`: the indexes of a tree of directories, made anew from its logs."""
+"""`kafkalog spark reindex`: rebuild the indexes of a tree of directories from its logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog spark retain`: what retention takes from the data directories of a tree; told, or done."""
+"""`kafkalog spark retain`: apply retention to a tree of data directories; a dry run by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog spark stats`: how much lies in a tree of logs, by topic and hour."""
+"""`kafkalog spark stats`: figures of a tree of logs, by topic and hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog spark verify`: what `kafkalog verify` tells, with the segments checked by Spark's tasks."""
+"""`kafkalog spark verify`: the report of `kafkalog verify`, with segments checked by Spark's tasks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """The job with its output: the exit status."""
+    """Run the job, print its output and return the exit status."""
     spark_options.need_paths(paths)
     with spark_options.session(master, conf, "verify", quiet=quiet, verbose=verbose) as (spark, tell):
         from kafkalog.spark.jobs.verify import verify

@@ -1,4 +1,4 @@
-"""`kafkalog stats`: the figures of partitions, from batch headers."""
+"""`kafkalog stats`: figures of partitions, from batch headers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPTIONS = (
 
 
 def stats_options(command: common.Command) -> common.Command:
-    """Which partitions, and what to tell of them."""
+    """Add the options that select partitions and figures."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -102,7 +102,7 @@ def _found(
 def _told(
     found: Sequence[PartitionPath], *, sizes: bool, keys: bool, exact: bool, quiet: bool
 ) -> Iterator[LogStats]:
-    """The figures of each, with a bar on a terminal that counts the bytes of the logs, sampled or not."""
+    """Yield the figures of each partition; on a terminal, a bar counts the bytes of the logs, sampled or not."""
     from kafkalog.api import open as open_log
     from kafkalog.inspect.sample import SAMPLE_BYTES
     from kafkalog.reporting import by_share, segment_bytes
@@ -119,7 +119,7 @@ def _told(
 
 
 def _tables(every: Sequence[LogStats], *, batches: bool, segments: bool) -> Iterator[Rows[Any]]:
-    """One table of all partitions, then what was asked for of each."""
+    """Yield one table of all partitions, then the requested tables of each."""
     from kafkalog.inspect.partition_rows import partition_rows
 
     yield partition_rows(every)

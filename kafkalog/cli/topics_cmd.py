@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    from kafkalog.tools.catalog import TopicDescription
 
 
 @click.group("topics")
@@ -34,25 +39,29 @@ def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int)
 
 @command.command("describe")
 @common.dir_option
-@common.topic_option(required=True)
-@common.json_option("One JSON object.")
+@common.topics_option
+@common.json_option("One JSON object for each topic.")
 @common.quiet_options
-def describe(dirs: tuple[str, ...], topic: str, as_json: bool, quiet: bool, verbose: int) -> None:
-    """Print id, settings and partitions of a topic: where each lies, its offsets, segments and bytes."""
+def describe(dirs: tuple[str, ...], topics: tuple[str, ...], as_json: bool, quiet: bool, verbose: int) -> None:
+    """Print id, settings and partitions of topics: where each lies, its offsets, segments and bytes."""
     from kafkalog.tools.catalog import describe_topic
+    from kafkalog.tools.directories import partitions
 
     common.set_verbosity(quiet, verbose)
-    found = describe_topic(common.need_dirs(dirs), topic)
-    if as_json:
-        print(json.dumps(found.as_dict()))
-        return
-    settings = common.settings_text(found.settings)
-    print(
-        f"Topic: {found.name}\tTopicId: {found.topic_id or '-'}\t"
-        f"PartitionCount: {len(found.partitions)}\tConfigs: {settings}"
+    where = common.need_dirs(dirs)
+    for topic in topics or dict.fromkeys(one.topic_partition.topic for one in partitions(where)):
+        found = describe_topic(where, topic)
+        print(json.dumps(found.as_dict()) if as_json else "\n".join(_described(found)))
+
+
+def _described(topic: TopicDescription) -> Iterator[str]:
+    settings = common.settings_text(topic.settings)
+    yield (
+        f"Topic: {topic.name}\tTopicId: {topic.topic_id or '-'}\t"
+        f"PartitionCount: {len(topic.partitions)}\tConfigs: {settings}"
     )
-    for part in found.partitions:
-        print(
+    for part in topic.partitions:
+        yield (
             f"\tPartition: {part.partition}\tStart: {part.start_offset}\tEnd: {part.end_offset}\t"
             f"Segments: {part.segments}\tBytes: {part.size}\tDir: {part.path}"
         )

@@ -1,4 +1,4 @@
-"""`kafkalog verify`: checksums, records, indexes, snapshots and checkpoints, in all cores."""
+"""`kafkalog verify`: check checksums, records, indexes, snapshots and checkpoints, on all cores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPTIONS = (
 
 
 def check_options(command: common.Command) -> common.Command:
-    """What to look at, how closely, and how to tell it."""
+    """Add the options of what to check, how thoroughly, and the output."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -1,1 +1,1 @@
-"""Records out of logs and back in: exports that go on where they were, imports that land once."""
+"""Export of records from logs and import into logs: exports resume where they stopped, imports write once."""

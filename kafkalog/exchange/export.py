@@ -1,7 +1,7 @@
-"""`export_records`: ranges of logs to Parquet, Arrow or JSON lines, by this process alone.
+"""`export_records`: exports ranges of logs to Parquet, Arrow or JSON lines in a single process.
 
-The directory is the one that `kafkalog spark export` writes, with the same manifest: either goes on where the other, or
-a run that was killed, had stopped, and no record is ever there twice.
+The directory and manifest are those of `kafkalog spark export`. Either one resumes where the other, or a killed run,
+stopped, and no record is ever written twice.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _OWN_TOPICS: Final = "__"
 
 
 class ExportReport(NamedTuple):
-    """What one run wrote (`records`, `files`, `bytes`), and how many records were in the directory before it.
+    """Result of one run: `records`, `files` and `bytes` written, and the records that were in the directory before.
 
-    `skipped` are damaged bytes that were left out, `damaged` the errors of partitions that were written up to damage.
+    `skipped` lists damaged bytes that were left out. `damaged` holds the errors of partitions exported up to damage.
     """
 
     records: int
@@ -82,22 +82,20 @@ def export_records(
     on_damage: str = "raise",
     progress: Progress | None = None,
 ) -> ExportReport:
-    """Exports the records of topics into the directory `target`: files `topic=NAME/...` of about `file_bytes`.
+    """Export the records of topics into the directory `target`: files `topic=NAME/...` of about `file_bytes`.
 
-    `dirs` are data directories, or URLs of such (docs/remote.md).
-    `topics` are all but Kafka's own where none is named; `numbers` are partitions of one topic. `bounds` say where to
-    begin and end. `columns` are those of `Log.scan`; JSON lines have all, as `kafkalog consume -J` prints them. With
-    `by_date` there is a directory for each day of the records' times. With `resume` the directory may have an export
-    with the same settings: what is in it is not written again, and what is new is. `progress` is called with bytes of
-    the log that are done. With `on_damage="skip"` bytes that are no sound batch are left out, and are in the report.
+    `dirs` are data directories or their URLs (docs/remote.md). Without `topics`, all topics except Kafka's own are
+    exported; `numbers` are partitions of one topic. `bounds` limits the offsets. `columns` are those of `Log.scan`;
+    JSON lines have all, as `kafkalog consume -J` prints them. With `by_date` there is a directory for each day of the
+    records' timestamps. With `resume` the directory may hold an export with the same settings: only new records are
+    written. `progress` is called with the bytes of log finished. With `on_damage="skip"` bytes that are not an intact
+    batch are left out and reported. Otherwise the records before the damage are written, then the other partitions, and
+    then IncompleteExport, a CorruptRecord, is raised; its `report` has the damage of each partition.
 
-    At damage the records before it are written, then the other partitions. Then IncompleteExport is raised,
-    a CorruptRecord: its `report` has the damage of each partition.
-
-    Each part is in the directory whole or not at all, whatever happens. Errors: IllegalArgument for a target that
-    holds something else, or an export while `resume` is not given; UnknownTopicOrPartition; IllegalState and
-    InconsistentTopicId for a log that is not the one that was exported; OffsetOutOfRange for records that were deleted
-    before they were exported; CorruptRecord; StorageError; DirectoryLocked; MissingPackage without pyarrow.
+    Each part is written completely or not at all. Raises IllegalArgument for a target that holds something else, or an
+    export if `resume` is false; UnknownTopicOrPartition; IllegalState and InconsistentTopicId for a log other than the
+    exported one; OffsetOutOfRange for records that were deleted before they were exported; CorruptRecord; StorageError;
+    DirectoryLocked; MissingPackage without pyarrow.
 
     >>> log.flush()
     >>> export_records("data", "out", "jsonl", topics=["orders"])
@@ -137,7 +135,7 @@ def export_records(
 
 
 class _Run:
-    """The parts of one export, and the damage met in them."""
+    """The parts of one export, and the damage found in them."""
 
     def __init__(self, views: Mapping[TopicPartition, LogView], on_damage: str) -> None:
         self.skipped: list[Skipped] = []
@@ -146,7 +144,7 @@ class _Run:
         self._noted = skipped_of(on_damage, self.skipped if on_damage == "skip" else None)
 
     def export(self, task: ExportTask) -> None:
-        """Write the files of a part, of a damaged one up to the damage; nothing behind that in the same partition."""
+        """Write the files of a part, up to the first damage; later parts of a damaged partition are skipped."""
         key = task.range.topic_partition
         if key in self.damaged:
             return
@@ -154,7 +152,7 @@ class _Run:
             self.damaged[key] = damage
 
     def check_ends(self, bounds: Bounds) -> None:
-        """Note damage at the ends of logs that were read to their ends."""
+        """Record damage at the ends of logs that were read to their ends."""
         for key, view in self._views.items():
             if key not in self.damaged and bounds.stop_offset(view) is None:
                 try:
@@ -164,7 +162,7 @@ class _Run:
 
 
 class IncompleteExport(CorruptRecord):
-    """Damage kept records out of an export; its `report` says what was written, and where all damage lies."""
+    """Damage kept records out of an export; `report` has what was written and the places of all damage."""
 
     report: ExportReport
 
@@ -184,7 +182,7 @@ def _incomplete(report: ExportReport) -> IncompleteExport:
 def _checked(
     format: str, columns: Iterable[str] | None, by_date: bool, compression: str | None, file_bytes: int
 ) -> str:
-    """The codec of the files; IllegalArgument for what does not go together."""
+    """Return the codec of the files; raise IllegalArgument for settings that do not fit together."""
     if format not in FORMATS:
         raise IllegalArgument(f"format is {format!r}", hint=f"give {', '.join(FORMATS)}")
     if format == "jsonl" and (columns is not None or by_date):
@@ -228,7 +226,7 @@ def _plan(
     file_bytes: int,
     isolation: str | None,
 ) -> list[tuple[OffsetRange, int, str | None]]:
-    """What is not exported yet, cut into parts of about a file, with the bytes of log and the topic's id."""
+    """Return the parts still to be exported, of about a file each, with their bytes of log and the topic's id."""
     level: Isolation = isolation_of(isolation)
     ends = {key: end_of(view, level) for key, view in views.items()}
     check_same(directory, ids, lambda key: views[key].log_end_offset, found)

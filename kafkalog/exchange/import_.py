@@ -1,4 +1,4 @@
-"""`import_records`: Parquet, Arrow and JSON lines to topics, what an export wrote and what is like it."""
+"""`import_records`: writes Parquet, Arrow and JSON lines, exported or of the same form, to topics."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["SUFFIXES", "ImportReport", "import_records"]
 SUFFIXES: Final = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 OFFSETS: Final = ("auto", "keep", "new")
 MOST_NEW_PARTITIONS: Final = 10_000
-"""A topic gets as many directories as the highest number in the files asks for, which anybody may have written."""
+"""Most partitions of a new topic: the count comes from the highest number in the files, which anyone can write."""
 _HIDDEN: Final = ("_", ".")
 
 
 class ImportReport(NamedTuple):
-    """What one run wrote; `kept`: offsets are those of the files; `before` were there when it began."""
+    """Result of one run; `kept` is True if offsets are those of the files; `before` counts records already there."""
 
     records: int
     files: int
@@ -48,17 +48,19 @@ def import_records(
     resume: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> ImportReport:
-    """Writes the records of files, or of all files below directories, to the data directory `data`.
+    """Write the records of files, or of all files below directories, to the data directory `data`.
 
-    The names of files tell what they are. `columns` names those of Parquet and Arrow by part (value, key, headers,
-    timestamp, timestampType, topic, partition, offset) where they are not called so. The topic is `topic`, else the
-    row's, else that of a directory `topic=NAME`. Keys, values, headers and times become what they were, nulls and times
-    of -1 too. Where all rows have topic, partition and offset, and all of their partitions are empty, they keep their
-    offsets, with the gaps there are; "keep" demands that, "new" appends. With `resume` a partition may have the first
-    of the records already, which are not written again. `partitions` is the least that a new topic gets.
+    The file names select the formats. `columns` maps the parts (value, key, headers, timestamp, timestampType, topic,
+    partition, offset) to the names of Parquet and Arrow columns that differ. The topic is `topic`, else the row's, else
+    that of a directory `topic=NAME`. Keys, values, headers and timestamps are restored exactly, including nulls and
+    timestamps of -1.
 
-    IllegalArgument names a column that is missing or of a wrong type, an offset that is there twice, a partition that
-    is not empty and was to keep offsets; IllegalState one that has something else than the files; FormatError,
+    If all rows have topic, partition and offset and all their partitions are empty, the rows keep their offsets and
+    gaps; "keep" requires that, "new" appends. With `resume` a partition may already hold the first of the records,
+    which are not written again. `partitions` is the least number of partitions of a new topic.
+
+    Raises IllegalArgument for a missing column or one of a wrong type, a duplicate offset, or a non-empty partition
+    that was to keep offsets; IllegalState for a partition with records other than the files'; FormatError,
     StorageError, DirectoryLocked, RecordTooLarge, PartitionNotFound; MissingPackage without pyarrow.
 
     >>> with open("users.jsonl", "w") as file:
@@ -86,9 +88,10 @@ def import_records(
 
 
 def files_of(paths: Iterable[str]) -> list[str]:
-    """The files that paths stand for: of a directory those below it, but for names with _ or . in front.
+    """Return the files of these paths; a directory stands for all files below it, except names that begin with _ or .
 
-    PartitionNotFound for a path that does not exist, IllegalArgument where no file is found, or one is of another kind.
+    Raises PartitionNotFound for a path that does not exist, IllegalArgument if no file is found or one is of another
+    kind.
     """
     found: list[str] = []
     for path in paths:
@@ -114,7 +117,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
 
 
 class _Import:
-    """One call: the files as they were surveyed, and the topics they go to."""
+    """One import: the surveyed files and the topics they go to."""
 
     def __init__(
         self,
@@ -133,7 +136,7 @@ class _Import:
         self._wheres = sorted({where for one in facts for group in one.groups for where in group.wheres})
 
     def keeps(self, offsets: str, resume: bool) -> bool:
-        """Whether offsets are kept; IllegalArgument where that was demanded and cannot be."""
+        """Return True if offsets are kept; raise IllegalArgument if that was required but is impossible."""
         ordered = bool(self._wheres) and all(one.is_ordered for one in self._facts)
         full = [where for where in self._wheres if where in self._dirs and self._dirs[where].end_offset]
         if offsets == "new":
@@ -152,7 +155,7 @@ class _Import:
         raise IllegalArgument(f"{full[0]} is not empty", hint=hint)
 
     def keep(self) -> tuple[int, int]:
-        """Write what is not there yet with the offsets it has: (records written, records that were there)."""
+        """Write the missing records with their offsets; return (records written, records already there)."""
         from kafkalog.exchange.offset_batches import batches_with_offsets
         from kafkalog.exchange.row_files import ordered_rows
 
@@ -174,7 +177,7 @@ class _Import:
         return records, before
 
     def append(self) -> int:
-        """Append all rows, in the order of the files; how many."""
+        """Append all rows in the order of the files; return their number."""
         from kafkalog.exchange.row_files import unordered_rows
         from kafkalog.records.placer import Placer
 
@@ -230,7 +233,7 @@ class _Import:
 
 
 class _Skip:
-    """Rows of which the log has the first ones already: `skipped`; `left` is how many were not there."""
+    """Skips rows that the log already has: `skipped` counts them, `left` counts the others."""
 
     def __init__(self, log: Any) -> None:
         self.skipped = 0
@@ -240,7 +243,7 @@ class _Skip:
         self._last: Any = None
 
     def rest(self, tables: Iterable[Any]) -> Iterator[Any]:
-        """The rows from the log's end on; IllegalState where what lies before it is not what the log has."""
+        """Yield the rows from the log's end on; raise IllegalState if the row before them is not the log's last."""
         for table in tables:
             known = int(table["offset"].to_numpy().searchsorted(self._end))
             if known:

@@ -19,20 +19,20 @@ class OffsetSet:
             self.add(start, stop)
 
     def overlaps(self, start: int, stop: int) -> bool:
-        """True where some offset of [start, stop) is in the set."""
+        """Return True if some offset of [start, stop) is in the set."""
         at = bisect_left(self._ranges, (start, start))
         before = at > 0 and self._ranges[at - 1][1] > start
         return start < stop and (before or (at < len(self._ranges) and self._ranges[at][0] < stop))
 
     def add(self, start: int, stop: int) -> None:
-        """Puts in a range that overlaps none that is in; ValueError for one that does."""
+        """Add a range; raise ValueError if it overlaps the set."""
         if self.overlaps(start, stop):
             raise ValueError(f"[{start}, {stop}) is there, wholly or in part")
         if start < stop:
             self._ranges.insert(bisect_left(self._ranges, (start, stop)), (start, stop))
 
     def missing(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The parts of [start, stop) that are not in the set, in order."""
+        """Yield the parts of [start, stop) that are not in the set, in order."""
         for first, last in self._ranges:
             if last <= start:
                 continue
@@ -46,7 +46,7 @@ class OffsetSet:
 
     @property
     def end(self) -> int:
-        """The offset behind the last one that is in; 0 where nothing is."""
+        """Offset after the last one in the set; 0 for an empty set."""
         return self._ranges[-1][1] if self._ranges else 0
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""A task of an export: a range of a log to files of JSON lines, as `kafkalog consume -J` prints records."""
+"""One task of an export: a range of a log to JSON lines, as `kafkalog consume -J` prints records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["export_lines"]
 
 
 def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> ExportedRange:
-    """Write and sync the files of a range, and note it; errors are those of `Log.records`, StorageError.
+    """Write and sync the files of a range and record it; raise as `Log.records` does, and StorageError.
 
-    `skipped` gets what the task's `on_damage` leaves out.
+    `skipped` receives what the task's `on_damage` leaves out.
     """
     part = task.range
     name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
@@ -38,7 +38,7 @@ def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
             try:
                 os.unlink(path)
             except OSError:
-                pass  # whoever opens the export next sweeps it
+                pass  # the next run that opens the export removes it
         if isinstance(error, OSError):
             raise StorageError.from_os(error, "write JSON lines", path=task.staging) from error
         raise
@@ -74,7 +74,7 @@ def _files(
 
 
 class _Limited:
-    """Chunks until what was made of them fills a file; `is_done` once there is none left."""
+    """Chunks until their output fills a file; `is_done` is True once there are none left."""
 
     def __init__(self, chunks: Iterator[Chunk], out: BinaryIO, most: int) -> None:
         self.is_done = False

@@ -1,10 +1,10 @@
-"""Topics to another data directory and back, byte by byte, with a manifest of settings and groups' offsets.
+"""Copies of topics to another data directory and back, byte by byte, with settings and groups' offsets.
 
-    <target>/orders-0/...            the partitions as they were, the last segment up to its last whole batch
-    <target>/kafkalog.topics.json    the topics' ids and settings, also those that only a broker's metadata had
-    <target>/kafkalog.export.json    the manifest, of the form that a backup's has: offsets, settings, groups, checksums
+    <target>/orders-0/...            the unchanged partitions, the last segment up to its last whole batch
+    <target>/kafkalog.topics.json    the topics' ids and settings, also those found only in a broker's metadata
+    <target>/kafkalog.export.json    the manifest, in a backup's format: offsets, settings, groups, checksums
 
-It is made as a backup is (docs/backup.md), beside whoever writes, and becomes a data directory by one rename.
+The copy is made as a backup is (docs/backup.md), while others may write, and becomes a data directory by one rename.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _STORE: Final = ".kafkalog-export"
 _MOST_BYTES: Final = 1 << 30
 OFFSETS: Final = "__consumer_offsets"
 Commit = Callable[[str, Offsets], object]
-"""Writes what groups have committed into a data directory that nobody has open."""
+"""Function that writes groups' committed offsets into a data directory that no one has open."""
 
 
 def is_exported(path: str) -> bool:
-    """Whether an export made the data directory `path`: its manifest is there."""
+    """Return True if an export made the data directory `path`, that is, if its manifest exists."""
     return os.path.isfile(os.path.join(path, EXPORT_FILE))
 
 
@@ -58,11 +58,11 @@ def export_directory(
     tell: Tell | None = None,
     fs: FileSystem = OS,
 ) -> Manifest:
-    """Makes `target`, which is missing or empty, a data directory with the topics of one, by default all.
+    """Export topics of a data directory, by default all, to the data directory `target`, which is missing or empty.
 
-    An export that was killed goes on where it was when it is run again: what it has copied lies beside the target.
-    A log with damage is not exported: CorruptRecord, and `target` is as it was. UnknownTopicOrPartition;
-    IllegalArgument for a target that holds something, and for several data directories; else as `create_backup`.
+    After a kill, the next run resumes: the copies made so far are beside the target. A log with damage is not exported:
+    CorruptRecord is raised and `target` is unchanged. Raises UnknownTopicOrPartition; IllegalArgument for a non-empty
+    target and for several data directories; otherwise as `create_backup`.
     """
     given = path_list(dirs)
     refuse_urls(target, *given)
@@ -116,7 +116,7 @@ def _check_empty(place: str, fs: FileSystem) -> None:
 
 
 def _adopt(made: str, manifest: Manifest, fs: FileSystem) -> None:
-    """Have the copies be a data directory: files that may be written, a topics file, the manifest."""
+    """Turn the copies into a data directory: writable files, a topics file, the manifest."""
     try:
         fs.rmdir(os.path.join(made, LOCK_FILE))
         for file in manifest.files:
@@ -144,16 +144,16 @@ def import_directory(
     tell: Tell | None = None,
     fs: FileSystem = OS,
 ) -> list[PartitionPath]:
-    """Copies topics of the data directory `source` into `data`, where they are not: the partitions that were copied.
+    """Copy topics of the data directory `source` into `data`, where they are missing; return the copied partitions.
 
-    With the manifest of an export every file is compared with its checksum. Ids, settings and checkpoints come along.
-    With `resume` partitions that are there already stay: they were renamed into their places whole. `commit` writes
-    what groups had committed in these topics, as the manifest says it, or, where there is none, `committed`; not where
-    `__consumer_offsets` itself is copied, which has it.
+    With the manifest of an export every file is compared with its checksum. Ids, settings and checkpoints are copied
+    too. With `resume` existing partitions are kept: each was renamed into place complete. `commit` writes the groups'
+    committed offsets in these topics, from the manifest or, without one, from `committed`. It is not called if
+    `__consumer_offsets` itself is copied.
 
-    TopicExists for a partition that is there; UnknownTopicOrPartition; InconsistentTopicId for a topic that has another
-    id there; IllegalArgument where one directory lies in the other; CorruptBackup for a file that is not as it was
-    exported; DirectoryLocked while somebody writes to either directory; StorageError.
+    Raises TopicExists for an existing partition; UnknownTopicOrPartition; InconsistentTopicId for a topic that has
+    another id in `data`; IllegalArgument if one directory is inside the other; CorruptBackup for a file that changed
+    since the export; DirectoryLocked while another process writes to either directory; StorageError.
     """
     refuse_urls(source, data)
     origin, place = os.path.realpath(source), os.path.realpath(data)
@@ -164,7 +164,7 @@ def import_directory(
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to import'}", path=origin)
     manifest = _manifest(origin, fs)
     sums = None if manifest is None else _sums(manifest)
-    is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # which nobody writes to
+    is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # no one writes to a backup
     held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
     try:
         held[0].before_first_write()
@@ -201,14 +201,14 @@ def _manifest(origin: str, fs: FileSystem) -> Manifest | None:
 
 
 def _sums(manifest: Manifest) -> dict[str, str]:
-    """Checksums of the partitions' files, by path."""
+    """Return the checksums of the partitions' files, by path."""
     return {file.path.partition("/")[2]: file.sha256 for file in manifest.files if file.path.count("/") == 2}
 
 
 def _copy_all(
     place: str, wanted: Sequence[PartitionPath], sums: dict[str, str] | None, copier: Copier, fs: FileSystem
 ) -> None:
-    """Copy partitions to where nobody takes them for such."""
+    """Copy partitions to a staging directory, where they do not count as partitions."""
     staging = os.path.join(place, STAGING)
     made = []
     try:
@@ -239,7 +239,7 @@ def _copy_all(
 
 
 def _take_over(origin: str, place: str, wanted: Sequence[PartitionPath], fs: FileSystem) -> None:
-    """Topics and checkpoints first, which speak of partitions that are not there yet; then those get their names."""
+    """Write topics and checkpoints first, while their partitions do not exist yet, then rename the partitions."""
     keys = {one.topic_partition for one in wanted}
     known = read_known_topics([origin], fs=fs)
     for topic in sorted({key.topic for key in keys}):

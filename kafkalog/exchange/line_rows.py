@@ -1,4 +1,4 @@
-"""JSON lines, as `kafkalog consume -J` prints records, as Arrow tables with a row for each."""
+"""JSON lines, as `kafkalog consume -J` prints records, as Arrow tables with one row each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["line_tables", "read_lines"]
 GROUP_LINES: Final = 10_000
 GROUP_BYTES: Final = 8 << 20
 MOST_LINE_BYTES: Final = 1 << 30
-"""A line is held in memory as a whole; what is longer is no record that a segment takes."""
+"""Longest line in bytes: a line is held in memory, and no segment takes a record as long as that."""
 _SCHEMA: Final = pa.schema([
     ("value", pa.binary()), ("key", pa.binary()),
     ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
@@ -25,9 +25,9 @@ _SCHEMA: Final = pa.schema([
 
 
 def line_tables(path: str) -> Iterator[tuple[int, int, Any]]:
-    """(start, stop, table) of some thousand lines after the other; FormatError with the position of one that is none.
+    """Yield (start, stop, table) for successive groups of some thousand lines.
 
-    StorageError.
+    Raises FormatError, with the position, for a line that is not a record; StorageError.
     """
     waiting: list[JsonRecord] = []
     start = stop = 0
@@ -43,7 +43,7 @@ def line_tables(path: str) -> Iterator[tuple[int, int, Any]]:
 
 
 def read_lines(path: str, start: int, stop: int) -> Any:
-    """The table of the lines in the bytes [start, stop) of a file. FormatError, StorageError."""
+    """Return the table of the lines in bytes [start, stop) of a file; raise FormatError or StorageError."""
     found = _lines(path, start, stop)
     return _table([_record(line, path, position) for position, line in found if line.strip()])
 

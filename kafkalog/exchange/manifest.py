@@ -1,11 +1,12 @@
-"""The manifest of an export: what of which partition is in its directory, so that nothing is ever there twice.
+"""The manifest of an export: it lists what the directory holds of each partition, so that nothing is written twice.
 
-An export's directory has a directory `_kafkalog_export` (readers of tables pass over names with an underscore): in it
+An export's directory contains `_kafkalog_export` (readers of tables skip names with an underscore). In it are
 `manifest.jsonl`, `lock`, and `staging/<run>/` with files that tasks are writing. A task writes and syncs its Parquet
-files there, then one small `.done` file that names them and the range of offsets that they hold. The driver puts such
-ranges into the manifest (synced: this is the commit), renames their files to their places, and says so in the manifest.
-Whatever is killed when: a range that is in the manifest has its files renamed by the next run, one that has its `.done`
-file is put into the manifest by the next run, and what is neither is swept and exported again.
+files there, then one small `.done` file with their names and the range of offsets that they hold. The driver adds such
+ranges to the manifest (synced: this is the commit), renames their files into place, and records that in the manifest.
+
+The next run recovers from any kill. It renames the files of ranges in the manifest, adds ranges with a `.done` file to
+the manifest, and deletes and re-exports everything else.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ OWN: Final = "_kafkalog_export"
 MANIFEST: Final = "manifest.jsonl"
 DONE_SUFFIX: Final = ".done"
 MOST_BYTES: Final = 1 << 30
-"""A manifest larger than this is none of ours: a range of 100 MB takes about 300 bytes in it."""
+"""Largest manifest that is read: a range of 100 MB takes about 300 bytes in it."""
 _PLACE: Final = re.compile(r"topic=[\w.-]+/(?:date=[\w-]+/)?[\w.-]+\.(?:parquet|arrow|jsonl)", re.ASCII)
 _STAGED: Final = re.compile(r"[\w-]+/[\w.-]+\.(?:parquet|arrow|jsonl)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportSettings:
-    """What must be the same in all runs of one export."""
+    """Settings that must be the same in all runs of one export."""
 
     columns: tuple[str, ...]
     isolation: str
@@ -51,7 +52,7 @@ class ExportSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """A Parquet file: its place below the export's directory, where it was staged, its records and bytes."""
+    """An exported file: its place below the export's directory, its place in staging, its records and bytes."""
 
     place: str
     staged: str
@@ -61,10 +62,10 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportedRange:
-    """Offsets [start, stop) of a partition, `log_bytes` of log, and the files that their records are in.
+    """Offsets [start, stop) of a partition, `log_bytes` of log, and the files with their records.
 
-    A range may have no files: all its records were aborted, or compacted away. `topic_id` is None where the partition's
-    directory does not say it.
+    A range may have no files: all its records were aborted or compacted away. `topic_id` is None if the partition's
+    directory does not state it.
     """
 
     topic: str
@@ -77,26 +78,26 @@ class ExportedRange:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition it is of."""
+        """Topic and partition of the range."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def records(self) -> int:
-        """How many records it has."""
+        """Number of records."""
         return sum(file.records for file in self.files)
 
 
 class ExportDirectory:
-    """One export's directory, opened by the one driver that may write to it; a context manager that gives it back.
+    """Directory of one export, opened by the only driver that may write to it; a context manager that closes it.
 
-    `ranges` are those that are in it, `exported` their offsets. Threads: belongs to one.
+    `ranges` are the committed ranges, `exported` their offsets. Only one thread may use it.
     """
 
     def __init__(self, path: str, settings: ExportSettings, *, fs: FileSystem = OS) -> None:
-        """Opens the export in `path`, or begins one where nothing is; finishes what a killed run left.
+        """Open the export in `path`, or begin one if there is nothing; finish what a killed run left.
 
-        StorageError; DirectoryLocked where another driver exports to it; IllegalArgument for a directory that holds
-        something else, or an export with other settings; FormatError for a manifest that cannot be read.
+        Raises StorageError; DirectoryLocked if another driver exports to it; IllegalArgument for a directory that holds
+        something else, or an export with other settings; FormatError for an unreadable manifest.
         """
         self.path = os.path.abspath(path)
         self.settings = settings
@@ -126,18 +127,18 @@ class ExportDirectory:
         self.close()
 
     def close(self) -> None:
-        """Sweeps what this run staged and gives the directory back."""
+        """Delete this run's staged files and release the directory's lock."""
         if not self._lock.closed:
             shutil.rmtree(self.staging, ignore_errors=True)
             self._lock.close()
 
     @property
     def staging(self) -> str:
-        """Where the tasks of this run write."""
+        """Directory in which the tasks of this run write."""
         return os.path.join(self._own, "staging", self.run)
 
     def commit_staged(self) -> list[ExportedRange]:
-        """The ranges that tasks have finished, now in the export; a range that it has already is left out."""
+        """Commit the ranges that tasks have finished and return them; ranges already exported are left out."""
         try:
             return self._commit(self._staged_ranges())
         except OSError as error:
@@ -184,7 +185,7 @@ class ExportDirectory:
 
     @property
     def manifest(self) -> str:
-        """The manifest's path."""
+        """Path of the manifest."""
         return os.path.join(self._own, MANIFEST)
 
     def _begin(self) -> None:
@@ -195,7 +196,7 @@ class ExportDirectory:
     def _read(self) -> None:
         content = self._fs.read_file(self.manifest, MOST_BYTES)
         lines = content.split(b"\n")
-        self._end = len(content) - len(lines.pop())  # a line that a crash cut off was never committed
+        self._end = len(content) - len(lines.pop())  # a line truncated by a crash was never committed
         for number, line in enumerate(lines, 1):
             try:
                 document = json.loads(line)
@@ -218,7 +219,7 @@ class ExportDirectory:
         if document["kafkalog_export"] != VERSION:
             raise ValueError(f"version {document['kafkalog_export']!r} is not known, {VERSION} is")
         there = {"columns": tuple(document["columns"]), **{n: document[n] for n in ("isolation", "by_date")}}
-        there["format"] = document.get("format", "parquet")  # which earlier versions did not say
+        there["format"] = document.get("format", "parquet")  # earlier versions did not store it
         for name, wanted in asdict(self.settings).items():
             if there[name] != wanted:
                 raise IllegalArgument(
@@ -241,7 +242,7 @@ class ExportDirectory:
     # From staging to the manifest, and to the places
 
     def _staged_ranges(self) -> list[ExportedRange]:
-        """What tasks of this run and of dead ones have finished, in the order of offsets."""
+        """Return the ranges that tasks of this run and of dead runs have finished, in the order of offsets."""
         found = []
         staging = os.path.join(self._own, "staging")
         for run in sorted(self._fs.names(staging)) if self._fs.exists(staging) else ():
@@ -252,7 +253,7 @@ class ExportDirectory:
         return sorted(found, key=lambda one: (one.topic_partition, one.start, one.stop))
 
     def _commit(self, staged: Iterable[ExportedRange]) -> list[ExportedRange]:
-        """Two tasks may have finished the same range (a retry, speculation): the first counts."""
+        """Commit ranges; of two tasks that finished the same range (a retry, speculation) the first counts."""
         seen: dict[TopicPartition, OffsetSet] = {}
         taken = []
         for one in staged:
@@ -269,7 +270,7 @@ class ExportDirectory:
         return taken
 
     def _publish(self) -> None:
-        """Gives files of committed ranges their places; some may have theirs since before a crash or a failure."""
+        """Rename the files of committed ranges into place; some may be in place since before a crash or failure."""
         if self._published == len(self.ranges):
             return
         directories = set()
@@ -295,17 +296,17 @@ class ExportDirectory:
 
 
 def is_export(path: str, *, fs: FileSystem = OS) -> bool:
-    """Whether a directory has an export's manifest."""
+    """Return True if the directory has an export's manifest."""
     return fs.exists(os.path.join(path, OWN, MANIFEST))
 
 
 def write_done(staging: str, name: str, exported: ExportedRange, *, fs: FileSystem = OS) -> None:
-    """A task's word that the files of a range are staged, whole and on disk."""
+    """Record, for a task, that the files of a range are staged, complete and synced."""
     atomic_write(fs, os.path.join(staging, name + DONE_SUFFIX), _line(asdict(exported)))
 
 
 def shown_names(names: list[str], most: int = 3) -> str:
-    """Some of the names, and how many more there are."""
+    """Return some of the names, and the number of the others."""
     text = ", ".join(names[:most])
     return f"{text} and {len(names) - most} more" if len(names) > most else text
 
@@ -321,7 +322,7 @@ def _told(value: object) -> str:
 
 
 def _range(document: Any) -> ExportedRange:
-    """ValueError, TypeError or LookupError where it is none."""
+    """Parse a range; raise ValueError, TypeError or LookupError for an invalid document."""
     files = tuple(
         ExportedFile(
             _matching(_PLACE, file["place"]), _matching(_STAGED, file["staged"]),

@@ -1,4 +1,4 @@
-"""Rows that have offsets as v2 batches with those offsets: a batch ends where an offset is missing."""
+"""Rows with offsets as v2 batches with those offsets: a batch ends where an offset is missing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _ATTRIBUTES_AT: Final = 21
 
 
 def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> Iterator[Any]:
-    """The rows of Arrow tables (offset, value; key, timestamp in ms, headers, timestampType) as v2 batches, in buffers.
+    """Yield the rows of Arrow tables as v2 batches in buffers.
 
-    Offsets rise over all tables. The leader epoch is 0. Records of type LogAppendTime share batches with those of the
-    same time, and keep the type; the type of records of format v0 becomes CreateTime, as when Kafka converts them.
+    Columns are offset and value; key, timestamp in ms, headers and timestampType are optional. Offsets increase over
+    all tables. The leader epoch is 0. Records of type LogAppendTime share batches with those of the same timestamp and
+    keep the type; records of format v0 become CreateTime, as when Kafka converts them.
     """
     target = topic.as_copied()
     placer = Placer(lambda _: target, topic=name, columns={"partition": None}, batch_bytes=BATCH_BYTES, now_ms=no_time)
@@ -47,8 +48,10 @@ def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> 
 
 
 def runs(offsets: Any, types: Any, times: Any) -> Iterator[tuple[int, int]]:
-    """Rows [first, stop) that can be in one batch: offsets without a gap, one type of time, and one time where the
-    log gave it."""
+    """Return the rows [first, stop) that fit in one batch: consecutive offsets and one timestamp type.
+
+    Rows with LogAppendTime must also have the same timestamp.
+    """
     breaks = np.diff(offsets) != 1
     if types is not None:
         breaks |= np.diff(types) != 0
@@ -64,7 +67,7 @@ def _placed(placer: Placer, rows: Any) -> Iterator[Any]:
 
 
 def shift_offsets(batches: Any, shift: int, append_time: bool) -> None:
-    """Adds `shift` to the base offsets of v2 batches in a writable buffer, and says what their times are."""
+    """Add `shift` to the base offsets of v2 batches in a writable buffer, and set their timestamp type."""
     table = scan(batches, check_crc=False)
     view = memoryview(batches).cast("B")
     for row in range(table.count):

@@ -1,4 +1,4 @@
-"""A task of an export: a range of a log to Parquet or Arrow files, one for each date, in bounded memory."""
+"""One task of an export: a range of a log to Parquet or Arrow files, one for each date, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ ARROW_CODECS: Final = ("zstd", "lz4", "none")
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 DAY_MS: Final = 86_400_000
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What readers of partitioned tables take for a null."""
+"""Directory name that readers of partitioned tables read as null."""
 FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
 LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 GROUP_BYTES: Final = 32 << 20
-"""Columns of one date in memory that become a row group."""
+"""Bytes in memory at which the columns of one date become a row group."""
 LEAST_BATCH_BYTES: Final = 64 << 10
 KEPT_BYTES: Final = 64 << 20
-"""Columns of all dates in memory; beyond that the largest are written."""
+"""Most bytes of columns in memory over all dates; beyond that the largest are written."""
 MOST_OPEN: Final = 16
-"""Dates whose files are open at once; where records jump between more, files are smaller."""
+"""Most dates with open files; if records alternate between more dates, files are smaller."""
 PLAIN: Final = frozenset(("offset", "timestamp"))
-"""Columns that hardly repeat: their differences are stored instead of a dictionary."""
+"""Columns with few repeated values: stored as differences instead of a dictionary."""
 
 
 def export_range(task: ExportTask, skipped: list[Skipped] | None = None) -> ExportedRange:
-    """Write and sync the files of a range, and note it; errors are those of `Log.records`, StorageError.
+    """Write and sync the files of a range and record it; raise as `Log.records` does, and StorageError.
 
-    `skipped` gets what the task's `on_damage` leaves out.
-
-    Several attempts at the same range do not meet: each has names of its own.
+    `skipped` receives what the task's `on_damage` leaves out. Attempts at the same range do not conflict: each has its
+    own file names.
     """
     part = task.range
     name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
@@ -66,7 +65,7 @@ def export_range(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
 
 
 def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[Any]:
-    """The records as Arrow record batches: what is exported, and what their places are told by."""
+    """Yield the records as Arrow record batches, with the columns to export and those that select the file."""
     part, settings = task.range, task.settings
     wanted = {*settings.columns, "offset", *(("timestamp",) if settings.by_date else ())}
     columns = [name for name in COLUMNS if name in wanted]
@@ -81,7 +80,7 @@ def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[Any]:
 
 
 class _OpenFile:
-    """A Parquet file that is being written, and the record batches that wait to be written to it."""
+    """A file that is being written, and the record batches waiting to be written to it."""
 
     def __init__(self, path: str, date: str | None, format: str) -> None:
         self.path = path
@@ -104,7 +103,7 @@ class _OpenFile:
         self.waiting_bytes += batch.get_total_buffer_size()
 
     def write(self, compression: str) -> int:
-        """Makes a row group of what waits; the bytes that the file has so far."""
+        """Write the waiting batches as a row group; return the bytes in the file so far."""
         table = pa.Table.from_batches(self.waiting)
         if self.writer is None:
             self.sink = pa.OSFile(self.path, "wb")
@@ -121,9 +120,9 @@ class _OpenFile:
         return int(self.sink.tell())
 
     def close(self) -> int:
-        """Ends the file and syncs it; its size in bytes."""
+        """Finish and sync the file; return its size in bytes."""
         self.writer.close()
-        self.sink.close()  # a file of Arrow is not closed with its writer
+        self.sink.close()  # closing the writer does not close an Arrow file
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -133,7 +132,7 @@ class _OpenFile:
 
 
 class _Files:
-    """The files of one task: an open one for each date, closed when it is large enough."""
+    """The files of one task: one open file for each date, closed when it is large enough."""
 
     def __init__(self, task: ExportTask, name: str) -> None:
         self._task = task
@@ -143,7 +142,7 @@ class _Files:
         self._paths: list[str] = []
 
     def add(self, batch: Any) -> None:
-        """Takes records in the order of their offsets."""
+        """Add records in the order of their offsets."""
         if not batch.num_rows:
             return
         offsets = batch.column(batch.schema.get_field_index("offset")).to_numpy()
@@ -162,7 +161,7 @@ class _Files:
         file = self._open.pop(date, None)
         if file is None:
             if len(self._open) >= MOST_OPEN:
-                self._finish(next(iter(self._open)))  # the one that got records longest ago
+                self._finish(next(iter(self._open)))  # the one whose last records are the oldest
             path = os.path.join(self._task.staging, f"{self._name}-{len(self._paths):04d}.{self._task.settings.format}")
             self._paths.append(path)
             file = _OpenFile(path, date, self._task.settings.format)
@@ -190,29 +189,29 @@ class _Files:
         self._done.append(ExportedFile(place, staged, file.records, size))
 
     def close(self) -> list[ExportedFile]:
-        """Ends all files; they are on disk then, with their names."""
+        """Finish and sync all files and return them."""
         for date in list(self._open):
             self._finish(date)
         self._paths = []
         return self._done
 
     def abandon(self) -> None:
-        """Removes what `close` did not finish."""
+        """Delete the files that `close` did not finish."""
         for file in self._open.values():
             if file.sink is not None:
                 if file.format != ARROW:
-                    file.writer.is_open = False  # else it would write the file's end when it is dropped
+                    file.writer.is_open = False  # otherwise it would write the footer when collected
                 file.sink.close()
         for path in self._paths:
             try:
                 os.unlink(path)
             except OSError:
-                pass  # the driver sweeps the directory
+                pass  # the driver deletes the directory
         self._open.clear()
 
 
 def by_date(times: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any] | None]]:
-    """The dates (UTC) of times in ms, with the rows that have each; None where all have the same."""
+    """Yield the dates (UTC) of times in ms, with the rows of each date; None if all rows have the same date."""
     days = times // DAY_MS
     days[(times == -1) | (days < FIRST_DAY) | (days > LAST_DAY)] = np.iinfo(np.int64).min
     found = np.unique(days)
@@ -221,12 +220,12 @@ def by_date(times: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any, 
 
 
 def name_of(day: int) -> str:
-    """How a day since 1970 is written; what is no day of a calendar is no date."""
+    """Return the name of a day since 1970; days outside the calendar have NO_DATE."""
     return str(np.datetime64(day, "D")) if FIRST_DAY <= day <= LAST_DAY else NO_DATE
 
 
 def _layout(schema: Any, compression: str) -> dict[str, Any]:
-    """How the columns are stored."""
+    """Return the storage options of the columns."""
     return {
         "compression": compression,
         "use_dictionary": [*_paths(schema, "value", *PLAIN)],
@@ -236,7 +235,7 @@ def _layout(schema: Any, compression: str) -> dict[str, Any]:
 
 
 def _paths(schema: Any, *without: str) -> Iterator[str]:
-    """The columns as Parquet names them: those of headers lie in a list."""
+    """Yield the columns' names in Parquet, except those in `without`; headers are nested in a list."""
     for name in schema.names:
         if name == "headers":
             yield from (f"headers.list.element.{part}" for part in ("key", "value"))

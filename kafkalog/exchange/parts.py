@@ -1,4 +1,4 @@
-"""Export one part, and at damage the records before it."""
+"""Export of one part, or of the records before its damage."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["export_part"]
 
 
 def export_part(task: ExportTask, skipped: list[Skipped] | None) -> CorruptRecord | None:
-    """Write the files of a part; at damage those of the records before it, and return the error.
+    """Write the files of a part; at damage, write the records before it and return the error.
 
-    `skipped` gets what the task's `on_damage` leaves out. Other errors: those of `Log.records`, StorageError,
+    `skipped` receives what the task's `on_damage` leaves out. Raises as `Log.records` does; StorageError;
     MissingPackage without pyarrow.
     """
     try:
@@ -33,7 +33,7 @@ def _write_before(task: ExportTask, damage: CorruptRecord, skipped: list[Skipped
     end = damage.offset if damage.offset is not None else task.range.start
     if task.range.start < end < task.range.stop:
         _write(replace(task, range=replace(task.range, stop=end)), skipped)
-    elif end == task.range.stop:  # the log ends there, with damage behind it that every read up to its end meets
+    elif end == task.range.stop:  # the damage follows the log's end, and every read up to the end meets it
         _write(replace(task, on_damage="skip"), [])
 
 

@@ -1,4 +1,4 @@
-"""What of some logs an export has to write yet, and whether they are the logs that it was begun with."""
+"""Planning of an export: what is still to be written, and whether the logs are those it began with."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = [
 FILE_BYTES: Final = 128 << 20
 LEAST_FILE_BYTES: Final = 1 << 10
 LEAST_TASK_BYTES: Final = 16 << 20
-"""A log is not cut smaller than this only to keep all cores at work."""
+"""Least bytes of log in a task that is cut only to use all cores."""
 FIRST_RATIO: Final = 2.0
 MOST_RATIO: Final = 16.0
-"""Bytes of log for a byte of Parquet: what is taken for it before anything was exported, and the most."""
+"""Bytes of log for a byte of Parquet: FIRST_RATIO before anything was exported, MOST_RATIO at most."""
 OffsetOf = Callable[[TopicPartition], int]
 
 
 def column_names(columns: Iterable[str] | None) -> tuple[str, ...]:
-    """The names of the columns in the files, as Spark's Kafka source orders them; the topic is in directories' names.
+    """Return the columns of the files in the order of Spark's Kafka source; the topic is in the directories' names.
 
-    IllegalArgument for a name that is none, and where none is left.
+    Raises IllegalArgument for an unknown name, and if no column is left.
     """
     named = COLUMNS if columns is None else tuple(COLUMNS[kind] for kind in kinds_of(columns))
     kept = tuple(name for name in COLUMNS if name in named and name != "topic")
@@ -38,12 +38,12 @@ def column_names(columns: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def task_bytes(log_bytes: int, cores: int, file_bytes: int, ratio: float) -> int:
-    """How many bytes of log a task gets: those of a file, or fewer where cores would have nothing to do."""
+    """Return the bytes of log for a task: enough for one file, or fewer to use all cores."""
     return max(1, min(int(file_bytes * ratio), max(LEAST_TASK_BYTES, log_bytes // cores)))
 
 
 def log_bytes_per_byte(ranges: Iterable[ExportedRange]) -> float:
-    """What the exported ranges say of it."""
+    """Return the bytes of log for a byte of output, measured on the exported ranges."""
     pairs = [(one.log_bytes, sum(file.bytes for file in one.files)) for one in ranges if one.files]
     written = sum(size for _, size in pairs)
     return min(MOST_RATIO, max(1.0, sum(log for log, _ in pairs) / written)) if written else FIRST_RATIO
@@ -55,9 +55,9 @@ def check_same(
     latest: OffsetOf,
     paths: Mapping[TopicPartition, str],
 ) -> None:
-    """Return when the logs in `paths` are those that were exported: the same topics, and not shorter.
+    """Check that the logs in `paths` are the exported ones: the same topics, and not shorter.
 
-    InconsistentTopicId, IllegalState.
+    Raises InconsistentTopicId or IllegalState.
     """
     for one in directory.ranges:
         now = ids.get(one.topic_partition)
@@ -85,9 +85,9 @@ def check_loss(
     paths: Mapping[TopicPartition, str],
     loss: type[Warning] | None,
 ) -> None:
-    """Return when no record between what was exported and the log start is gone; OffsetOutOfRange otherwise.
+    """Raise OffsetOutOfRange if records between the exported ones and the log start were deleted.
 
-    With a kind of warning as `loss` that is warned of instead.
+    With a warning class as `loss`, issue that warning instead.
     """
     for key, end in _ends(directory, wanted):
         first = earliest(key)

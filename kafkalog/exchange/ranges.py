@@ -1,4 +1,4 @@
-"""Ranges of offsets of a partition, cut along its batches into pieces of about the same bytes."""
+"""Offset ranges of a partition, cut at batch boundaries into pieces of about the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["OffsetRange", "boundaries", "bytes_between", "cut"]
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets [start, stop) of the partition in `directory`: what one task reads."""
+    """Offsets [start, stop) of the partition in `directory`, read by one task."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class OffsetRange:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition."""
+        """Topic and partition of the range."""
         return TopicPartition(self.topic, self.partition)
 
     def __len__(self) -> int:
@@ -34,14 +34,14 @@ class OffsetRange:
 
 
 def cut(whole: OffsetRange, offsets: Sequence[int]) -> list[OffsetRange]:
-    """The range cut at these offsets; those outside it are passed over."""
+    """Return the range cut at these offsets; offsets outside it are ignored."""
     inside = sorted({offset for offset in offsets if whole.start < offset < whole.stop})
     places = [whole.start, *inside, whole.stop]
     return [replace(whole, start=first, stop=last) for first, last in zip(places, places[1:], strict=False)]
 
 
 def boundaries(view: LogView, start: int, stop: int, most_bytes: int) -> list[int]:
-    """Base offsets of batches in (start, stop), about `most_bytes` of the data files apart."""
+    """Return base offsets of batches in (start, stop), about `most_bytes` of the data files apart."""
     found = []
     room = most_bytes
     for segment, first, last in _spans(view, start, stop):
@@ -60,9 +60,9 @@ def boundaries(view: LogView, start: int, stop: int, most_bytes: int) -> list[in
 
 
 def _spans(view: LogView, start: int, stop: int) -> Iterator[tuple[ViewSegment, int, int]]:
-    """The segments that hold offsets of [start, stop), and from where to where in their files, in bytes.
+    """Yield the segments with offsets of [start, stop), and the byte range of those offsets in each file.
 
-    A segment that its owner deletes meanwhile is passed over: reading tells what that means.
+    A segment that its owner deletes meanwhile is skipped; reading will report it.
     """
     segments = list(view.segments)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
@@ -78,7 +78,7 @@ def _spans(view: LogView, start: int, stop: int) -> Iterator[tuple[ViewSegment, 
 
 
 def _position(segment: ViewSegment, offset: int) -> int:
-    """Where the batch with this offset begins; the segment's end where there is none, or the damage that hides it."""
+    """Return the position of the batch with this offset; without one the segment's end, or the damage that hides it."""
     try:
         found = segment.translate_offset(offset)
     except CorruptRecord as error:
@@ -87,5 +87,5 @@ def _position(segment: ViewSegment, offset: int) -> int:
 
 
 def bytes_between(view: LogView, start: int, stop: int) -> int:
-    """About so many bytes of the data files hold offsets of [start, stop)."""
+    """Return about how many bytes of the data files hold offsets of [start, stop)."""
     return sum(last - first for _, first, last in _spans(view, start, stop))

@@ -1,6 +1,6 @@
-"""Files of rows that are to be records: the partitions in their row groups, and rows in the order of offsets.
+"""Input files of an import: the partitions in their row groups, and rows in the order of offsets.
 
-Parquet has row groups, Arrow's files have record batches, and of JSON lines some thousand are taken for one.
+Parquet has row groups, Arrow files have record batches, and some thousand JSON lines count as one group.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ RECORD_COLUMNS: Final = ("value", "key", "headers", "timestamp", "timestampType"
 ARROW: Final = ".arrow"
 LINES: Final = (".jsonl", ".ndjson", ".json")
 MOST_HELD_BYTES: Final = 1 << 30
-"""Rows whose turn has not come: of files that overlap in offsets, as those of several dates do."""
+"""Most bytes of rows held back for offset order, when files overlap in offsets as those of several dates do."""
 BATCH_ROWS: Final = 65_536
 MAX_OFFSET: Final = 2**63 - 2
-"""A log's end is one more, and has to be a number of 64 bits."""
+"""Highest offset: a log's end is one more, and must fit in 64 bits."""
 _TOPIC: Final = re.compile(r"(?:^|/)topic=([^/]+)/")
 _KINDS: Final = {
     "value": ("binary", "string", "large_binary", "large_string", "null"),
@@ -44,7 +44,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A row group: its number in the file, the partitions in it, and its first offset (-1: it has none)."""
+    """A row group: its number in the file, its partitions, and its first offset (-1 without offsets)."""
 
     number: int
     wheres: tuple[TopicPartition, ...]
@@ -54,7 +54,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFacts:
-    """A file: what its columns are for (names by part), its topic if its path says it, its row groups.
+    """A file: its columns (names by part), its topic if its path has one, and its row groups.
 
     `places` are the bytes [start, stop) of each group in a file of lines.
     """
@@ -67,15 +67,15 @@ class ParquetFacts:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether each row says where it belongs: topic, partition and offset."""
+        """True if each row has topic, partition and offset."""
         return "offset" in self.columns and "partition" in self.columns and all(one.wheres for one in self.groups)
 
 
 def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
-    """What a file has. `names` are those of columns by part, where they are not called as the part.
+    """Return the facts about a file; `names` maps parts to columns with other names.
 
-    What it is, its name tells: `.arrow`, `.jsonl`, `.ndjson` and `.json`, and else Parquet. FormatError for what is
-    none, IllegalArgument for columns that are missing or of wrong types, StorageError.
+    The suffix selects the format: `.arrow`; `.jsonl`, `.ndjson` and `.json`; otherwise Parquet. Raises FormatError for
+    a file of another format, IllegalArgument for columns that are missing or of wrong types, and StorageError.
     """
     if path.lower().endswith(LINES):
         return _survey_lines(path, names, topic)
@@ -124,7 +124,7 @@ def _topic_of(path: str, columns: Mapping[str, str]) -> str | None:
 
 
 def group_of(number: int, table: Any, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
-    """What a group's rows say."""
+    """Return the facts about a group's rows."""
     first = pc.min(table[columns["offset"]]).as_py() if "offset" in columns else None
     missing = "offset" in columns and table[columns["offset"]].null_count
     wheres = () if missing or "partition" not in columns else wheres_of(table, columns, topic)
@@ -174,7 +174,7 @@ def _group(file: Any, number: int, columns: Mapping[str, str], topic: str | None
 def _wheres(
     file: Any, number: int, columns: Mapping[str, str], topic: str | None, bounds: Mapping[str, tuple[Any, Any]]
 ) -> tuple[TopicPartition, ...]:
-    """The partitions that rows of a group belong to; none where that is not told."""
+    """Return the partitions of the rows in a group; empty if the rows do not state them."""
     parts = _places(columns, topic)
     if parts is None:
         return ()
@@ -186,7 +186,7 @@ def _wheres(
 
 
 def wheres_of(table: Any, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
-    """The partitions that rows of a table belong to; none where that is not told."""
+    """Return the partitions of the rows in a table; empty if the rows do not state them."""
     parts = _places(columns, topic)
     if parts is None:
         return ()
@@ -194,7 +194,7 @@ def wheres_of(table: Any, columns: Mapping[str, str], topic: str | None) -> tupl
 
 
 def _places(columns: Mapping[str, str], topic: str | None) -> list[str] | None:
-    """The columns that tell topic and partition; None where none tells the topic."""
+    """Return the columns with topic and partition; None without a column for the topic."""
     if topic is not None:
         return [columns["partition"]]
     return [columns["topic"], columns["partition"]] if "topic" in columns else None
@@ -213,7 +213,7 @@ def _named(
 
 
 def unordered_rows(facts: ParquetFacts) -> Iterator[Any]:
-    """All rows of a file as record batches with the columns of records, in its order."""
+    """Yield all rows of a file as record batches with the columns of records, in file order."""
     if facts.path.lower().endswith((*LINES, ARROW)):
         for group in facts.groups:
             yield _cast(_renamed(read_group(facts, group.number), facts), facts)
@@ -224,7 +224,7 @@ def unordered_rows(facts: ParquetFacts) -> Iterator[Any]:
 
 
 def read_group(facts: ParquetFacts, number: int) -> Any:
-    """The rows of one group, as a table with the columns that are for something. FormatError, StorageError."""
+    """Return the rows of one group as a table with the mapped columns; raise FormatError or StorageError."""
     names = list(dict.fromkeys(facts.columns.values()))
     if facts.path.lower().endswith(LINES):
         return read_lines(facts.path, *facts.places[number]).select(names)
@@ -236,10 +236,10 @@ def read_group(facts: ParquetFacts, number: int) -> Any:
 
 
 def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterator[Any]:
-    """The rows of one partition in all files, in the order of their offsets, as tables.
+    """Yield the rows of one partition in all files, in the order of their offsets, as tables.
 
-    Row groups that overlap in offsets are merged. IllegalArgument where an offset is there twice, and where files
-    overlap so much that memory does not hold what waits.
+    Row groups that overlap in offsets are merged. Raises IllegalArgument for a duplicate offset, and if files overlap
+    so much that the waiting rows exceed MOST_HELD_BYTES.
     """
     groups = sorted(
         ((group.first_offset, facts.path, group.number, facts) for facts in files for group in facts.groups
@@ -283,7 +283,7 @@ def _check_rising(offsets: Any, last: int, where: TopicPartition, path: str) -> 
 
 
 def _of(where: TopicPartition, table: Any, facts: ParquetFacts) -> Any:
-    """The rows of a table that are of the partition, as columns of records."""
+    """Return the rows of the partition in a table, as columns of records."""
     mask = pc.equal(table[facts.columns["partition"]], where.partition)
     if facts.topic is None:
         mask = pc.and_(mask, pc.equal(table[facts.columns["topic"]], where.topic))
@@ -301,7 +301,7 @@ def _renamed(table: Any, facts: ParquetFacts) -> Any:
 
 
 def _cast(table: Any, facts: ParquetFacts) -> Any:
-    """The table with times in ms and numbers as records have them."""
+    """Return the table with timestamps in ms and the integer types of records."""
     for part, kind in (("offset", pa.int64()), ("partition", pa.int32()), ("timestampType", pa.int32())):
         if part in table.schema.names:
             table = table.set_column(table.schema.get_field_index(part), part, table[part].cast(kind))

@@ -1,4 +1,4 @@
-"""A part of an export: what is written by one call, whatever the format."""
+"""One part of an export, written by one call in any format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ExportTask"]
 
 @dataclass(frozen=True, slots=True)
 class ExportTask:
-    """A range of a partition, `log_bytes` of it, to files of about `file_bytes` in the directory `staging`."""
+    """A range of a partition, `log_bytes` of log, to files of about `file_bytes` in the directory `staging`."""
 
     range: OffsetRange
     log_bytes: int

@@ -1,1 +1,1 @@
-"""Looking into logs: tables as text and HTML, figures of a log, plots, and the report page on whole directories."""
+"""Inspection of logs: tables as text and HTML, statistics, plots, and the report page on whole directories."""

@@ -1,4 +1,4 @@
-"""Damage met while figures are found out: the checksums of what is read are compared, and the sound rest is counted."""
+"""Damage found while statistics are collected: checksums are compared, and the intact remainder is counted."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["DamagedPlace", "Locate", "SegmentDamage", "sound_chunks"]
 
 
 class DamagedPlace(NamedTuple):
-    """Bytes of a segment that are no sound batch; `last_sound_offset` lies before them, `next_sound_offset` behind.
+    """Bytes of a segment that hold no intact batch, between `last_sound_offset` and `next_sound_offset`.
 
-    These are None where the segment has no sound batch there. `where` and `what` say it in words.
+    An offset is None if the segment has no intact batch on that side. `where` and `what` describe the damage in words.
     """
 
     segment: str
@@ -32,21 +32,21 @@ class DamagedPlace(NamedTuple):
 
 
 class SegmentDamage(NamedTuple):
-    """The damaged places of a segment, and the ranges of bytes of its sound batches."""
+    """Damaged places of a segment, and the byte ranges of its intact batches."""
 
     places: tuple[DamagedPlace, ...]
     sound: tuple[tuple[int, int], ...]
 
 
 def damage_in_sample(segment: str, position: int, last: int) -> DamagedPlace:
-    """Return damage that was met in a sample, whose end is not looked for: that could take all of the segment."""
+    """Return damage met in a sample. Its end is not searched for, since that could take the whole segment."""
     what = "no sound batch, or one that contradicts those before it; `kafkalog verify` shows how far it goes"
     where = f"position {position:,} and on, behind offset {last:,}"
     return DamagedPlace(segment, position, 0, last, None, "sample", where, what)
 
 
 Locate = Callable[[Any, int | None], SegmentDamage]
-"""Finds the damage of a segment of an engine; the base offset of the next one is given too, None for the last."""
+"""Find the damage of a segment, given the base offset of the next segment (None for the last)."""
 
 
 def sound_chunks(
@@ -58,11 +58,11 @@ def sound_chunks(
     bound: int = LARGEST_OFFSET,
     is_whole: bool = False,
 ) -> Iterator[tuple[bytes, BatchTable]]:
-    """Yield the chunks of sound batches between two positions of a segment, whose checksums are compared.
+    """Yield the chunks of intact batches between two positions of a segment, with their checksums compared.
 
-    `find` is called at the first sign of damage, with the position and the last offset before it: the ranges of sound
-    batches of the segment, as far as they are wanted. Offsets lie below `bound`. With `is_whole` a batch that is cut
-    off at `end` is damage. StorageError.
+    At the first sign of damage, `find` is called with the position and the last offset before it. It returns the byte
+    ranges of intact batches in the segment, or as many as are wanted. Offsets lie below `bound`. With `is_whole` a
+    partial batch at `end` is damage. Raises StorageError.
     """
     last = segment.base_offset - 1
     try:

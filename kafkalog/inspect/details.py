@@ -1,4 +1,4 @@
-"""What only records tell: how large keys and values are, and how the records spread over the keys."""
+"""Statistics that need the records: sizes of keys and values, and the spread of records over keys."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["DETAIL_BYTES", "DetailTally", "KeyCount", "KeySpread"]
 DETAIL_BYTES: Final = 32 << 20
 """Bytes of batches whose records are decoded; of a larger sample only every n-th chunk is."""
 _MOST_DECODED: Final = 128 << 20
-"""Decompressed bytes after which no more is decoded: what a log compresses to says little of that."""
+"""Decompressed bytes after which decoding stops; the compressed size of a log predicts them poorly."""
 _TOP_KEYS: Final = 20
 _POINTS: Final = 100
 _LONG_KEY: Final = 4096
-"""Longer keys are hashed one by one, and shown as far as this."""
+"""Longer keys are hashed one by one and displayed up to this length."""
 
 
 class KeyCount(NamedTuple):
-    """A key (None for records without one), its records, and the bytes of these records."""
+    """A key (None for records without one), its records, and their bytes."""
 
     key: bytes | None
     records: int
@@ -39,11 +39,11 @@ class KeyCount(NamedTuple):
 
 
 class KeySpread(NamedTuple):
-    """How the records that were decoded spread over keys.
+    """Spread of the decoded records over keys.
 
-    `top` are the keys with most records; where no record has one, that is the only entry. `curve` is the share of
+    `top` holds the keys with most records; if no record has a key, None is the only entry. `curve` is the share of
     records that the most frequent keys have, from 1 key to all of them: (share of keys, share of records). `is_whole`
-    says that all records of the log were decoded; else there may be more keys.
+    is True if all records of the log were decoded; otherwise there may be more keys.
     """
 
     records: int
@@ -54,15 +54,15 @@ class KeySpread(NamedTuple):
     is_whole: bool
 
     def share_of_top(self, keys: int) -> float:
-        """The part of the keyed records that so many of the most frequent keys have, at most as many as `top`."""
+        """Return the share of keyed records that the `keys` most frequent keys have, at most as many as `top` holds."""
         keyed = self.records - self.null_records
         return sum(one.records for one in self.top[:keys]) / keyed if keyed else 0.0
 
 
 class DetailTally:
-    """Sizes of keys and values, and keys by a hash of 64 bits with a secret of this process.
+    """Sizes of keys and values, and keys identified by a 64-bit hash with a secret of this process.
 
-    Everything is done with arrays; a record costs no Python object. Threads: belongs to the one that adds.
+    All work is done on arrays; a record costs no Python object. Only the thread that adds may use it.
     """
 
     def __init__(self, *, keys: bool) -> None:
@@ -82,11 +82,11 @@ class DetailTally:
 
     @property
     def is_full(self) -> bool:
-        """True when no more is to be decoded."""
+        """True when no more records are to be decoded."""
         return self.decoded_bytes >= _MOST_DECODED
 
     def add(self, data: bytes, table: BatchTable, path: str) -> None:
-        """Decodes the records of a chunk, markers left out; damage ends it and is noted."""
+        """Decode the records of a chunk, without markers; damage ends the decoding and is noted."""
         start = table.position(0)
         try:
             for run in plain_runs(data, visible_rows(table, 0, len(table)), base_position=start):
@@ -101,7 +101,7 @@ class DetailTally:
             self.problems.append(str(error))
 
     def _add_records(self, run: PlainRun, records: RecordTable) -> None:
-        import numpy
+        from kafkalog.records.arrays import numpy
 
         key_sizes = numpy.asarray(records.key_sizes).astype(numpy.int64)
         value_sizes = numpy.asarray(records.value_sizes).astype(numpy.int64)
@@ -120,8 +120,8 @@ class DetailTally:
             self._add_keys(raw, positions[keyed], key_sizes[keyed], sizes[keyed])
 
     def _add_keys(self, raw: Ints, positions: Ints, lengths: Ints, sizes: Ints) -> None:
-        """Hashes keys, all of one length at a time, and keeps the text of each different one."""
-        import numpy
+        """Hash keys, all of one length at a time, and store the text of each distinct one."""
+        from kafkalog.records.arrays import numpy
 
         for length in numpy.unique(lengths).tolist():
             chosen = lengths == length
@@ -136,15 +136,15 @@ class DetailTally:
             self._sizes.append(sizes[chosen])
 
     def _hashed_long(self, raw: Ints, positions: list[int], length: int) -> Ints:
-        import numpy
+        from kafkalog.records.arrays import numpy
 
         secret = self._secret.to_bytes(8, "big")
         found = (blake2b(raw[at : at + length].data, digest_size=8, key=secret).digest() for at in positions)
         return numpy.frombuffer(b"".join(found), numpy.uint64)
 
     def _hashed(self, keys: Ints) -> Ints:
-        """A hash for each row of a matrix of bytes."""
-        import numpy
+        """Return a hash for each row of a matrix of bytes."""
+        from kafkalog.records.arrays import numpy
 
         count, length = keys.shape
         padded = numpy.zeros((count, -(-max(length, 1) // 8) * 8), numpy.uint8)
@@ -158,8 +158,8 @@ class DetailTally:
         return hashes
 
     def spread(self, is_whole: bool) -> KeySpread:
-        """The keys by their records, those with most of them first."""
-        import numpy
+        """Return the keys ordered by their number of records, largest first."""
+        from kafkalog.records.arrays import numpy
 
         nulls = (KeyCount(None, self.null_keys, self.null_bytes),) if self.null_keys else ()
         if not self._hashes:
@@ -167,7 +167,7 @@ class DetailTally:
         hashes, first, index = numpy.unique(numpy.concatenate(self._hashes), return_index=True, return_inverse=True)
         counts = numpy.bincount(index)
         sizes = numpy.bincount(index, weights=numpy.concatenate(self._sizes))
-        order = numpy.lexsort((first, -counts))  # of equals the one that was there first
+        order = numpy.lexsort((first, -counts))  # of equal counts, the first seen
         best = order[:_TOP_KEYS]
         names = self._names(hashes[best])
         top = [KeyCount(name, int(counts[at]), int(sizes[at])) for name, at in zip(names, best.tolist(), strict=True)]
@@ -175,8 +175,8 @@ class DetailTally:
         return KeySpread(self.records, self.null_keys, len(hashes), tuple(top), curve, is_whole)
 
     def _names(self, wanted: Ints) -> list[bytes]:
-        """The keys with these hashes."""
-        import numpy
+        """Return the keys with these hashes."""
+        from kafkalog.records.arrays import numpy
 
         found: dict[int, bytes] = {}
         for hashes, ends, text in self._texts:
@@ -187,8 +187,8 @@ class DetailTally:
 
 
 def _curve(counts: Ints) -> tuple[tuple[float, float], ...]:
-    """Points of the share of records by the share of keys; `counts` fall."""
-    import numpy
+    """Return points of the share of records by the share of keys; `counts` are in descending order."""
+    from kafkalog.records.arrays import numpy
 
     sums = numpy.cumsum(counts)
     places = numpy.unique(numpy.linspace(0, len(counts) - 1, min(_POINTS, len(counts))).astype(numpy.int64))

@@ -1,4 +1,4 @@
-"""What the headers of a chunk of batches say, as NumPy columns; records are not touched."""
+"""Header fields of a chunk of batches as NumPy columns; records are not read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.inspect.values import LAST_MS
-from kafkalog.records.format import CODEC_MASK, CONTROL_BIT, MAGIC_V2
+from kafkalog.records.format import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT
 
 if TYPE_CHECKING:
     import numpy
@@ -18,14 +18,16 @@ __all__ = ["HeaderColumns", "header_columns"]
 _MAGIC_AT: Final = 16
 _LEGACY_ATTRIBUTES_AT: Final = 17
 _ATTRIBUTES_AT: Final = 22
-"""The low byte of a v2 batch's attributes, which has all bits that mean something."""
+"""Position of the low byte of a v2 batch's attributes, which has all bits with a meaning."""
+_BASE_TIMESTAMP_AT: Final = 27
 _MOST_RECORDS: Final = 2**31 - 1
 
 
 class HeaderColumns(NamedTuple):
     """One value for each batch. `records` is 0 for a control batch.
 
-    `times` are the largest timestamps (ms), -1 where there is none that a calendar has a date for.
+    `times` are the largest timestamps (ms), -1 for a time without a calendar date. `first_times` are the timestamps of
+    the first records where a header states them and they are not larger; otherwise they equal `times`.
     """
 
     sizes: Ints
@@ -34,6 +36,7 @@ class HeaderColumns(NamedTuple):
     codecs: Ints
     formats: Ints
     times: Ints
+    first_times: Ints
     is_control: Ints
 
     def __len__(self) -> int:
@@ -41,13 +44,14 @@ class HeaderColumns(NamedTuple):
 
 
 def header_columns(data: bytes, table: BatchTable, before: int) -> HeaderColumns:
-    """The columns of a table that was made from `data`, whose first batch is the table's first.
+    """Return the columns of a table made from `data`, which begins with the table's first batch.
 
-    `before` is the last offset in front of it. What a header claims is bounded: numbers of damaged bytes must not run
-    over in a sum. `offsets` are how many the batch takes. A compressed message of format v0 or v1 does not say how many
-    records it holds, and its offset is that of the last one: as many as the offsets since the batch before it.
+    `before` is the last offset before it. Claims of headers are clipped, so that numbers from damaged bytes cannot
+    overflow a sum. `offsets` is the number of offsets that the batch takes. A compressed message of format v0 or v1
+    does not state its number of records, and its offset is that of its last record: the offsets since the batch before
+    it are counted.
     """
-    import numpy
+    from kafkalog.records.arrays import numpy
 
     raw = numpy.frombuffer(data, numpy.uint8)
     positions = numpy.asarray(table.positions)
@@ -65,8 +69,23 @@ def header_columns(data: bytes, table: BatchTable, before: int) -> HeaderColumns
     counts = numpy.where(is_wrapper, spans, counts)
     claimed = numpy.clip(numpy.where(is_control, 0, counts), 0, _MOST_RECORDS)
     times = numpy.asarray(table.max_timestamps)
+    times = numpy.where((times >= 0) & (times <= LAST_MS), times, -1)
     return HeaderColumns(
         numpy.asarray(table.sizes), claimed, spans, (bits & CODEC_MASK).astype(numpy.int64),
-        numpy.clip(magics, 0, MAGIC_V2).astype(numpy.int64), numpy.where((times >= 0) & (times <= LAST_MS), times, -1),
+        numpy.clip(magics, 0, MAGIC_V2).astype(numpy.int64), times, _first_times(raw, at, is_v2, bits, times),
         is_control,
     )  # fmt: skip
+
+
+def _first_times(raw: Ints, at: Ints, is_v2: Ints, bits: Ints, times: Ints) -> Ints:
+    """Return the base timestamps of v2 batches, and `times` for all others.
+
+    Batches with LogAppendTime get `times`, since all their records have the largest time, and so do batches whose base
+    timestamp is a delete horizon (format.md §2).
+    """
+    from kafkalog.records.arrays import numpy
+
+    known = is_v2 & ((bits & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)) == 0)
+    places = numpy.where(known, at + _BASE_TIMESTAMP_AT, 0)[:, None] + numpy.arange(8)
+    base = raw[places].view(">i8")[:, 0].astype(numpy.int64)
+    return numpy.where(known & (base >= 0) & (base <= times), base, times)

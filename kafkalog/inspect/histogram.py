@@ -1,4 +1,4 @@
-"""How numbers are distributed: counts in steps of an eighth of a power of two, whatever their range."""
+"""Distribution of numbers: counts in steps of an eighth of a power of two, for any range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST: Final = 64 * _STEPS
 
 
 class Step(NamedTuple):
-    """The numbers in [low, high): how many, and their sum."""
+    """The numbers in [low, high): their count and sum."""
 
     low: int
     high: int
@@ -25,13 +25,15 @@ class Step(NamedTuple):
 
 
 class Histogram:
-    """Counts of numbers from 0 on, added array by array. Threads: one adds; `quantile` and `octaves` may be asked by
-    any once it is done."""
+    """Counts of numbers from 0 up, added array by array.
+
+    One thread adds; then any thread may call `quantile` and `octaves`.
+    """
 
     __slots__ = ("_counts", "_totals", "count", "largest", "smallest", "total")
 
     def __init__(self) -> None:
-        import numpy
+        from kafkalog.records.arrays import numpy
 
         self._counts = numpy.zeros(_MOST + 1, numpy.float64)
         self._totals = numpy.zeros(_MOST + 1, numpy.float64)
@@ -41,8 +43,8 @@ class Histogram:
         self.smallest = 0
 
     def add(self, numbers: numpy.ndarray[Any, Any]) -> None:
-        """Takes numbers in; those below 0 are left out."""
-        import numpy
+        """Add numbers; those below 0 are ignored."""
+        from kafkalog.records.arrays import numpy
 
         numbers = numbers[numbers >= 0]
         if not len(numbers):
@@ -58,12 +60,12 @@ class Histogram:
 
     @property
     def mean(self) -> float | None:
-        """The mean; None without a number."""
+        """The mean; None without numbers."""
         return self.total / self.count if self.count else None
 
     @classmethod
     def merged(cls, several: Iterable[Histogram]) -> Histogram:
-        """The numbers of several together."""
+        """Return a histogram with the numbers of several."""
         made = cls()
         for one in several:
             if one.count:
@@ -76,7 +78,7 @@ class Histogram:
         return made
 
     def quantile(self, share: float) -> float | None:
-        """About the number that `share` of all are not above; None without one."""
+        """Return roughly the number that a `share` of all numbers does not exceed; None without numbers."""
         if not self.count:
             return None
         if share >= 1:
@@ -93,8 +95,8 @@ class Histogram:
         return float(self.largest)
 
     def octaves(self) -> list[Step]:
-        """The counts by powers of two, from the first that has any to the last; 0 stands by itself."""
-        import numpy
+        """Return the counts by powers of two, from the first non-empty one to the last; 0 has its own step."""
+        from kafkalog.records.arrays import numpy
 
         if not self.count:
             return []
@@ -110,7 +112,7 @@ class Histogram:
         return steps
 
     def as_dict(self) -> dict[str, Any]:
-        """Count, mean, quantiles and largest, for JSON."""
+        """Return count, mean, quantiles and largest, for JSON."""
         names = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
         found = {name: self.quantile(share) for name, share in names.items()}
         rounded = {name: None if value is None else round(value) for name, value in found.items()}

@@ -1,4 +1,4 @@
-"""Tables as HTML: without scripts and colours of their own, so that they fit a light notebook and a dark one."""
+"""Tables as HTML, without scripts and without colours for text, so that they fit light and dark notebooks."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _CLASSES: Final = {"text": "", "name": "k", "key": "k", "time": "t", "bar": "b"}
 
 
 def fragment(tables: Iterable[Rows[Any]], *, most: int | None = None) -> str:
-    """Several tables with their style, as a notebook takes them."""
+    """Return several tables with their style, for a notebook."""
     parts = "".join(f'<div class="kafkalog">{table(one, most=most)}</div>' for one in tables)
     return f"<style>{STYLE}</style>{parts}"
 
 
 def table(rows: Rows[Any], *, most: int | None = None) -> str:
-    """One table, its title and its notes; every text is escaped, control characters and marks of direction too."""
+    """Return one table with title and notes; all text is escaped, including control characters and direction marks."""
     caption = f"<caption>{_text(rows.title)}</caption>" if rows.title else ""
     notes = "".join(f"<p>{_text(note)}</p>" for note in rows.notes)
     head, tail, gap = rows.left_out(most)

@@ -1,4 +1,4 @@
-"""How the report page looks: light and dark by what the reader prefers, from a phone's width to a desk's."""
+"""Style of the report page: light or dark by the reader's preference, from phone to desktop width."""
 
 from __future__ import annotations
 

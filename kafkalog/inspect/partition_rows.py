@@ -1,4 +1,4 @@
-"""Many partitions as one table."""
+"""A table of many partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _second(ms: int) -> int:
 
 
 def partition_rows(every: Iterable[LogStats]) -> Rows[LogStats]:
-    """A row for each; `dirty` is left out where no topic is compacted."""
+    """Return a row for each partition; `dirty` is omitted if no topic is compacted."""
     found = list(every)
     columns = [one for one in _COLUMNS if one.name != "dirty" or any(stats.dirty is not None for stats in found)]
     return Rows(found, columns)

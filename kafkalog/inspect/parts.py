@@ -1,6 +1,6 @@
-"""What lies beside the records of a partition, as tables: indexes, leader epochs, aborted transactions, producers.
+"""Tables of a partition's auxiliary files: indexes, leader epochs, aborted transactions, producers.
 
-Files are read as they are; what is damaged is told in a note below the table, and never raised.
+Files are read as they are. Damage is reported in a note below the table and never raised.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Epoch", "IndexSummary", "aborted_txns", "epochs", "index_summaries", "index_summary", "producers"]
 
 _TXN_ENTRIES_BYTES: Final = 64 << 20
-"""More of one transaction index is not read: two million transactions."""
+"""Most bytes read of one transaction index: two million transactions."""
 
 
 class IndexSummary(NamedTuple):
-    """The two indexes of a segment: their entries, the bytes of the segment, and what is wrong with the files.
+    """The two indexes of a segment: their entries, the bytes of the segment, and problems with the files.
 
-    Offsets and times (ms) are those of the last entries, -1 without one. `problem` is "" where both are sound.
+    Offsets and times (ms) are those of the last entries, -1 without one. `problem` is "" if both are intact.
     """
 
     base_offset: int
@@ -43,7 +43,7 @@ class IndexSummary(NamedTuple):
 
     @property
     def bytes_per_entry(self) -> float | None:
-        """How far apart the entries of the offset index lie, in bytes of the segment; None without an entry."""
+        """Average distance of the offset index entries in bytes of the segment; None without an entry."""
         return self.size / self.offset_entries if self.offset_entries else None
 
 
@@ -59,7 +59,7 @@ INDEX_COLUMNS: Final = (
 
 
 def index_summary(directory: str, base_offset: int, size: int, fs: FileSystem = OS) -> IndexSummary:
-    """What the `.index` and the `.timeindex` of a segment of `size` bytes say; one file at a time is in memory."""
+    """Summarize the `.index` and `.timeindex` of a segment of `size` bytes; only one file at a time is in memory."""
     offsets = OffsetIndexView(os.path.join(directory, index_file_name(base_offset)), base_offset, fs=fs)
     count = offsets.entries
     last = offsets.last_offset if count else -1
@@ -72,7 +72,7 @@ def index_summary(directory: str, base_offset: int, size: int, fs: FileSystem = 
 
 
 def index_summaries(name: str, directory: str, segments: Iterable[Any], fs: FileSystem = OS) -> Rows[IndexSummary]:
-    """A row for each segment."""
+    """Return a row for each segment."""
     found = [index_summary(directory, segment.base_offset, segment.size, fs) for segment in segments]
     notes = [f"{one.base_offset}: {one.problem}" for one in found if one.problem]
     return Rows(found, INDEX_COLUMNS, title=f"{name}: indexes", notes=notes)
@@ -101,7 +101,7 @@ def epochs(
     known: Iterable[tuple[int, int]] | None = None,
     fs: FileSystem = OS,
 ) -> Rows[Epoch]:
-    """The leader epochs, oldest first: those `known` to the log's owner, else what the checkpoint file says."""
+    """Return the leader epochs, oldest first: those `known` to the log's owner, else those of the checkpoint file."""
     notes = []
     if known is None:
         known = ()
@@ -124,7 +124,7 @@ TXN_COLUMNS: Final = (
 
 
 def aborted_txns(name: str, directory: str, segments: Iterable[Any], fs: FileSystem = OS) -> Rows[AbortedTxn]:
-    """The aborted transactions that the segments' transaction indexes list, in the order of their markers."""
+    """Return the aborted transactions in the segments' transaction indexes, in the order of their markers."""
     found: list[AbortedTxn] = []
     notes = []
     for segment in segments:
@@ -153,6 +153,6 @@ def _known(value: int) -> int | None:
 
 
 def producers(name: str, states: Iterable[ProducerState], notes: Iterable[str] = ()) -> Rows[ProducerState]:
-    """The producers as the log knows them, by producer id."""
+    """Return the producers that the log knows, by producer id."""
     ordered = sorted(states, key=lambda state: state.producer_id)
     return Rows(ordered, PRODUCER_COLUMNS, title=f"{name}: producers", notes=notes)

@@ -1,4 +1,4 @@
-"""The pictures of one log, or of the partitions of a topic together, as HTML."""
+"""Charts of one log, or of all partitions of a topic together, as HTML."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _DAYS_MS: Final = 10 * 86_400_000
 
 
 def pictures(logs: Sequence[LogStats]) -> str:
-    """All pictures that there is something to show in, for the partitions of a topic."""
+    """Return all charts that have data, for the partitions of a topic."""
     parts = [*rate_pictures(logs), *_segments(logs), *_batches(logs), *_codecs(logs), *_keys(logs), *_dirty(logs)]
     return "".join([*parts, *_indexes(logs)])
 
 
 def rate_pictures(logs: Sequence[LogStats]) -> Iterator[str]:
-    """Records and bytes a second over time."""
+    """Yield charts of records and bytes a second over time."""
     series = rates(span for one in logs for span in one.spans)
     if series is None:
         return
@@ -57,7 +57,7 @@ def _rate(series: Series, times: Sequence[str], axis: Sequence[str], *, is_bytes
 
 
 def _axis(start_ms: int, end_ms: int) -> tuple[str, str, str]:
-    """The two ends and the middle of an axis of time; the day once where it is the same."""
+    """Return labels for both ends and the middle of a time axis; a common day appears once."""
     first, middle, last = (_day(one) for one in (start_ms, (start_ms + end_ms) // 2, end_ms))
     if first[:10] == last[:10]:
         return first, middle[11:], last[11:]
@@ -69,7 +69,7 @@ def _day(ms: int) -> str:
 
 
 def _segments(logs: Sequence[LogStats]) -> Iterator[str]:
-    """The sizes of the segments, oldest first, partition after partition."""
+    """Yield a chart of the segment sizes, oldest first, partition after partition."""
     every = [(log.topic_partition.partition, one) for log in logs for one in log.segments]
     if not any(one.size for _, one in every):
         return
@@ -167,7 +167,7 @@ def _dirty(logs: Sequence[LogStats]) -> Iterator[str]:
 
 
 def _indexes(logs: Sequence[LogStats]) -> Iterator[str]:
-    """How far apart the entries of the offset indexes are, segment by segment."""
+    """Yield a chart of the distances between entries of the offset indexes, segment by segment."""
     every = [(log.topic_partition.partition, one) for log in logs for one in log.indexes if one.bytes_per_entry]
     if not every:
         return

@@ -1,4 +1,4 @@
-"""The pictures of a log with matplotlib, which is imported when one is made."""
+"""Plots of a log with matplotlib, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _rate(axes: Any, stats: LogStats) -> None:
     series = rates(stats.spans)
     if series is None:
         return _nothing(axes, "no record has a time")
-    import numpy
+    from kafkalog.records.arrays import numpy
 
     edges = series.start_ms + series.step_ms * numpy.arange(len(series.records) + 1)
     times = edges.astype("int64").astype("datetime64[ms]")
@@ -82,7 +82,7 @@ def _keys(axes: Any, stats: LogStats) -> None:
         return _nothing(axes, "no record has a key")
     top = keys.top[:_MOST_KEYS]
     total = max(keys.records, 1)
-    names = [cut(shown_bytes(one.key), 24).replace("$", r"\$") for one in top]
+    names = [_drawable(cut(shown_bytes(one.key), 24)).replace("$", r"\$") for one in top]
     shares = [one.records / total for one in top]
     _bars(axes, [(name, share, f"{share:.1%}") for name, share in zip(names, shares, strict=True)], _A)
     least = "" if keys.is_whole else "at least "
@@ -121,11 +121,11 @@ _DRAWN: Final[dict[str, tuple[str, Callable[[Any, LogStats], None]]]] = {
     "index": ("Index density", _index),
 }
 KINDS: Final = tuple(_DRAWN)
-"""The pictures there are."""
+"""Names of the plots."""
 
 
 class LogPlot:
-    """Pictures of a log: `figure` is matplotlib's Figure, `save(path)` writes it; a notebook shows it."""
+    """Plots of a log: `figure` is matplotlib's Figure, `save(path)` writes it, a notebook displays it."""
 
     __slots__ = ("figure", "kinds", "stats")
 
@@ -135,7 +135,7 @@ class LogPlot:
         self.figure = figure
 
     def save(self, path: str | os.PathLike[str], *, dpi: int = 150) -> None:
-        """Writes the figure; the ending says the format (png, svg, pdf). StorageError."""
+        """Write the figure; the file extension selects the format (png, svg, pdf). Raises StorageError."""
         try:
             self.figure.savefig(path, dpi=dpi)
         except OSError as error:
@@ -153,7 +153,7 @@ class LogPlot:
 
 
 def check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
-    """The pictures that are asked for, all where none is named; IllegalArgument for one that there is not."""
+    """Return the requested plots, all if none is named; raise IllegalArgument for an unknown name."""
     for kind in kinds:
         if kind not in _DRAWN:
             from difflib import get_close_matches
@@ -165,9 +165,9 @@ def check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
 
 
 def plot(stats: LogStats, kinds: Sequence[str] = ()) -> LogPlot:
-    """The named pictures of a log's figures in one figure, all where none is named.
+    """Return the named plots of a log's statistics in one figure; without names, those that have data.
 
-    MissingPackage where matplotlib is not installed, IllegalArgument for a picture that there is not.
+    Raises MissingPackage if matplotlib is not installed, IllegalArgument for an unknown plot.
     """
     chosen = check_kinds(kinds)
     if not kinds:
@@ -200,8 +200,21 @@ def plot(stats: LogStats, kinds: Sequence[str] = ()) -> LogPlot:
     return LogPlot(stats, chosen, figure)
 
 
+def _drawable(text: str) -> str:
+    """Escape characters that no matplotlib font has: otherwise matplotlib warns and draws boxes."""
+    if text.isascii():
+        return text
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    families = FontProperties().get_family()
+    fonts = [get_font(findfont(FontProperties(family=[name]))) for name in families]
+    return "".join(
+        char if any(font.get_char_index(ord(char)) for font in fonts) else ascii(char)[1:-1] for char in text
+    )
+
+
 def _bars(axes: Any, rows: Sequence[tuple[str, float, str]], color: str) -> None:
-    """Bars one below the other, the first at the top, each with what it stands for."""
+    """Draw horizontal bars, the first at the top, each with its label."""
     axes.barh(range(len(rows)), [value for _, value, _ in rows], color=color, height=0.7)
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
     axes.invert_yaxis()
@@ -212,7 +225,7 @@ def _bars(axes: Any, rows: Sequence[tuple[str, float, str]], color: str) -> None
 
 
 def _columns(axes: Any, sizes: Sequence[float], color: str) -> None:
-    """Columns of bytes side by side; a few do not fill the axes."""
+    """Draw vertical columns of bytes; a few columns do not fill the axes."""
     axes.bar(range(len(sizes)), sizes, width=0.8, color=color)
     axes.set_xlim(-0.7, max(len(sizes) - 0.3, 7.7))
     axes.set_xticks([])
@@ -220,7 +233,7 @@ def _columns(axes: Any, sizes: Sequence[float], color: str) -> None:
 
 
 def _in_bytes(axis: Any, most: float) -> None:
-    """An axis of bytes, with a mark at each quarter of a power of two."""
+    """Format an axis of bytes, with a tick at each quarter of a power of two."""
     end = nice_end(most, binary=True)
     axis.set_ticks([end * part / 4 for part in range(5) if end * part / 4 <= most * 1.3])
     axis.set_major_formatter(_bytes)

@@ -1,4 +1,4 @@
-"""The report on whole data directories: one HTML page without scripts and without anything to fetch."""
+"""Report on whole data directories: one HTML page without scripts and external resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalog.shown import human_size
 __all__ = ["MOST_TOPICS", "Report", "page"]
 
 MOST_TOPICS: Final = 40
-"""Topics with pictures of their own, the largest; the others are in the table."""
+"""Number of topics, the largest, that have their own charts; the others are only in the table."""
 MOST_ROWS: Final = 2000
 _OPEN_TOPICS: Final = 3
 _MOST_BARS: Final = 12
@@ -26,7 +26,7 @@ _MOST_PROBLEMS: Final = 100
 
 
 class Report(NamedTuple):
-    """What a page shows: the directories, their partitions, what is wrong, and when it was made (ms)."""
+    """Content of a page: the directories, their partitions, the problems, and the time it was made (ms)."""
 
     directories: tuple[str, ...]
     logs: tuple[LogStats, ...]
@@ -34,7 +34,7 @@ class Report(NamedTuple):
     made_ms: int
 
     def topics(self) -> list[tuple[str, list[LogStats]]]:
-        """The partitions by topic, the largest topic first."""
+        """Return the partitions by topic, the largest topic first."""
         found: dict[str, list[LogStats]] = {}
         for one in self.logs:
             found.setdefault(one.topic_partition.topic, []).append(one)
@@ -42,7 +42,7 @@ class Report(NamedTuple):
 
 
 def page(report: Report) -> str:
-    """The document. Every text that came from outside is escaped."""
+    """Return the HTML document. All external text is escaped."""
     title = f"kafkalog: {', '.join(report.directories)}"
     parts = (_head(report), _cards(report), _notes(report), _overview(report), _topics(report), _table(report))
     return (
@@ -90,7 +90,7 @@ def _counted(count: int, noun: str, about: str = "") -> tuple[str, str]:
 
 
 def _notes(report: Report) -> str:
-    """How much was looked at and compared with its checksums, and what is wrong."""
+    """Return the notes on sampling, compared checksums and problems."""
     lines = []
     sampled = [one for one in report.logs if not one.sample.is_whole]
     if sampled:

@@ -1,4 +1,4 @@
-"""Rows: a tuple of things that shows itself as a table, aligned in a terminal and as HTML in a notebook."""
+"""Rows: a tuple of items displayed as a table, aligned in a terminal and as HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Column", "Rows"]
 
 T = TypeVar("T")
 SHOWN_ROWS: Final = 40
-"""Rows that a repr has, half of them from the start and half from the end."""
+"""Rows in a repr, half from the start and half from the end."""
 
 
 class Column(NamedTuple):
-    """A column: its name, what it shows of a row, and how (`values.Kind`)."""
+    """A column: its name, the function that gets its value from a row, and its format (`values.Kind`)."""
 
     name: str
     get: Callable[[Any], Any]
@@ -24,10 +24,10 @@ class Column(NamedTuple):
 
 
 class Rows(tuple[T, ...], Generic[T]):
-    """A tuple of things, shown as a table: `repr` aligns it for the terminal's width, a notebook shows it as HTML.
+    """A tuple of items displayed as a table: `repr` aligns it for the terminal's width, a notebook shows HTML.
 
-    `rows[n]` is a thing, `rows[a:b]` fewer rows, `rows["name"]` one column as a list. `text(width)` and `html()` give
-    the whole table. Nothing is read when it is shown: it is as it was when it was made. Threads: immutable.
+    `rows[n]` is an item, `rows[a:b]` fewer rows, `rows["name"]` one column as a list. `text(width)` and `html()` return
+    the whole table. Displaying reads nothing: the values are those at creation. Immutable, so any thread may use it.
 
     >>> name, size = Column("topic", lambda row: row[0]), Column("size", lambda row: row[1], "size")
     >>> rows = Rows([("orders", 12), ("日本", 4096)], (name, size))
@@ -46,7 +46,7 @@ class Rows(tuple[T, ...], Generic[T]):
     def __new__(
         cls, things: Iterable[T], columns: Iterable[Column], *, title: str = "", notes: Iterable[str] = ()
     ) -> Rows[T]:
-        """The things with their columns; `notes` are lines below the table."""
+        """Create the table of `things`; `notes` are lines below it."""
         made = super().__new__(cls, things)
         made.columns = tuple(columns)
         made.title = title
@@ -55,15 +55,15 @@ class Rows(tuple[T, ...], Generic[T]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
     def cells(self) -> list[tuple[Any, ...]]:
-        """The rows as tuples of values, in the order of the columns."""
+        """Return the rows as tuples of values, in the order of the columns."""
         return [tuple(column.get(thing) for column in self.columns) for thing in self]
 
     def dicts(self) -> list[dict[str, Any]]:
-        """The rows as dicts of values by column name."""
+        """Return the rows as dicts of values by column name."""
         return [dict(zip(self.names, row, strict=True)) for row in self.cells()]
 
     @overload
@@ -86,18 +86,19 @@ class Rows(tuple[T, ...], Generic[T]):
         return list(self.names)
 
     def text(self, width: int | None = None, *, most: int | None = None, ascii_only: bool | None = None) -> str:
-        """The table as lines of at most `width` columns (None: the terminal's), title and notes with it.
+        """Return the table as lines of at most `width` columns, with title and notes.
 
-        Where all columns together are wider, names are cut, and then the columns stand in several tables one below the
-        other, each with the first column. With `most`, rows in the middle are left out, and it says so. `ascii_only`
-        (None: by what stdout takes) draws with ASCII and escapes all else.
+        `width` None means the terminal's width or COLUMNS, and no limit if stdout is a file or a pipe. If the columns
+        are too wide, names are cut; if that is not enough, the columns are split over several tables, each beginning
+        with the first column. With `most`, rows in the middle are replaced by a line with their number. `ascii_only`
+        draws with ASCII and escapes all else; None decides by stdout's encoding.
         """
         from kafkalog.inspect.text import lines
 
         return "\n".join(lines(self, width, most=most, ascii_only=ascii_only))
 
     def html(self) -> str:
-        """The table as HTML, for light pages and dark ones; every text in it is escaped."""
+        """Return the table as HTML, for light and dark pages; all text in it is escaped."""
         from kafkalog.inspect.html import table
 
         return table(self)
@@ -114,7 +115,7 @@ class Rows(tuple[T, ...], Generic[T]):
         return tuple, (tuple(self),)
 
     def left_out(self, most: int | None) -> tuple[tuple[T, ...], tuple[T, ...], str]:
-        """The first and the last rows where there are more than `most`, and a line on those between; else all, none."""
+        """Return the first and last rows if there are more than `most`, and a line on those between; else all rows."""
         if most is None or len(self) <= most:
             return tuple(self), (), ""
         head, tail = most - most // 2, most // 2

@@ -1,4 +1,4 @@
-"""Which bytes of a log are looked at: all of a log that is not large, else windows at equal distances."""
+"""Sampling: the bytes of a log that are read, all of a small log or equally spaced windows of a large one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 __all__ = ["SAMPLE_BYTES", "WINDOW_BYTES", "Sample", "Window", "windows"]
 
 SAMPLE_BYTES: Final = 128 << 20
-"""A log up to this size is read whole; of a larger one as much is read, unless a caller says otherwise."""
+"""Largest log in bytes that is read whole, and the default number of bytes read of a larger one."""
 WINDOW_BYTES: Final = 1 << 20
 _LEAST_WINDOW: Final = 64 << 10
 
 
 class Window(NamedTuple):
-    """`size` bytes of segment number `segment` from about `position` on; at 0 it begins exactly there."""
+    """`size` bytes of segment number `segment` from about `position` on; position 0 is exact."""
 
     segment: int
     position: int
@@ -22,7 +22,7 @@ class Window(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """How much was looked at: bytes of batches read, of how many there are, in how many places."""
+    """Extent of a sample: bytes of batches read, their total, and the number of places; 0 places is everything."""
 
     read_bytes: int
     total_bytes: int
@@ -30,19 +30,19 @@ class Sample(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """True where nothing was left out, so that every count is exact."""
+        """True if everything was read, so that every count is exact."""
         return self.places == 0
 
     @property
     def share(self) -> float:
-        """The part of the log that was read, 0 to 1."""
+        """Share of the log that was read, 0 to 1."""
         return min(self.read_bytes / self.total_bytes, 1.0) if self.total_bytes else 1.0
 
 
 def windows(sizes: Sequence[int], most_bytes: int | None) -> tuple[list[Window], bool]:
-    """The windows of segments of these sizes, about `most_bytes` (None: all) in sum; and True where that is all.
+    """Return windows of about `most_bytes` in sum (None for all) over segments of these sizes, and True if that is all.
 
-    The first begins at the log's start and the last ends at its end, so that these are always seen.
+    The first window begins at the log's start and the last ends at its end, so both are always read.
     """
     total = sum(sizes)
     if most_bytes is None or total <= most_bytes:
@@ -50,13 +50,13 @@ def windows(sizes: Sequence[int], most_bytes: int | None) -> tuple[list[Window],
     size = min(WINDOW_BYTES, max(_LEAST_WINDOW, most_bytes // 16))
     count = max(2, most_bytes // size)
     found: list[Window] = []
-    number, before = 0, 0  # segment, and the bytes of those in front of it
+    number, before = 0, 0  # segment number, and bytes of the segments before it
     for at in range(count):
         place = (total - 1) * at // (count - 1)
         while place >= before + sizes[number]:
             before += sizes[number]
             number += 1
-        # a window that would run over the segment's end begins earlier, but not in the one before it
+        # a window that would run past the segment's end begins earlier, but not inside the previous window
         used = found[-1].position + found[-1].size if found and found[-1].segment == number else 0
         position = max(min(place - before, sizes[number] - size), used)
         if position < sizes[number]:

@@ -1,4 +1,4 @@
-"""Numbers made ready for a picture: rates at equal steps of time, and ends of axes that are easy to read."""
+"""Preparation of numbers for charts: rates in equal time steps, and axes with round ends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Series", "nice_end", "rates", "thinned"]
 
 STEPS: Final = 96
 _FEW: Final = 0.001
-"""The part of the records that is left out of the time axis where it would stretch it more than tenfold."""
+"""Share of the records left out of the time axis if they would stretch it more than tenfold."""
 
 
 class Series(NamedTuple):
-    """Records and bytes a second in steps of `step_ms` from `start_ms` on; `outside` is the part before and behind."""
+    """Records and bytes a second in steps of `step_ms` from `start_ms` on; `outside` is the share before and after."""
 
     start_ms: int
     step_ms: float
@@ -26,16 +26,16 @@ class Series(NamedTuple):
 
     @property
     def end_ms(self) -> int:
-        """Where the last step ends."""
+        """End of the last step (ms)."""
         return round(self.start_ms + self.step_ms * len(self.records))
 
 
 def rates(spans: Iterable[Span], steps: int = STEPS) -> Series | None:
-    """The rates of what was written in these spans, each spread evenly over its time; None where there is none.
+    """Return the rates over these spans, each spread evenly over its time; None without records and bytes.
 
-    A few records with times far from the others' do not stretch the axis: they are left out, and `outside` says so.
+    A few records with outlying times do not stretch the axis: they are left out, and `outside` is their share.
     """
-    import numpy
+    from kafkalog.records.arrays import numpy
 
     some = sorted(span for span in spans if span.records > 0 or span.bytes > 0)
     if not some:
@@ -58,8 +58,8 @@ def rates(spans: Iterable[Span], steps: int = STEPS) -> Series | None:
 
 
 def _range(first: object, last: object, weights: object) -> tuple[float, float]:
-    """From the first time to the last, or without a few of the records where these lie far away."""
-    import numpy
+    """Return the first and last time, without a small share of the records if those lie far away."""
+    from kafkalog.records.arrays import numpy
 
     starts, ends, counts = numpy.asarray(first), numpy.asarray(last), numpy.asarray(weights)
     low, high = float(starts.min()), float(ends.max())
@@ -72,7 +72,7 @@ def _range(first: object, last: object, weights: object) -> tuple[float, float]:
 
 
 def nice_end(value: float, *, binary: bool = False) -> float:
-    """The end of an axis that reaches `value`: 1, 2, 4 or 5 of a power of ten, or a power of two for bytes.
+    """Return the end of an axis that reaches `value`: 1, 2, 4 or 5 times a power of ten, or a power of two for bytes.
 
     >>> nice_end(37), nice_end(0.12), nice_end(0), nice_end(3000, binary=True)
     (40.0, 0.2, 1.0, 4096.0)
@@ -89,7 +89,7 @@ def nice_end(value: float, *, binary: bool = False) -> float:
 
 
 def thinned(values: Sequence[float], most: int) -> list[tuple[int, int, float]]:
-    """(first, last, mean) of at most `most` runs of neighbours of about the same number.
+    """Split `values` into at most `most` runs of about equal length and return (first, last, mean) of each.
 
     >>> thinned([1, 3, 5, 7], 2), thinned([1, 2], 9)
     ([(0, 1, 2.0), (2, 3, 6.0)], [(0, 0, 1.0), (1, 1, 2.0)])

@@ -1,4 +1,4 @@
-"""The figures of one log, as `log.stats()` gives them: values, tables and JSON. `survey` finds them out."""
+"""Statistics of one log, as `log.stats()` returns them: values, tables and JSON. `survey` collects them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["CodecStats", "Dirty", "LogStats", "SegmentStats"]
 
 
 class SegmentStats(NamedTuple):
-    """A segment. Counts are estimates where `read_bytes` is below `size`, None where nothing of it was read.
+    """A segment. Counts are estimates if `read_bytes` is below `size`, None if nothing of it was read.
 
-    Times are ms, of the batches that were read; -1 for none.
+    Times are ms, from the first record of the batches that were read to the largest; -1 for none.
     """
 
     base_offset: int
@@ -37,8 +37,10 @@ class SegmentStats(NamedTuple):
 
 
 class CodecStats(NamedTuple):
-    """A codec's batches. `ratio` is how many bytes of records one byte on disk holds, by the batches that were
-    decompressed to see; None where none was."""
+    """A codec's batches. `ratio` is bytes of records for each byte on disk.
+
+    It is measured on the batches that were decompressed for it; None if there were none.
+    """
 
     codec: str
     batches: int
@@ -48,8 +50,10 @@ class CodecStats(NamedTuple):
 
 
 class Dirty(NamedTuple):
-    """How much of a compacted log is not cleaned yet: bytes before and after the first dirty offset, without the
-    active segment, which is never cleaned."""
+    """Uncleaned part of a compacted log: bytes before and after the first dirty offset.
+
+    The active segment is excluded, since it is never cleaned.
+    """
 
     first_dirty_offset: int
     clean_bytes: int
@@ -57,7 +61,7 @@ class Dirty(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The dirty part, 0 to 1: above `min.cleanable.dirty.ratio` the log is cleaned."""
+        """Dirty share, 0 to 1: above `min.cleanable.dirty.ratio` the log is cleaned."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -83,14 +87,14 @@ _FACT_COLUMNS: Final = (Column("what", lambda row: row[0]), Column("value", lamb
 
 @dataclass(frozen=True, repr=False)
 class LogStats:
-    """The figures of a log.
+    """Statistics of a log.
 
-    `records`, `batches` and what is counted by codec are exact where `sample.is_whole`, else estimates from the part
-    that was read; offsets, bytes and segments are always exact. Markers of transactions count as `control_batches`
-    only. Times are ms, -1 for none. `spans` are records and bytes by time. `indexes` is a row for each segment;
-    `key_sizes`, `value_sizes` and `keys` are None unless they were asked for. `dirty` is None where the topic is not
-    known to be compacted. The checksums of all batches that were read, `checked_batches`, were compared; `damage` are
-    the places that are wrong. `problems` are these and other errors in words: what could not be read is not counted.
+    `records`, `batches` and the counts by codec are exact if `sample.is_whole`, else estimates from the part that was
+    read; offsets, bytes and segments are always exact. Transaction markers count only as `control_batches`. Times are
+    ms, -1 for none. `spans` are records and bytes by time. `indexes` has a row for each segment. `key_sizes`,
+    `value_sizes` and `keys` are None unless requested. `dirty` is None unless the topic is known to be compacted. The
+    checksums of all batches read, `checked_batches`, were compared; `damage` holds the damaged places. `problems`
+    describes these and other errors in words; unreadable data is not counted.
     """
 
     topic_partition: TopicPartition
@@ -122,27 +126,27 @@ class LogStats:
 
     @property
     def name(self) -> str:
-        """`<topic>-<partition>`."""
+        """Partition name, `<topic>-<partition>`."""
         return str(self.topic_partition)
 
     @property
     def span_ms(self) -> int:
-        """Between the first batch and the last one; 0 where they have no times."""
+        """Time between the first and the last record (ms); 0 without timestamps."""
         return self.last_ms - self.first_ms if self.first_ms >= 0 else 0
 
     @property
     def records_per_second(self) -> float | None:
-        """Records a second between the first batch and the last one; None where that is no time."""
+        """Records a second between the first and the last record; None if that time is 0."""
         return self.records * 1000 / self.span_ms if self.span_ms else None
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The same of bytes on disk."""
+        """Bytes on disk a second between the first and the last record; None if that time is 0."""
         return self.size * 1000 / self.span_ms if self.span_ms else None
 
     @property
     def ratio(self) -> float | None:
-        """Bytes of records for each byte that they take on disk, all codecs together; None where nothing tells."""
+        """Bytes of records for each byte on disk, over all codecs; None if the ratio of one is unknown."""
         packed = sum(one.bytes for one in self.codecs)
         if not packed or any(one.ratio is None for one in self.codecs):
             return None
@@ -150,11 +154,11 @@ class LogStats:
 
     @property
     def about(self) -> str:
-        """`~` before counts that are estimates."""
+        """Prefix of estimated counts: `~`, or "" if counts are exact."""
         return "" if self.sample.is_whole else "~"
 
     def sampled(self) -> str:
-        """What was looked at, in words; "" where it was everything."""
+        """Describe the sample in words; return "" if everything was read."""
         one = self.sample
         if one.is_whole:
             return ""
@@ -164,14 +168,14 @@ class LogStats:
         )
 
     def checked(self) -> str:
-        """How much was compared with its checksums, in words, and what that showed."""
+        """Describe in words how much was compared with its checksums, and the result."""
         return checked([self])
 
     # Tables
 
     @property
     def facts(self) -> Rows[tuple[str, str]]:
-        """The figures of the log as a whole."""
+        """Statistics of the log as a whole."""
         notes = [self.sampled()] if self.sampled() else []
         notes += [f"problem: {problem}" for problem in self.problems]
         return Rows(list(self._facts()), _FACT_COLUMNS, title=self.name, notes=notes)
@@ -224,22 +228,22 @@ class LogStats:
 
     @property
     def segment_rows(self) -> Rows[SegmentStats]:
-        """The segments."""
+        """Table of the segments."""
         return Rows(self.segments, SEGMENT_COLUMNS, title=f"{self.name}: segments")
 
     @property
     def codec_rows(self) -> Rows[CodecStats]:
-        """The codecs, and what they save."""
+        """Table of the codecs and their compression ratios."""
         return Rows(self.codecs, CODEC_COLUMNS, title=f"{self.name}: compression")
 
     @property
     def batch_rows(self) -> Rows[Step]:
-        """The batches by their size, from one power of two to the next."""
+        """Table of the batches by size, in powers of two."""
         return step_rows(self.batch_sizes, f"{self.name}: batches by size", "batches", self._part())
 
     @property
     def size_rows(self) -> list[Rows[Step]]:
-        """The records by the size of keys and of values; empty unless that was asked for."""
+        """Tables of the records by size of keys and of values; empty unless requested."""
         named = (("keys", self.key_sizes), ("values", self.value_sizes))
         shown = [(f"{self.name}: {what} by size", one) for what, one in named if one is not None]
         return [step_rows(one, title, "records", self._part()) for title, one in shown]
@@ -249,7 +253,7 @@ class LogStats:
 
     @property
     def key_rows(self) -> Rows[Any]:
-        """The keys with most records; empty unless that was asked for."""
+        """Table of the keys with most records; empty unless requested."""
         keys = self.keys
         if keys is None:
             return Rows((), (), title=f"{self.name}: keys")
@@ -265,18 +269,18 @@ class LogStats:
         return Rows(keys.top, columns, title=f"{self.name}: keys", notes=notes)
 
     def tables(self) -> list[Rows[Any]]:
-        """All tables that there is something in."""
+        """Return all tables that are not empty."""
         found: list[Rows[Any]] = [self.facts, self.segment_rows, self.codec_rows, self.batch_rows, *self.size_rows]
         return [one for one in (*found, self.key_rows) if len(one)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything for JSON: counts, bytes, ms, and None for what is not known; keys are text as they are shown."""
+        """Return everything for JSON: counts, bytes, ms, and None for unknown values; keys are escaped text."""
         from kafkalog.inspect.stats_json import as_dict
 
         return as_dict(self)
 
     def __repr__(self) -> str:
-        """The figures as a table, and the segments."""
+        """Return the statistics and the segments as tables."""
         return "\n\n".join(one.text(most=20) for one in (self.facts, self.segment_rows) if len(one))
 
     def _repr_html_(self) -> str:
@@ -286,7 +290,7 @@ class LogStats:
 
 
 def checked(logs: Sequence[LogStats]) -> str:
-    """Return how much of logs was compared with its checksums, in words, and what that showed."""
+    """Describe in words how much of `logs` was compared with its checksums, and the result."""
     read, total = sum(one.sample.read_bytes for one in logs), sum(one.size for one in logs)
     damage = sum(len(one.damage) for one in logs)
     found = plural(damage, "damaged place") if damage else "no damage found"
@@ -296,7 +300,7 @@ def checked(logs: Sequence[LogStats]) -> str:
 
 
 def step_rows(histogram: Histogram, title: str, what: str, part: str = "") -> Rows[Step]:
-    """A histogram as a table: a row for each power of two, with quantiles below; `part` begins the note."""
+    """Return a histogram as a table: a row for each power of two, with quantiles below; `part` begins the note."""
     steps = histogram.octaves()
     most = max((one.number for one in steps), default=1)
     columns = (

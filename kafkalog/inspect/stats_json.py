@@ -1,4 +1,4 @@
-"""The figures of a log as values that JSON takes."""
+"""Statistics of a log as JSON values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["as_dict"]
 
 
 def as_dict(stats: LogStats) -> dict[str, Any]:
-    """See `LogStats.as_dict`."""
+    """Return the statistics as a dict; see `LogStats.as_dict`."""
     sample = stats.sample
     found: dict[str, Any] = {
         "topic": stats.topic_partition.topic,

@@ -1,7 +1,7 @@
-"""Finding out the figures of a log: which of its bytes are read, and what comes of them.
+"""Survey of a log: selects the bytes to read and computes the statistics.
 
-Batch headers are enough for most: bytes are read a chunk at a time, scanned by compiled code without the GIL, and
-summed up as arrays. Records are decoded only where their sizes or keys are asked for.
+Batch headers are enough for most of them: bytes are read in chunks, scanned by compiled code without the GIL, and
+summed as arrays. Records are decoded only if their sizes or keys are requested.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kafkalog.types import OffsetPosition, TopicPartition
 __all__ = ["Wanted", "survey"]
 
 _WHOLE_BATCH: Final = 32 << 20
-"""A batch of a sample that is larger than its window is read up to this size."""
+"""Largest batch of a sample that is read although it exceeds its window."""
 
 
 class Wanted(NamedTuple):
-    """What is to be found out besides what headers say, and from how many bytes at most (None: all)."""
+    """Requested statistics besides those from headers, and the most bytes to read (None for all)."""
 
     most_bytes: int | None
     sizes: bool = False
     keys: bool = False
     detail_bytes: int | None = DETAIL_BYTES
     first_dirty_offset: int | None = None
-    """Where the dirty part of a compacted log begins; None for one that is not."""
+    """Offset at which the dirty part of a compacted log begins; None for a log that is not compacted."""
 
 
 def survey(
@@ -53,16 +53,16 @@ def survey(
     *,
     locate: Locate,
 ) -> LogStats:
-    """The figures of an open log: a `LogView` or a `UnifiedLog`. What cannot be read is told in `problems`.
+    """Return the statistics of an open log, a `LogView` or a `UnifiedLog`; unreadable data is reported in `problems`.
 
-    `progress` is called, chunk by chunk, with the share of what is to be read that was read: 0 to 1. `locate` finds the
-    damage of a segment where there is a sign of some.
+    `progress` is called after each chunk with the share, 0 to 1, of the bytes to be read. `locate` finds the damage of
+    a segment that shows signs of it.
     """
     return _Survey(engine, topic_partition, wanted, locate).made(progress)
 
 
 class _Survey:
-    """One survey as it goes on."""
+    """One survey in progress."""
 
     def __init__(self, engine: Any, topic_partition: TopicPartition, wanted: Wanted, locate: Locate) -> None:
         self._locate = locate
@@ -84,7 +84,7 @@ class _Survey:
         self._index: tuple[int, OffsetIndexView] | None = None
 
     def made(self, progress: Callable[[float], object] | None) -> LogStats:
-        """The figures, once everything that is wanted was read."""
+        """Read the requested bytes and return the statistics."""
         chosen, is_whole = windows(self._sizes, self._wanted.most_bytes)
         self._is_whole = is_whole
         apart = self._chunks_apart(chosen)
@@ -108,14 +108,14 @@ class _Survey:
         return self._stats(is_whole, len(chosen), was_decoded_whole=is_whole and apart == 1)
 
     def _chunks_apart(self, chosen: Sequence[Window]) -> int:
-        """Every how many chunks records are decoded."""
+        """Return n if the records of every n-th chunk are decoded."""
         most = self._wanted.detail_bytes
         return 1 if most is None else max(1, -(-sum(window.size for window in chosen) // most))
 
     # Reading
 
     def _chunks(self, window: Window) -> Iterator[tuple[bytes, BatchTable]]:
-        """The batches of a window; what is damaged ends it, and is noted."""
+        """Yield the batches of a window; damage ends it and is noted."""
         segment = self._segments[window.segment]
         try:
             position = window.position and self._boundary(window)
@@ -134,13 +134,13 @@ class _Survey:
             if not found and window.position:
                 yield from self._one_batch(segment, position)
         except KafkalogError as error:
-            if not isinstance(error, StorageError) or error.errno != ENOENT:  # retention was faster
+            if not isinstance(error, StorageError) or error.errno != ENOENT:  # deleted by retention in the meantime
                 self._problems.append(str(error))
 
     def _boundary(self, window: Window) -> int | None:
-        """Where the first batch at or after the window's position begins, by the offset index; None: nobody knows.
+        """Return the position of the first batch at or after the window's, by the offset index; None if it is unknown.
 
-        What the index says is believed where a whole batch with the right checksum begins there.
+        An index entry is trusted only if a whole batch with the right checksum begins there.
         """
         segment = self._segments[window.segment]
         if self._index is None or self._index[0] != window.segment:
@@ -153,7 +153,7 @@ class _Survey:
         at = entry.position if entry is not None else -1
         if not index.entries or at >= self._sizes[window.segment]:
             return None
-        if at < 0:  # the last entry lies before it: what follows that one is the segment's end
+        if at < 0:  # the last entry lies before it, and only the segment's end follows that entry
             at = index.entry(index.entries - 1).position
         head = segment.records.read(at, 16 << 10)
         size = claimed_size(head)
@@ -164,7 +164,7 @@ class _Survey:
         return at if is_sound else None
 
     def _find(self, number: int, position: int, last: int) -> Sequence[tuple[int, int]]:
-        """The sound ranges of a segment in which damage was met; none more of it where it is only sampled."""
+        """Return the intact ranges of a segment after damage was met; none if the segment is only sampled."""
         if self._is_whole:
             return self._damage_of(number).sound
         self._add_sampled(number, position, last)
@@ -176,14 +176,14 @@ class _Survey:
         self._damage[number] = SegmentDamage((*before.places, damage_in_sample(path, position, last)), ())
 
     def _damage_of(self, number: int) -> SegmentDamage:
-        """The damage of a segment, which is looked for once."""
+        """Return the damage of a segment; it is searched for once."""
         if number not in self._damage:
             following = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else None
             self._damage[number] = self._locate(self._segments[number], following)
         return self._damage[number]
 
     def _damaged_places(self) -> tuple[DamagedPlace, ...]:
-        """All that was found, in the order of the log; a view that ends early has met some in its last segment."""
+        """Return all damage found, in log order; a view that ends early is damaged in its last segment."""
         number = len(self._segments) - 1
         if self._end_damage is not None and not self._is_whole:
             self._add_sampled(number, self._end_damage.position or 0, self._end - 1)
@@ -201,16 +201,16 @@ class _Survey:
             yield from sound_chunks(segment, position, position + size, lambda *_: ())
 
     def _note_place(self, window: Window, table: BatchTable, columns: HeaderColumns) -> None:
-        """Notes when it was that the log had so many offsets and bytes."""
-        known = columns.times[(columns.times >= 0) & ~columns.is_control]
-        if len(known):
+        """Record the times at which the log had certain offsets and bytes."""
+        is_known = (columns.times >= 0) & ~columns.is_control
+        if is_known.any():
             before = sum(self._sizes[: window.segment])
             at = min(max(table.base_offset(0), self._start), self._end)
-            self._places.append((int(known[0]), at - self._start, before + table.position(0)))
+            self._places.append((int(columns.first_times[is_known][0]), at - self._start, before + table.position(0)))
             last = min(max(table.last_offset + 1, at), self._end)
-            self._places.append((int(known[-1]), last - self._start, before + table.stop_position))
+            self._places.append((int(columns.times[is_known][-1]), last - self._start, before + table.stop_position))
 
-    # What came of it
+    # Result
 
     def _stats(self, is_whole: bool, places: int, *, was_decoded_whole: bool) -> LogStats:
         tally, details = self._tally, self._details
@@ -271,7 +271,7 @@ class _Survey:
         return tuple(found)
 
     def _spans(self, records: int) -> list[Any]:
-        """Records and bytes by time, from places: offsets are made records by what share of them are."""
+        """Return records and bytes by time, from places: offsets are scaled to records by their average share."""
         spans = spans_between(self._places)
         share = records / max(self._end - self._start, 1)
         return [one._replace(records=one.records * share) for one in spans]
@@ -287,9 +287,9 @@ class _Survey:
 
 
 def _estimated(tally: SegmentTally, size: int, offsets: int) -> int:
-    """The records of a segment of which a part was read.
+    """Estimate the records of a segment of which a part was read.
 
-    Where no offset was missing there, none is elsewhere: they are as many as the offsets, less markers.
+    If no offset was missing in that part, none is assumed missing elsewhere: records are the offsets less the markers.
     """
     if tally.offsets == tally.entries and tally.entries:
         return round(offsets * tally.records / tally.entries)

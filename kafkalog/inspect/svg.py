@@ -1,7 +1,7 @@
-"""Pictures by hand: SVG that stretches with its frame, with its labels in HTML around it, which keep their size.
+"""SVG charts: graphics that stretch with their frame, and HTML labels around them that keep their size.
 
-No script and nothing to fetch: what a mark stands for is its `<title>`, which browsers show when it is pointed at.
-Colours are CSS variables of the page.
+They need no script and no external resource: the value of a mark is its `<title>`, a tooltip in browsers. Colours are
+CSS variables of the page.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _HEIGHT = 100
 
 
 def text(value: str) -> str:
-    """Text from outside as HTML."""
+    """Escape external text for HTML."""
     return escape(shown(value))
 
 
 def figure(title: str, note: str, inner: str, *, wide: bool = False) -> str:
-    """A picture with its title and a line on it."""
+    """Return a chart with its title and a note."""
     kind = ' class="wide"' if wide else ""
     said = f' <span class="dim">{text(note)}</span>' if note else ""
     return f"<figure{kind}><figcaption><b>{text(title)}</b>{said}</figcaption>{inner}</figure>"
 
 
 def _framed(svg: str, ends: Sequence[str], axis: Sequence[str]) -> str:
-    """A picture between its axes: `ends` from the top down, `axis` from left to right."""
+    """Return a chart between its axes: `ends` from the top down, `axis` from left to right."""
     ys = "".join(f"<span>{text(one)}</span>" for one in ends)
     xs = "".join(f"<span>{text(one)}</span>" for one in axis)
     return f'<div class="frame"><div class="y">{ys}</div><div class="plot">{svg}</div><div class="x">{xs}</div></div>'
@@ -50,7 +50,7 @@ def area(
     values: Sequence[float], titles: Sequence[str], end: float, ends: Sequence[str], axis: Sequence[str], label: str,
     *, kind: str = "a",
 ) -> str:
-    """Values at equal steps as a filled line with corners; `kind` is its colour, a or b."""
+    """Return values at equal steps as a filled step line; `kind` is its colour, a or b."""
     heights = _heights(values, end)
     path = f"M0 {_HEIGHT}" + "".join(f"V{_HEIGHT - height:g}H{at + 1}" for at, height in enumerate(heights))
     marks = "".join(
@@ -65,7 +65,7 @@ def columns(
     values: Sequence[float], titles: Sequence[str], end: float, ends: Sequence[str], axis: Sequence[str], label: str,
     *, kind: str = "a",
 ) -> str:
-    """Values as columns side by side."""
+    """Return values as columns side by side."""
     count = len(values)
     gap = 0.5 if count < 5 else 0.3 if count < 12 else 0.18 if count <= 60 else 0.05
     marks = "".join(
@@ -77,7 +77,7 @@ def columns(
 
 
 def curve(points: Sequence[tuple[float, float]], axis: Sequence[str], label: str) -> str:
-    """A curve from (0, 0) to (1, 1), with the line that it would be if all were alike."""
+    """Return a curve from (0, 0) to (1, 1), with the diagonal of an even distribution."""
     path = f"M0 {_HEIGHT}" + "".join(f"L{100 * x:.2f} {_HEIGHT - _HEIGHT * y:.2f}" for x, y in points)
     inner = (
         f'<path class="fill a" d="{path}L100 {_HEIGHT}Z"/><path class="even" d="M0 {_HEIGHT}L100 0"/>'
@@ -87,7 +87,7 @@ def curve(points: Sequence[tuple[float, float]], axis: Sequence[str], label: str
 
 
 def bars(rows: Sequence[tuple[str, float, str]], *, kind: str = "a", is_key: bool = False) -> str:
-    """(label, part of the longest 0 to 1, value) one below the other; labels of keys are made safe to show already."""
+    """Return horizontal bars of (label, share of the longest 0 to 1, value); key labels must already be escaped."""
     mark = ' class="k"' if is_key else ""
     parts = "".join(
         f"<div><span{mark}>{escape(label) if is_key else text(label)}</span>"

@@ -1,4 +1,4 @@
-"""Sums over the batches that were looked at, chunk by chunk."""
+"""Sums over the batches that were read, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["CodecTally", "SegmentTally", "Span", "Tally"]
 
 _TIME_STEPS: Final = 4096
-"""Steps of time that are kept apart; with more, two become one."""
+"""Most time steps stored; beyond that, pairs of steps are merged."""
 _FIRST_STEP_MS: Final = 1000
+_MOST_PARTS: Final = 64
+"""Most equal parts of time over which a batch's records are spread; fewer if a chunk has many batches."""
+_CHUNK_PARTS: Final = 1 << 16
 _PLAIN_LIMIT: Final = 64 << 20
-"""A batch that decompresses to more is not asked for its ratio."""
+"""Largest decompressed size at which a batch's compression ratio is measured."""
 
 
 class Span(NamedTuple):
@@ -34,7 +37,7 @@ class Span(NamedTuple):
 
 
 class CodecTally:
-    """Batches of one codec. `packed_bytes` and `plain_bytes` are those of the batches that were decompressed to see."""
+    """Batches of one codec. `packed_bytes` and `plain_bytes` cover only those decompressed to measure the ratio."""
 
     __slots__ = ("batches", "bytes", "packed_bytes", "plain_bytes", "records")
 
@@ -47,9 +50,10 @@ class CodecTally:
 
 
 class SegmentTally:
-    """The batches of one segment that were looked at; times are ms, -1 for none.
+    """The batches of one segment that were read; times are ms, -1 for none, `first_ms` that of a first record.
 
-    `offsets` is how many offsets they take, markers too: where it equals `entries`, no record was compacted away.
+    `offsets` is the number of offsets that they take, markers included. If it equals `entries`, compaction removed no
+    record.
     """
 
     __slots__ = ("batches", "bytes", "control_batches", "entries", "first_ms", "last_ms", "offsets", "records")
@@ -66,7 +70,7 @@ class SegmentTally:
 
 
 class Tally:
-    """All sums of a log. Threads: belongs to the one that adds."""
+    """All sums of a log. Only the thread that adds may use it."""
 
     def __init__(self, segments: int) -> None:
         self.segments = [SegmentTally() for _ in range(segments)]
@@ -75,10 +79,10 @@ class Tally:
         self.batch_sizes = Histogram()
         self.batch_records = Histogram()
         self._step_ms = _FIRST_STEP_MS
-        self._steps: dict[int, list[int]] = {}
+        self._steps: dict[int, list[float]] = {}
 
     def add(self, segment: int, data: bytes, table: BatchTable, before: int) -> HeaderColumns:
-        """Takes in a chunk of a segment, and gives its columns; `before` is the last offset in front of it."""
+        """Add a chunk of a segment and return its columns; `before` is the last offset before it."""
         columns = header_columns(data, table, before)
         self._add_segment(self.segments[segment], columns)
         is_data = ~columns.is_control
@@ -98,14 +102,14 @@ class Tally:
         tally.records += records
         tally.offsets += int(columns.offsets.sum())
         tally.entries += records + controls
-        known = columns.times[(columns.times >= 0) & ~columns.is_control]
-        if len(known):
-            first = int(known.min())
+        is_known = (columns.times >= 0) & ~columns.is_control
+        if is_known.any():
+            first = int(columns.first_times[is_known].min())
             tally.first_ms = first if tally.first_ms < 0 else min(tally.first_ms, first)
-            tally.last_ms = max(tally.last_ms, int(known.max()))
+            tally.last_ms = max(tally.last_ms, int(columns.times[is_known].max()))
 
     def _add_codecs(self, data: bytes, table: BatchTable, columns: HeaderColumns) -> None:
-        import numpy
+        from kafkalog.records.arrays import numpy
 
         for magic, count in _counted(columns.formats):
             self.formats[magic] = self.formats.get(magic, 0) + count
@@ -123,17 +127,28 @@ class Tally:
                     _decompressed(tally, data, table, int(rows[len(rows) // 2]))
 
     def _add_times(self, columns: HeaderColumns) -> None:
-        """Adds the batches to steps of time, by their largest timestamps; markers and batches without are left out."""
-        import numpy
+        """Add the batches to steps of time, spread evenly from their first timestamps to their largest.
+
+        Markers and batches without times are left out.
+        """
+        from kafkalog.records.arrays import numpy
 
         chosen = (columns.times >= 0) & ~columns.is_control
-        steps, index = numpy.unique(columns.times[chosen] // self._step_ms, return_inverse=True)
-        records = numpy.bincount(index, weights=columns.records[chosen], minlength=len(steps))
-        sizes = numpy.bincount(index, weights=columns.sizes[chosen], minlength=len(steps))
+        first, last = columns.first_times[chosen], columns.times[chosen]
+        most = max(1, min(_MOST_PARTS, _CHUNK_PARTS // max(len(first), 1)))
+        parts = numpy.minimum(last // self._step_ms - first // self._step_ms + 1, most)
+        batch = numpy.repeat(numpy.arange(len(parts)), parts)
+        part = numpy.arange(len(batch)) - numpy.repeat(numpy.cumsum(parts) - parts, parts)
+        times = first[batch] + ((part + 0.5) / parts[batch] * (last - first)[batch]).astype(numpy.int64)
+        steps, index = numpy.unique(times // self._step_ms, return_inverse=True)
+        records, sizes = (
+            numpy.bincount(index, weights=(column[chosen] / parts)[batch], minlength=len(steps))
+            for column in (columns.records, columns.sizes)
+        )
         for step, count, size in zip(steps.tolist(), records.tolist(), sizes.tolist(), strict=True):
-            known = self._steps.setdefault(step, [0, 0])
-            known[0] += int(count)
-            known[1] += int(size)
+            known = self._steps.setdefault(step, [0.0, 0.0])
+            known[0] += count
+            known[1] += size
         while len(self._steps) > _TIME_STEPS:
             self._coarsen()
 
@@ -141,15 +156,15 @@ class Tally:
         self._step_ms *= 2
         finer, self._steps = self._steps, {}
         for step, (records, size) in finer.items():
-            known = self._steps.setdefault(step // 2, [0, 0])
+            known = self._steps.setdefault(step // 2, [0.0, 0.0])
             known[0] += records
             known[1] += size
 
     def spans(self) -> list[Span]:
-        """The records and bytes by steps of time, oldest first.
+        """Return the records and bytes by time step, oldest first.
 
-        Where batches come at regular distances that are longer than steps, a span begins where the one before it ended,
-        since that is when its records were written: else the distances would show as a pattern.
+        If batches come at regular distances longer than a step, a span begins where the previous one ended, since its
+        records were written in that time. Otherwise the distances would appear as a pattern.
         """
         width = self._step_ms
         steps = sorted(self._steps)
@@ -167,14 +182,14 @@ class Tally:
 
 
 def _counted(values: numpy.ndarray[Any, Any]) -> Iterable[tuple[int, int]]:
-    import numpy
+    from kafkalog.records.arrays import numpy
 
     kinds, counts = numpy.unique(values, return_counts=True)
     return zip(kinds.tolist(), counts.tolist(), strict=True)
 
 
 def _decompressed(tally: CodecTally, data: bytes, table: BatchTable, row: int) -> None:
-    """Adds what one v2 batch of a chunk decompresses to; a damaged one is left out."""
+    """Add the packed and decompressed sizes of one v2 batch of a chunk; a damaged batch is ignored."""
     at = table.position(row) - table.position(0)
     packed = memoryview(data)[at + BATCH_OVERHEAD_BYTES : at + table.size(row)]
     try:
@@ -186,9 +201,9 @@ def _decompressed(tally: CodecTally, data: bytes, table: BatchTable, row: int) -
 
 
 def spans_between(places: Sequence[tuple[int, int, int]]) -> list[Span]:
-    """Spans of a log of which only some places were seen: each is (ms, records before it, bytes before it).
+    """Return spans of a sampled log from places, each (ms, records before it, bytes before it).
 
-    What lies between two places was written between their times; a time that goes back counts as that before it.
+    Data between two places was written between their times; if a time goes back, the two times are swapped.
     """
     spans = []
     for (start, records, size), (end, more_records, more_size) in zip(places, places[1:], strict=False):

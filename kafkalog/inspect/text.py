@@ -1,7 +1,8 @@
-"""A table as lines of text: aligned by display width, within the columns that a terminal has."""
+"""Tables as lines of text, aligned by display width and fitted to the terminal's columns."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ __all__ = ["LEAST_COLUMNS", "lines", "stdout_is_ascii", "terminal_columns"]
 
 DEFAULT_COLUMNS: Final = 100
 LEAST_COLUMNS: Final = 40
-"""Narrower than this nothing is made; a terminal that is wraps the lines."""
+"""Least width of a table; a narrower terminal wraps the lines."""
 _GAP: Final = "  "
 _LEFT: Final = frozenset({"text", "name", "key", "bar", "time"})
 _CUT: Final = frozenset({"text", "name", "key"})
@@ -25,12 +26,19 @@ _LEAST_NAME: Final = 12
 
 
 def terminal_columns() -> int:
-    """The width of the terminal, or what COLUMNS says; 100 where nobody does."""
+    """Return the width of the terminal or COLUMNS; 100 if neither is known."""
     return max(LEAST_COLUMNS, shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns)
 
 
+def _table_columns() -> int:
+    """Return the width of the terminal or COLUMNS; no limit if stdout is a file or a pipe."""
+    told = os.environ.get("COLUMNS", "")
+    is_told = told.isdecimal() and int(told) > 0
+    return terminal_columns() if is_told or (sys.stdout is not None and sys.stdout.isatty()) else sys.maxsize
+
+
 def stdout_is_ascii() -> bool:
-    """True where stdout does not take what tables are drawn with."""
+    """Return True if stdout cannot encode the characters that tables are drawn with."""
     try:
         "█é日".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -39,7 +47,7 @@ def stdout_is_ascii() -> bool:
 
 
 class _Shown(NamedTuple):
-    """A column made ready: its heading and its cells as text, and the columns of the terminal that they take."""
+    """A formatted column: its heading and cells as text, and its width in terminal columns."""
 
     kind: Kind
     head: str
@@ -51,14 +59,14 @@ class _Shown(NamedTuple):
         return self.kind in _LEFT
 
     def narrowed(self, width: int) -> _Shown:
-        """The same within `width` columns."""
+        """Return the column cut to `width`."""
         if self.width <= width:
             return self
         cells = [cut(cell, width, middle=self.kind == "name") for cell in self.cells]
         return _Shown(self.kind, cut(self.head, width), cells, width)
 
     def line(self, row: int) -> str:
-        """The heading (-1) or a cell, filled up to the column's width."""
+        """Return the heading (-1) or a cell, padded to the column's width."""
         text = self.head if row < 0 else self.cells[row]
         room = " " * (self.width - columns_of(text))
         return text + room if self.is_left else room + text
@@ -67,8 +75,8 @@ class _Shown(NamedTuple):
 def lines(
     rows: Rows[Any], width: int | None = None, *, most: int | None = None, ascii_only: bool | None = None
 ) -> Iterator[str]:
-    """The lines of a table; see `Rows.text`."""
-    width = terminal_columns() if width is None else max(width, LEAST_COLUMNS)
+    """Yield the lines of a table; see `Rows.text`."""
+    width = _table_columns() if width is None else max(width, LEAST_COLUMNS)
     ascii_only = stdout_is_ascii() if ascii_only is None else ascii_only
     if rows.title:
         yield from _wrapped(rows.title, width, ascii_only)
@@ -97,7 +105,7 @@ def _column(column: Column, things: Sequence[Any], ascii_only: bool) -> _Shown:
 
 
 def _fitting(columns: list[_Shown], width: int) -> list[_Shown]:
-    """The columns, the widest texts cut so that all stand side by side; as they are where that would not be enough."""
+    """Cut the widest texts until all columns fit side by side; return them unchanged if that is not enough."""
     before = list(columns)
     over = sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1) - width
     while over > 0:
@@ -114,7 +122,7 @@ def _fitting(columns: list[_Shown], width: int) -> list[_Shown]:
 
 
 def _blocks(columns: list[_Shown], width: int) -> Iterator[list[_Shown]]:
-    """The columns in as few tables as their widths allow, each of which begins with the first column."""
+    """Yield the columns as few tables as their widths allow, each beginning with the first column."""
     key, rest = columns[0].narrowed(width), columns[1:]
     if rest:
         key = key.narrowed(max(_LEAST_NAME, width // 3)) if _width([key, *rest]) > width else key
@@ -132,7 +140,7 @@ def _width(columns: Sequence[_Shown]) -> int:
 
 
 def _wrapped(text: str, width: int, ascii_only: bool) -> Iterator[str]:
-    """A sentence on as many lines as it takes."""
+    """Yield a sentence wrapped to `width`."""
     text = text_of(text, "text", ascii_only=True) if ascii_only else shown(text)
     line = ""
     for word in text.split(" "):

@@ -1,4 +1,4 @@
-"""Values as a person reads them: numbers, sizes, times, shares."""
+"""Values formatted for people: numbers, sizes, times, shares."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kafkalog.shown import human_size
 __all__ = ["LAST_MS", "NOTHING", "Kind", "duration", "moment", "plural", "text_of"]
 
 Kind = Literal["text", "name", "count", "number", "size", "time", "duration", "ratio", "rate", "share", "bar", "key"]
-"""What a column holds: `time` and `duration` are ms, `size` bytes, `share` and `bar` 0 to 1, `key` bytes or None.
+"""Content of a column: `time` and `duration` are ms, `size` bytes, `share` and `bar` 0 to 1, `key` bytes or None.
 
-A `count` is a number that is text already. A `name` is cut in the middle where there is no room; a `bar` is drawn.
+A `count` is a number already formatted as text. A `name` is cut in the middle if it is too long; a `bar` is drawn.
 """
 NOTHING: Final = "-"
 LAST_MS: Final = 253_402_300_799_999
-"""The last millisecond of year 9999: a larger timestamp has no date."""
+"""Last millisecond of year 9999: a larger timestamp has no date."""
 BAR_COLUMNS: Final = 16
 _EIGHTHS: Final = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
 
 def moment(ms: int | None) -> str:
-    """Ms since 1970 as ISO-8601 in UTC, with the milliseconds where there are some; `-` for none (None, below 0).
+    """Format ms since 1970 as ISO-8601 in UTC, with milliseconds unless 0; `-` for none (None, below 0).
 
     >>> moment(1795176000000), moment(1795176000003), moment(-1)
     ('2026-11-20T12:00:00Z', '2026-11-20T12:00:00.003Z', '-')
@@ -37,7 +37,7 @@ def moment(ms: int | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Ms as the two largest units.
+    """Format ms in the two largest units.
 
     >>> duration(93_784_000), duration(61_000), duration(1500), duration(3)
     ('1 d 2 h', '1 min 1 s', '1.5 s', '3 ms')
@@ -60,7 +60,7 @@ def duration(ms: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """A number a second.
+    """Format a number a second.
 
     >>> rate(0.25), rate(12.34), rate(123456.7), rate(0.0001)
     ('0.25', '12.3', '123,457', '<0.01')
@@ -73,14 +73,14 @@ def rate(value: float | None) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 batch`, `2,000 batches`."""
+    """Return the count with its noun: `1 batch`, `2,000 batches`."""
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun}{'es' if noun.endswith(('ch', 'x')) else 's'}"
 
 
 def text_of(value: Any, kind: Kind, *, ascii_only: bool = False) -> str:
-    """A cell's text, safe to show; `-` for None but in a `key`, where it is `null`."""
+    """Format a cell, safe to display; None is `-`, or `null` in a `key`."""
     if kind == "key":
         text = shown(value) if isinstance(value, str) else shown_bytes(value)
     elif value is None:
@@ -111,7 +111,7 @@ def _number(value: Any, kind: Kind, ascii_only: bool) -> str:
 
 
 def _bar(share: float, ascii_only: bool) -> str:
-    """Eighths of a block; a share above 0 has at least one."""
+    """Return a bar in eighths of a block; a share above 0 has at least one."""
     share = min(max(share, 0.0), 1.0)
     if ascii_only:
         return "#" * (max(1, round(share * BAR_COLUMNS)) if share else 0)

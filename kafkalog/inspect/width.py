@@ -1,8 +1,8 @@
-r"""Text from outside made safe to show, and how many columns of a terminal it takes.
+r"""Escaping of external text for display, and its width in terminal columns.
 
-What comes from records, keys and names may hold anything: control characters that drive a terminal, marks that turn the
-direction of a line, characters that nobody sees. `shown` writes them as escapes (`\x1b`, `\u202e`), so that one line of
-a table stays one line and says what is there.
+Records, keys and names may contain anything: control characters that drive a terminal, marks that reverse the direction
+of a line, invisible characters. `shown` escapes them (`\x1b`, `\u202e`), so that one line of a table stays one line and
+shows its content.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 __all__ = ["columns_of", "cut", "shown", "shown_bytes"]
 
 _MARKS: Final = 3
-"""Marks that may stand on one character; more would run into the lines around it."""
+"""Most combining marks on one character; more would run into the lines around it."""
 _NULL: Final = "null"
 
 
 def shown(text: str) -> str:
-    r"""`text` on one line, without anything that a terminal or a browser would act on.
+    r"""Return `text` on one line, without anything that a terminal or a browser would interpret.
 
     A backslash is doubled, so that an escape cannot be confused with text that looks like one.
 
@@ -28,7 +28,7 @@ def shown(text: str) -> str:
     if text.isascii() and text.isprintable() and "\\" not in text:
         return text
     out = []
-    marks = _MARKS  # one at the start would stand on what is left of the text
+    marks = _MARKS  # a mark at the start would combine with the text to its left
     for char in text:
         if char == "\\":
             out.append("\\\\")
@@ -46,9 +46,9 @@ def shown(text: str) -> str:
 
 
 def shown_bytes(data: bytes | None, most: int = 80) -> str:
-    r"""A key or a value as text: UTF-8 where it is, bytes that are not as `\xff`, `null` for None, `""` for none.
+    r"""Return a key or a value as text: UTF-8, with other bytes as `\xff`; `null` for None, `""` for an empty one.
 
-    What is longer than `most` bytes ends in `...`.
+    More than `most` bytes are cut and end in `...`.
 
     >>> shown_bytes(b"u-17"), shown_bytes(b"\xff\x00"), shown_bytes(None), shown_bytes(b"")
     ('u-17', '\\xff\\x00', 'null', '""')
@@ -65,7 +65,7 @@ def shown_bytes(data: bytes | None, most: int = 80) -> str:
 
 def _escaped(char: str) -> str:
     code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as Python keeps it in text
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python represents it in text
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -81,7 +81,7 @@ def _width(char: str) -> int:
 
 
 def columns_of(text: str) -> int:
-    """How many columns of a terminal a text takes: 2 for a wide character, 0 for a mark on the one before.
+    """Return the width of a text in terminal columns: 2 for a wide character, 0 for a combining mark.
 
     >>> columns_of("abc"), columns_of("日本"), columns_of("e\u0301")
     (3, 4, 1)
@@ -90,7 +90,7 @@ def columns_of(text: str) -> int:
 
 
 def cut(text: str, width: int, *, middle: bool = False) -> str:
-    """`text` in at most `width` columns (at least 4): its start and `...`; with `middle` its end as well.
+    """Cut `text` to at most `width` columns (at least 4): its start and `...`; with `middle` its end as well.
 
     >>> cut("a long name", 7), cut("/data/orders-0", 11, middle=True)
     ('a lo...', '/d...ders-0')
@@ -120,7 +120,7 @@ def _last(text: str, width: int) -> str:
         used += wide
         if used > width:
             at += 1
-            while at < len(text) and not _width(text[at]):  # marks without the character that they stand on
+            while at < len(text) and not _width(text[at]):  # marks without their base character
                 at += 1
             return text[at:]
     return text

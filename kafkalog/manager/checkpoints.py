@@ -1,9 +1,9 @@
-"""The offset checkpoints of a data directory: where each partition starts, is on disk, is replicated to, is clean to.
+"""The offset checkpoints of a data directory: log starts, recovery points, high watermarks, cleaner offsets.
 
     log-start-offset-checkpoint      only partitions whose start lies above their first segment's base offset
-    recovery-point-offset-checkpoint what lies below is on disk: an unclean start looks at the rest only
+    recovery-point-offset-checkpoint offsets below are on disk: an unclean start checks only the rest
     replication-offset-checkpoint    the high watermark
-    cleaner-offset-checkpoint        what lies below was cleaned
+    cleaner-offset-checkpoint        offsets below were cleaned
 
 Each file is replaced whole (format.md section 8). Threads: safe; the directory's LogDir is held.
 """
@@ -36,18 +36,18 @@ _write_lock: Final = guard()  # of all directories, over reading a file, changin
 
 
 def read_offset(directory: str, file: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> int:
-    """The partition's offset in a checkpoint file; 0 where it has none. CorruptCheckpoint, StorageError."""
+    """Return the partition's offset in a checkpoint file; 0 if it has none. CorruptCheckpoint, StorageError."""
     return OffsetCheckpoint(os.path.join(directory, file), fs=fs).read().get(topic_partition, 0)
 
 
 def record_log_start(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) -> None:
-    """Return when a log's start is on disk; one that the first segment's name tells, or of a deleted log, is left out.
+    """Write a log's start to disk; omitted if it equals the first segment's base, or if the log is deleted.
 
     CorruptCheckpoint, StorageError.
     """
 
     def changed(offsets: _Offsets) -> _Offsets:
-        # what is so by now: another thread may have moved it on, or deleted the log, and put that on disk before us
+        # read now: another thread may have advanced the start, or deleted the log, and written that to disk first
         if log.name.endswith(DELETE_DIR_SUFFIX):
             return offsets
         return _with(offsets, log.topic_partition, log_start_of(log))
@@ -58,23 +58,23 @@ def record_log_start(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) ->
 def record_recovery_point(
     directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
 ) -> None:
-    """Return when the recovery point is on disk. CorruptCheckpoint, StorageError."""
+    """Write the recovery point to disk. CorruptCheckpoint, StorageError."""
     _record(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
 
 
 def lower_recovery_point(
     directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
 ) -> None:
-    """Return when no higher recovery point than `offset` is on disk. CorruptCheckpoint, StorageError."""
+    """Lower the recovery point on disk to at most `offset`. CorruptCheckpoint, StorageError."""
     _lower(directory, RECOVERY_POINT_FILE, {topic_partition: offset}, fs)
 
 
 def lower_cleaner_offsets(directory: str, most: Mapping[TopicPartition, int], *, fs: FileSystem = OS) -> None:
-    """Return when it is not on disk that partitions were cleaned further than to these offsets. StorageError.
+    """Lower the partitions' cleaner offsets on disk to at most these offsets. StorageError.
 
-    What is appended behind the end of a log that was cut was never cleaned: a line that said so would keep its keys out
-    of the next clean's map, and give back what a tombstone among them deleted (MGR-25). So it is lowered before a cut,
-    and once more when the log is opened, where it says more than the log has.
+    Records appended after a truncation were never cleaned. A higher offset would keep their keys out of the next
+    clean's map, and restore records that a tombstone among them deleted (MGR-25). So the offset is lowered before a
+    truncation, and again when a log is opened that ends below it.
     """
     _lower(directory, CLEANER_OFFSET_FILE, most, fs)
 
@@ -82,13 +82,13 @@ def lower_cleaner_offsets(directory: str, most: Mapping[TopicPartition, int], *,
 def record_close(
     directory: str, topic_partition: TopicPartition, recovery_point: int, high_watermark: int, *, fs: FileSystem = OS
 ) -> None:
-    """Return when the recovery point and the high watermark of a log that was closed are on disk."""
+    """Write the recovery point and the high watermark of a closed log to disk."""
     record_recovery_point(directory, topic_partition, recovery_point, fs=fs)
     _record(directory, HIGH_WATERMARK_FILE, topic_partition, high_watermark, fs)
 
 
 def write_recovery_points(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
-    """Return when the recovery points of a directory's logs are on disk, and those of partitions that went are not.
+    """Write the recovery points of a directory's logs to disk, without those of removed partitions.
 
     MGR-17, MGR-18; StorageError.
     """
@@ -96,17 +96,17 @@ def write_recovery_points(directory: str, logs: Iterable[UnifiedLog], *, fs: Fil
 
 
 def write_log_starts(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
-    """The same of log starts, where they lie above the first segment's base (MGR-17)."""
+    """Write the log starts of a directory's logs that lie above the first segment's base (MGR-17). StorageError."""
     _write(directory, LOG_START_FILE, logs, log_start_of, fs)
 
 
 def write_high_watermarks(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
-    """The same of high watermarks."""
+    """Write the high watermarks of a directory's logs to disk. StorageError."""
     _write(directory, HIGH_WATERMARK_FILE, logs, high_watermark_of, fs)
 
 
 def lower_offsets(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem = OS) -> None:
-    """Return when no checkpoint says that these logs begin or end behind where they do: they were cut (MGR-25).
+    """Lower all checkpoints of truncated logs to the logs' present start and end (MGR-25).
 
     CorruptCheckpoint, StorageError.
     """
@@ -118,7 +118,7 @@ def lower_offsets(directory: str, logs: Iterable[UnifiedLog], *, fs: FileSystem 
 
 
 def move_cleaner_offset(source: str, target: str, topic_partition: TopicPartition, *, fs: FileSystem = OS) -> None:
-    """Return when the directory `target` says how far a partition of `source` was cleaned, if that does.
+    """Copy a partition's cleaner offset, if there is one, from directory `source` to `target`.
 
     CorruptCheckpoint, StorageError.
     """
@@ -128,9 +128,9 @@ def move_cleaner_offset(source: str, target: str, topic_partition: TopicPartitio
 
 
 def read_cleaner_offsets(directory: str, *, fs: FileSystem = OS) -> dict[TopicPartition, int]:
-    """Up to where the partitions of a directory were cleaned. StorageError.
+    """Return the cleaned-up-to offsets of a directory's partitions. StorageError.
 
-    A damaged file says nothing: what it told of is cleaned from its beginning, which loses nothing.
+    A damaged file counts as empty: its logs are cleaned from their beginning, which loses nothing.
     """
     try:
         return OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs).read()
@@ -147,10 +147,10 @@ def record_cleaner_offset(
     fs: FileSystem = OS,
     still_so: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """True when it is on disk up to where a partition was cleaned; partitions that went are left out (CLN-33).
+    """Write a partition's cleaner offset to disk and return True; removed partitions are left out (CLN-33).
 
-    A damaged file is written anew. Nothing is written unless `still_so` says True: nobody lowers it in between.
-    StorageError.
+    A damaged file is rewritten. If `still_so` returns False, nothing is written and False is returned; it is called
+    under the lock, so that no other thread lowers the offset in between. StorageError.
     """
     checkpoint = OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs)
     with _write_lock:
@@ -166,7 +166,7 @@ def record_cleaner_offset(
 
 
 def forget(directory: str, gone: Iterable[TopicPartition], *, fs: FileSystem = OS) -> None:
-    """Return when no checkpoint of a directory has a line of these partitions: one made anew must not find it.
+    """Remove these partitions' entries from all checkpoints of a directory: a new partition must not find them.
 
     CorruptCheckpoint, StorageError.
     """
@@ -176,17 +176,17 @@ def forget(directory: str, gone: Iterable[TopicPartition], *, fs: FileSystem = O
 
 
 def recovery_point_of(log: UnifiedLog) -> int:
-    """What is on disk of a log; not above what the next opening will find, which a cut inside a batch makes lower."""
+    """Return a log's recovery point, at most the end that the next opening finds; a cut inside a batch lowers that."""
     return min(log.recovery_point, log.data_end_offset)
 
 
 def high_watermark_of(log: UnifiedLog) -> int:
-    """A log's high watermark, as far as the next opening will find data."""
+    """Return a log's high watermark, at most the end that the next opening finds."""
     return min(log.high_watermark, log.data_end_offset)
 
 
 def log_start_of(log: UnifiedLog) -> int | None:
-    """A log's start; None where the first segment's name tells it."""
+    """Return a log's start; None if it equals the first segment's base offset."""
     state = log.state
     start: int = state.log_start_offset
     return start if start > state.segments[0].base_offset else None
@@ -197,8 +197,8 @@ def _write(
 ) -> None:
     """Replace a directory's checkpoint; logs without an offset, and those deleted meanwhile, are left out.
 
-    What it says of a partition that is none of ours stays as long as the partition lies there: somebody else in this
-    process may have it open.
+    Entries of other partitions stay as long as the partition's directory exists: another owner in this process may have
+    it open.
     """
     path = os.path.join(directory, file)
     checkpoint = OffsetCheckpoint(path, fs=fs)
@@ -219,18 +219,18 @@ def _write(
 
 
 def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int, fs: FileSystem) -> None:
-    """Put a partition's offset on disk."""
+    """Write a partition's offset to disk."""
     _change(directory, file, lambda offsets: _with(offsets, topic_partition, offset), fs)
 
 
 def _with(offsets: _Offsets, topic_partition: TopicPartition, offset: int | None) -> _Offsets:
-    """The offsets with that of a partition; None: it has none."""
+    """Return the offsets with a partition's offset set, or removed if it is None."""
     given = {} if offset is None else {topic_partition: offset}
     return {key: at for key, at in offsets.items() if key != topic_partition} | given
 
 
 def _lower(directory: str, file: str, most: Mapping[TopicPartition, int], fs: FileSystem) -> None:
-    """Put the offsets of `most` on disk where more is said of these partitions."""
+    """Lower the partitions' offsets on disk to at most those in `most`."""
 
     def lowered(offsets: _Offsets) -> _Offsets:
         return {key: min(at, most.get(key, at)) for key, at in offsets.items()}
@@ -239,9 +239,9 @@ def _lower(directory: str, file: str, most: Mapping[TopicPartition, int], fs: Fi
 
 
 def _change(directory: str, file: str, changed: Callable[[_Offsets], _Offsets], fs: FileSystem) -> None:
-    """Have a checkpoint say what `changed` makes of what it says; nobody else changes it meanwhile.
+    """Replace a checkpoint by the result of `changed`; no other thread changes it meanwhile.
 
-    CorruptCheckpoint, StorageError. A damaged cleaner checkpoint says nothing, and no error is needed to keep it.
+    CorruptCheckpoint, StorageError. A damaged cleaner checkpoint counts as empty and raises no error.
     """
     checkpoint = OffsetCheckpoint(os.path.join(directory, file), fs=fs)
     with _write_lock:

@@ -1,4 +1,4 @@
-"""What the clean-shutdown marker of a data directory says besides being there (CKPT-7, MGR-28)."""
+"""The broker epoch in the clean-shutdown marker of a data directory (CKPT-7, MGR-28)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_FILE_BYTES: Final = 1 << 20
 
 
 def read_broker_epoch(directory: str, fs: FileSystem = OS) -> int | None:
-    """The epoch of the broker that stopped cleanly; -1 where the marker does not tell, None where there is no marker.
+    """Return the epoch of the broker that stopped cleanly; -1 if the marker has none, None without a marker.
 
-    Whatever is in it, being there means clean: an empty marker is that of an old broker. StorageError.
+    Any marker means a clean stop, whatever its content: an empty one is that of an old broker. StorageError.
     """
     path = os.path.join(directory, CLEAN_SHUTDOWN_FILE)
     try:
@@ -32,7 +32,7 @@ def read_broker_epoch(directory: str, fs: FileSystem = OS) -> int | None:
 
 
 def parse_broker_epoch(content: bytes) -> int:
-    """The epoch that a marker's content tells, also as text and with any version; -1 where it tells none."""
+    """Return the epoch in a marker's content, also as text and with any version; -1 if there is none."""
     try:
         document = json.loads(content)
         epoch = int(document["brokerEpoch"])
@@ -42,7 +42,7 @@ def parse_broker_epoch(content: bytes) -> int:
 
 
 def agreed_epoch(epochs: Iterable[int | None]) -> int:
-    """The epoch that all directories' markers tell; -1 where they differ, or one tells none (MGR-28)."""
+    """Return the epoch that all directories' markers have; -1 if they differ, or one has none (MGR-28)."""
     found = set(epochs)
     epoch = found.pop() if len(found) == 1 else None
     return UNKNOWN_EPOCH if epoch is None else epoch

@@ -1,7 +1,7 @@
-"""The cleaner of a store's logs, and the jobs that run it: one for each cleaner thread.
+"""The cleaner of a store's logs, and its jobs: one for each cleaner thread.
 
-The jobs have threads of their own, so that a long clean keeps no other job waiting; there are none of either as long as
-no log is compacted.
+The jobs have threads of their own, so that a long clean does not delay other jobs. Without a compacted log there are
+neither jobs nor threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Store(Protocol):
-    """What the cleaner needs of a LogManager; nothing of it takes a lock."""
+    """The interface of a LogManager that the cleaner uses; no member takes a lock."""
 
     @property
     def current_logs(self) -> Mapping[TopicPartition, UnifiedLog]: ...
@@ -49,7 +49,7 @@ class CheckpointFiles:
         self._store = store
 
     def read(self) -> Mapping[str, Offsets]:
-        """Up to where the logs of each directory are clean; one that cannot be read is told of and left out."""
+        """Return the cleaned-up-to offsets of each directory's logs; unreadable directories are logged and left out."""
         found: dict[str, Offsets] = {}
         for directory in self._store.online:
             try:
@@ -60,7 +60,8 @@ class CheckpointFiles:
         return found
 
     def record(self, log: UnifiedLog, offset: int) -> None:
-        """Return when it is on disk that a log is clean up to `offset`. StorageError, which is told of."""
+        """Write to disk that a log is clean up to `offset`. StorageError; a disk failure is also reported to the store.
+        """
         path = os.path.dirname(log.path)
         for directory in self._store.online:
             if directory.path == path:
@@ -72,7 +73,7 @@ class CheckpointFiles:
 
 
 def note_disk_failure(store: Store, path: str, error: Exception) -> None:
-    """Have a data directory taken offline, a moment later, where its disk is to blame for an error."""
+    """Report an error to the store if its disk is the cause; the data directory goes offline shortly after."""
     if is_disk_failure(error):
         for directory in store.online:
             if directory.path == path:
@@ -80,14 +81,14 @@ def note_disk_failure(store: Store, path: str, error: Exception) -> None:
 
 
 def clean(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> CleanResult:
-    """`pass_.clean`, imported at the first clean: most stores are opened without one."""
+    """Call `pass_.clean`, imported at the first clean: most stores never need one."""
     from kafkalog.cleaner.pass_ import clean
 
     return clean(to_clean, offset_map, **given)
 
 
 def cleaner_of(store: Store, config: BrokerConfig, clock: Clock, ages: AgeClock) -> LogCleaner:
-    """The cleaner of a store."""
+    """Create the cleaner of a store."""
     return LogCleaner(
         store,
         CheckpointFiles(store),
@@ -100,7 +101,7 @@ def cleaner_of(store: Store, config: BrokerConfig, clock: Clock, ages: AgeClock)
 
 
 class _CleanerThread:
-    """A job that cleans until nothing is dirty, then backs off; not wanted any more it lets go of what it cleans."""
+    """A job that cleans until nothing is dirty, then backs off; it aborts its clean once `is_wanted` is False."""
 
     def __init__(self, number: int, jobs: CleanerJobs, clock: Clock) -> None:
         self.number = number
@@ -137,30 +138,30 @@ class CleanerJobs:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs there are."""
+        """The current jobs."""
         return tuple(thread.job for thread in self._threads)
 
     def start(self, scheduler: Schedules) -> None:
-        """From now on there are jobs where there are compacted logs, on threads of their own if `scheduler` has any."""
+        """Run jobs from now on if there are compacted logs, on threads of their own if `scheduler` has any."""
         with self._lock:
             self._scheduler = scheduler
         self.follow()
 
     def follow_log(self, log: UnifiedLog) -> None:
-        """Take up that a log was made, or has other settings."""
+        """Start jobs if a log that was created or altered is the first compacted one."""
         if log.config.compact and not self._threads:
             self.follow()
 
     def follow_deleted(self, log: UnifiedLog) -> None:
-        """Take up that a log is here no more: without a compacted one there is no job."""
+        """End the jobs if the deleted log was the last compacted one."""
         if log.config.compact and self._threads and not self._has_work():
             self.follow()
 
     def follow(self, config: BrokerConfig | None = None) -> None:
-        """Take up other settings (None: none), or policies: as many jobs as `log.cleaner.threads`, or none (CLN-43).
+        """Apply other settings (None: unchanged) or policies: run `log.cleaner.threads` jobs, or none (CLN-43).
 
-        Returns when those that are too many have ended. A Ctrl-C waits for the end; what could not be started, for want
-        of a thread, is started with the next call.
+        Waits until surplus jobs have ended. A Ctrl-C waits for the end. A job that could not start for lack of a thread
+        is started by the next call.
         """
         with deferred_interrupts():
             self._follow(config)
@@ -183,7 +184,7 @@ class CleanerJobs:
             thread.job.follow()
         for thread in (*kept, *more):
             self._start(thread, scheduler)
-            if not thread.is_wanted:  # stopped meanwhile, before it had begun
+            if not thread.is_wanted:  # stopped meanwhile, before it began
                 thread.job.stop()
         _end(surplus)
         if own is not None:
@@ -204,7 +205,7 @@ class CleanerJobs:
         return any(log.config.compact for log in self._store.current_logs.values())
 
     def _threads_for(self, scheduler: Schedules, count: int) -> Schedules:
-        """What the jobs run on: a scheduler of their own beside a real one."""
+        """Return the scheduler of the jobs: one of their own if the given one is a real scheduler."""
         if not isinstance(scheduler, Scheduler) or not count and self._own is None:
             return scheduler
         if self._own is None:
@@ -213,7 +214,7 @@ class CleanerJobs:
         return self._own
 
     def stop(self) -> None:
-        """Return when nothing is being cleaned, and nothing will be; a second call does nothing."""
+        """Wait until nothing is being cleaned, and prevent further cleans; a second call does nothing."""
         with self._lock:
             threads, self._threads = self._threads, ()
             self._scheduler = None

@@ -1,6 +1,6 @@
-"""What a cluster's metadata says, as its records leave it: topics, settings, voters, features, security.
+"""The state of a cluster's metadata after its records: topics, settings, voters, features, security.
 
-An image is made by replaying the records of `__cluster_metadata` (format.md section 13) in their order, as a
+An image is built by replaying the records of `__cluster_metadata` (format.md section 13) in their order, as a
 controller does. It reads no file; `cluster_metadata.py` does.
 """
 
@@ -23,7 +23,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class MetadataPartition(NamedTuple):
-    """One partition as the controller knows it; `directories` are the directory ids of `replicas`, maybe none."""
+    """The controller's state of one partition; `directories` are the directory ids of `replicas`, possibly none."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -44,10 +44,10 @@ class ClusterImage:
     """The state after the records replayed so far.
 
     features: levels by name; topics: by name; configs: settings by (resource type, resource name), the name "" being
-    every broker's; next_producer_id: the first id that no broker was given; acls: the records of entries by their id;
-    scram: those of users' keys by (user, number of the mechanism); quotas: limits by key, of (type, name) pairs sorted
-    by type, the name None being the default; passed_over: how many records of each number came from a newer Kafka and
-    are not needed here.
+    every broker's; next_producer_id: the first id that no broker was given; acls: records of access control entries by
+    their id; scram: records of users' keys by (user, number of the mechanism); quotas: limits by key, by tuples of
+    (type, name) pairs sorted by type, the name None being the default; passed_over: counts, by record number, of
+    records from a newer Kafka that are not needed here.
 
     Threads: one at a time.
     """
@@ -68,25 +68,25 @@ class ClusterImage:
 
     @property
     def open_transaction(self) -> bool:
-        """True while a metadata transaction is begun and not ended."""
+        """True while a metadata transaction has begun and not ended."""
         return self._pending is not None
 
     @property
     def metadata_version(self) -> int:
-        """The level of metadata.version, 0 where no record sets it."""
+        """The level of metadata.version; 0 if no record sets it."""
         return self.features.get(METADATA_VERSION, 0)
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """The settings of a topic that are its own."""
+        """Return a topic's own settings."""
         return dict(self.configs.get((TOPIC_RESOURCE, topic), {}))
 
     def broker_settings(self, broker: int) -> dict[str, str]:
-        """The dynamic settings of a broker: every broker's, and its own over them."""
+        """Return the dynamic settings of a broker: those of every broker, overridden by its own."""
         general = self.configs.get((BROKER_RESOURCE, ""), {})
         return {**general, **self.configs.get((BROKER_RESOURCE, str(broker)), {})}
 
     def replay(self, record: MetadataRecord) -> None:
-        """Apply a record; those between the begin and the end of a metadata transaction count when it ends."""
+        """Apply a record; records of a metadata transaction are applied when the transaction ends."""
         if record.name == "BeginTransactionRecord":
             self._pending = []
         elif record.name == "EndTransactionRecord":
@@ -112,7 +112,7 @@ class ClusterImage:
 
     @property
     def voters(self) -> frozenset[int] | None:
-        """Ids of the controllers that vote: those of the last voters record, else of the last leader change."""
+        """Ids of the voting controllers: those of the last voters record, else of the last leader change."""
         return self._static_voters if self._dynamic_voters is None else self._dynamic_voters
 
     def contains(self, other: ClusterImage) -> bool:
@@ -220,4 +220,4 @@ _APPLY: Final[dict[str, Callable[[ClusterImage, Message], None]]] = {
     "ClientQuotaRecord": ClusterImage._quota,
 }
 NEEDED: Final = frozenset({*_APPLY, "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"})
-"""Records that must be read for an image to be right; no other kind changes it."""
+"""Records that an image needs to be correct; no other kind changes it."""

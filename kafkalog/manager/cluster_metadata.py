@@ -5,8 +5,8 @@
     <metadata log dir>/__cluster_metadata-0/0-0.checkpoint                begins an empty log, formatted by 4.4 or later
     <metadata log dir>/bootstrap.checkpoint                               the same, formatted by an earlier Kafka
 
-Nothing is locked and nothing written, so this works beside a running broker. All of the log counts as committed, which
-holds where one controller votes.
+Nothing is locked or written, so this works while a broker runs. All of the log counts as committed, which is true if
+there is only one voting controller.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _SNAPSHOT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 class ClusterMetadata(NamedTuple):
-    """What the metadata files in `path`, a data directory, say.
+    """Contents of the metadata files in `path`, a data directory.
 
-    image: topics, settings, users; is_fresh: no controller has written a record yet, and `image` is what it will begin
-    with, from the file `bootstrap_path`; end_offset and leader_epoch: where the log ends, and the epoch of its last
-    batch; problem: what lies behind that end, if it is no whole valid batch; has_directory: the directory of the
-    metadata log exists, which formatting makes only in the broker's metadata.log.dir.
+    image: topics, settings, users; is_fresh: no controller has written a record yet, and `image` is its initial state,
+    from the file `bootstrap_path`; end_offset and leader_epoch: the end of the log, and the epoch of its last batch;
+    problem: the error of the data after that end, if it is no whole valid batch; has_directory: the directory of the
+    metadata log exists, which formatting creates only in the broker's metadata.log.dir.
     """
 
     path: str
@@ -64,16 +64,16 @@ class ClusterMetadata(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """How surely the broker goes by this directory: 2 for a log with records, 1 for its directory, 0 for a file."""
+        """Evidence that the broker uses this directory: 2 for a log with records, 1 for its directory, 0 for a file."""
         return 2 if not self.is_fresh else int(self.has_directory)
 
 
 def choose_metadata(found: Sequence[ClusterMetadata]) -> ClusterMetadata | None:
-    """Return which of the metadata in a broker's data directories counts; None if there is none.
+    """Return the metadata that applies, of all in a broker's data directories; None if there is none.
 
-    Kafka before 4.4 formats every data directory with a bootstrap.checkpoint, and the broker goes by one directory. One
-    with a metadata log goes before one that could only begin it. IllegalArgument if two of the same rank contradict
-    each other: which users there are is never guessed.
+    Kafka before 4.4 formats every data directory with a bootstrap.checkpoint, and the broker uses one directory. A
+    directory with a metadata log takes precedence over one that could only begin it. IllegalArgument if two of the same
+    rank contradict each other: the set of users is never guessed.
     """
     rank = max((one.rank for one in found), default=0)
     same = [one for one in found if one.rank == rank]
@@ -147,7 +147,8 @@ def _names(directory: str, fs: FileSystem) -> list[str]:
 
 
 def read_batches(path: str, fs: FileSystem = OS) -> list[RecordBatch]:
-    """The batches of a snapshot or bootstrap file; CorruptRecord unless each is whole and valid. StorageError."""
+    """Return the batches of a snapshot or bootstrap file; CorruptRecord unless each is whole and valid. StorageError.
+    """
     try:
         data = fs.read_file(path, MAX_SNAPSHOT_BYTES)
     except OSError as error:

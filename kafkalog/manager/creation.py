@@ -1,4 +1,4 @@
-"""Making a partition in one of the data directories (MGR-1, MGR-4 to MGR-8)."""
+"""Creation of a partition in one of the data directories (MGR-1, MGR-4 to MGR-8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Creation(NamedTuple):
-    """A log that is to be made, as `LogManager.get_or_create` was asked for it."""
+    """A log to be created, with the arguments of `LogManager.get_or_create`."""
 
     topic_partition: TopicPartition
     is_new: bool
@@ -33,7 +33,10 @@ class Creation(NamedTuple):
     settings: Mapping[str, Any] | None
 
     def make(self, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
-        """The log, in the first directory that takes it; one whose disk fails goes offline, and the next is tried."""
+        """Create the log in the first directory that takes it.
+
+        A directory whose disk fails goes offline, and the next one is tried.
+        """
         problem = manager.problems.get(self.topic_partition)
         if problem is not None and not self.is_future:
             raise problem.with_traceback(None)

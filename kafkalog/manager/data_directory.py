@@ -1,4 +1,4 @@
-"""One data directory of several: its lock, its logs, and whether its disk still works."""
+"""One data directory of several: its lock, its logs, and the state of its disk."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ NO_LOGS: Final[Logs] = MappingProxyType({})
 
 
 class DataDirectory:
-    """A data directory that a LogManager holds, or could not take.
+    """A data directory that a LogManager holds, or could not lock.
 
-    `log_dir` is its lock, `directory_id` what its meta.properties says (None: nothing), `broker_epoch` what
-    the marker of its last clean stop said (-1: nothing, None: there was none), `offline_error` why it is not
-    in use (None: it is; set at once by a failure, while the logs are closed and the lock freed by `take_offline`,
-    later). `problems` says why a partition is offline while the directory is in use. All maps are replaced, never
-    changed: whoever took one may go through it.
-    Threads: changed under the manager's lock, read from any.
+    `log_dir` is its lock, `directory_id` the id in its meta.properties (None: none). `broker_epoch` is the epoch in the
+    marker of its last clean stop (-1: no epoch, None: no marker). `offline_error` is the reason why the directory is
+    not in use (None: it is). A failure sets it at once; `take_offline` closes the logs and releases the lock later.
+    `problems` has the reasons why partitions are offline while the directory is in use. All maps are replaced, never
+    changed, so that readers may iterate over them. Threads: changed under the manager's lock, read from any.
     """
 
     __slots__ = (
@@ -53,13 +52,13 @@ class DataDirectory:
 
     @property
     def held(self) -> LogDir:
-        """Its lock; StorageError where the directory is offline."""
+        """Its lock; StorageError if the directory is offline."""
         if self.log_dir is None or self.offline_error is not None:
             raise self.offline()
         return self.log_dir
 
     def offline(self) -> StorageError:
-        """The error for one who asks something of a directory that is offline."""
+        """Return the error to raise for a request to this offline directory."""
         cause = self.offline_error
         what, path, hint = str(cause), self.path, "look after the disk, then start again"
         if isinstance(cause, KafkalogError) and not isinstance(cause, OSError):  # damage in a file
@@ -72,7 +71,7 @@ class DataDirectory:
         return made
 
     def note_failure(self, error: Exception) -> None:
-        """From now on no write begins in this directory; waits for nothing, so it may be called under a log's lock."""
+        """Stop new writes to this directory. Never blocks, so it may be called under a log's lock."""
         if self.offline_error is None:
             self.offline_error = error
             cause = self.offline()
@@ -80,7 +79,7 @@ class DataDirectory:
                 log.fence(cause)
 
     def take_offline(self) -> None:
-        """Close the logs as a crash would leave them, take them out, and free the lock; no marker is written."""
+        """Close the logs as a crash would leave them, unregister them, and release the lock; no marker is written."""
         log_dir, self.log_dir = self.log_dir, None
         logs, self.logs, self.future_logs = self.all_logs, NO_LOGS, NO_LOGS
         self.problems = MappingProxyType({})
@@ -94,7 +93,7 @@ class DataDirectory:
             log_dir.forsake()
             try:
                 log_dir.release()
-            except OSError as worse:  # closing the lock file failed, which gives the lock back all the same
+            except OSError as worse:  # closing the lock file failed, but the lock is released all the same
                 _LOG.warning("%s: %s", self.path, worse)
 
     @property
@@ -103,29 +102,29 @@ class DataDirectory:
         return (*self.logs.values(), *self.future_logs.values())
 
     def put(self, log: UnifiedLog, *, is_future: bool = False) -> None:
-        """Take a log in."""
+        """Register a log."""
         if is_future:
             self.future_logs = MappingProxyType({**self.future_logs, log.topic_partition: log})
         else:
             self.logs = MappingProxyType({**self.logs, log.topic_partition: log})
 
     def put_more(self, logs: Iterable[UnifiedLog]) -> None:
-        """Take many current logs in."""
+        """Register several current logs."""
         self.logs = MappingProxyType(self.logs | {log.topic_partition: log for log in logs})
 
     def put_all(
         self, logs: Mapping[TopicPartition, UnifiedLog], future_logs: Mapping[TopicPartition, UnifiedLog]
     ) -> None:
-        """Take in what was loaded."""
+        """Replace the registered logs by the loaded ones."""
         self.logs = MappingProxyType(dict(logs))
         self.future_logs = MappingProxyType(dict(future_logs))
 
     def drop_all(self, gone: Collection[TopicPartition]) -> None:
-        """Take many current logs out."""
+        """Unregister several current logs."""
         self.logs = MappingProxyType({key: log for key, log in self.logs.items() if key not in gone})
 
     def drop(self, topic_partition: TopicPartition, *, is_future: bool = False) -> None:
-        """Take a log out."""
+        """Unregister a log."""
         logs = self.future_logs if is_future else self.logs
         left = MappingProxyType({key: log for key, log in logs.items() if key != topic_partition})
         if is_future:
@@ -134,11 +133,11 @@ class DataDirectory:
             self.logs = left
 
     def holds(self, path: str | None) -> bool:
-        """Whether a path is the directory's, or of something in it."""
+        """Return True if a path is the directory's or lies in it."""
         return path is not None and (path == self.path or path.startswith(self.path + os.sep))
 
     def file(self, name: str) -> str:
-        """The path of a file of the directory."""
+        """Return the path of a file of the directory."""
         return os.path.join(self.path, name)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Deleting a partition: renamed at once, its files removed after `file.delete.delay.ms` (MGR-10 to MGR-12).
 
-    rename      `<topic>-<partition>.<id>-delete`, on disk before anything else: a crash from here on only means that
-                the next start goes on with the delete
+    rename      `<topic>-<partition>.<id>-delete`, on disk before anything else: after a crash from here on the
+                next start continues the delete
     forget      its lines in the directory's checkpoints, and its topic once no partition is left
     remove      the files, then the directory, by the job that deletes
 """
@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Doomed(NamedTuple):
-    """A partition directory that waits for its delete; `log` is it, open for readers that still hold it, or None."""
+    """A partition directory pending removal; `log` is its log, open for current readers, or None."""
 
     due_ms: int
     order: int
@@ -36,13 +36,13 @@ class Doomed(NamedTuple):
     log: UnifiedLog | None
 
     def close(self) -> None:
-        """Give the log's files back."""
+        """Close the log's files."""
         if self.log is not None:
             self.log.close_handlers()
 
 
 class DeletionQueue:
-    """The directories that wait for their delete, by the monotonic time at which they are due. Threads: safe."""
+    """The directories pending removal, by the monotonic time at which they are due. Threads: safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,14 +50,15 @@ class DeletionQueue:
         self._orders = itertools.count()
 
     def add(self, directory: DataDirectory, path: str, due_ms: int, log: UnifiedLog | None = None) -> None:
-        """Remove the directory `path` once it is `due_ms`."""
+        """Queue the directory `path` for removal at `due_ms`."""
         with self._lock:
             heapq.heappush(self._waiting, Doomed(due_ms, next(self._orders), directory, path, log))
 
     def run(self, now_ms: int, retry_ms: int, failed: Callable[[DataDirectory, Exception], object]) -> int:
-        """How many directories were removed: those that were due.
+        """Remove the directories that are due and return their number.
 
-        What cannot be removed waits for `retry_ms` more. Each failure is told, the first is raised at the end.
+        A directory that cannot be removed is retried after `retry_ms`. Each failure is reported to `failed`; the first
+        is raised at the end.
         """
         failures: list[StorageError] = []
         due = self._take_due(now_ms)
@@ -80,7 +81,7 @@ class DeletionQueue:
         return due
 
     def close(self) -> None:
-        """Give all files back; what still waits is removed after the next start."""
+        """Close all files; directories still pending are removed after the next start."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for one in waiting:
@@ -88,7 +89,7 @@ class DeletionQueue:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the first one is due; None where none waits."""
+        """Monotonic time of the next removal; None if none is pending."""
         with self._lock:
             return self._waiting[0].due_ms if self._waiting else None
 
@@ -97,10 +98,10 @@ class DeletionQueue:
 
 
 def rename_for_delete(directory: DataDirectory, log: UnifiedLog, *, sync: bool = True) -> StorageError | None:
-    """Give a log's directory its name as one that is deleted, and let nothing be written to it any more.
+    """Rename a log's directory to its deleted name and stop writes to the log.
 
-    StorageError: it has its old name and is as it was. The error that is returned says that the new name may be lost by
-    a power loss, as it may be without `sync`.
+    StorageError: it has its old name and is unchanged. A returned error means that a power loss may undo the rename, as
+    it may without `sync`.
     """
     before = log.name
     cause = StorageError(f"the partition {log.topic_partition} was deleted", path=log.path)
@@ -122,9 +123,9 @@ def rename_for_delete(directory: DataDirectory, log: UnifiedLog, *, sync: bool =
 
 
 def remove(doomed: Doomed) -> None:
-    """Remove a directory and all in it; StorageError, then a part of it is left for the next attempt.
+    """Remove a directory and all in it; after a StorageError some of it remains for the next attempt.
 
-    Nothing is done in a data directory that is offline: its next start goes on.
+    Nothing is done in a data directory that is offline: its next start removes the directory.
     """
     doomed.close()
     fs = doomed.directory.fs
@@ -139,9 +140,9 @@ def remove(doomed: Doomed) -> None:
 
 
 def remove_tree(path: str, fs: FileSystem) -> None:
-    """Remove a directory and all in it, however deep; one that is gone is fine. OSError.
+    """Remove a directory and all in it, however deep; a missing one is ignored. OSError.
 
-    Of a link that stands for it only the link goes: what it leads to may be anything.
+    If `path` is a link, only the link is removed, not its target.
     """
     if os.path.islink(path):
         fs.unlink_if_exists(path)
@@ -160,12 +161,12 @@ def remove_tree(path: str, fs: FileSystem) -> None:
             attempts -= 1
             if error.errno != errno.ENOTEMPTY or attempts == 0:
                 raise
-            continue  # an append that was under way has put its epochs there meanwhile
+            continue  # an append in progress has written its epochs there meanwhile
         left.pop()
 
 
 def _emptied(path: str, fs: FileSystem) -> list[str]:
-    """Remove the files of a directory; the directories in it."""
+    """Remove the files of a directory and return the directories in it."""
     try:
         with fs.entries(path) as entries:
             found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]

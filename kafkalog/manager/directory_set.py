@@ -1,4 +1,4 @@
-"""Several data directories as one: the logs in them, and what becomes of them when a disk fails (MGR-5, MGR-23)."""
+"""Several data directories as one: their logs, and the handling of disk failures (MGR-5, MGR-23)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORES: Final[Living[DirectorySet]] = Living()
 
 
 class DirectorySet:
-    """The data directories of one node; those that are offline too. Threads: all methods, from any thread."""
+    """The data directories of one node, including those offline. Threads: all methods, from any thread."""
 
     def __init__(self, directories: tuple[DataDirectory, ...], scheduler: Schedules | None) -> None:
         self.directories = directories
@@ -34,8 +34,7 @@ class DirectorySet:
         self.closed = False
         STORES.add(self)
 
-    # What there is
-
+    # Contents
     @property
     def logs(self) -> Logs:
         """The current logs: a snapshot that does not change."""
@@ -45,39 +44,39 @@ class DirectorySet:
 
     @property
     def future_logs(self) -> Logs:
-        """The logs that are to take the place of current ones in other directories."""
+        """The logs that will replace current ones in other directories."""
         if self._failing:
             self._settle()
         return self._future_logs
 
     @property
     def current_logs(self) -> Logs:
-        """The logs as they are published: takes no lock, and may show those of a disk that has just failed."""
+        """The published logs: takes no lock, and may include those of a disk that has just failed."""
         return self._logs
 
     @property
     def moving_logs(self) -> Logs:
-        """The future logs, likewise."""
+        """The published future logs: takes no lock, and may include those of a disk that has just failed."""
         return self._future_logs
 
     def path_of(self, topic: str) -> str:
-        """The directory of one of a topic's partitions, which may be offline."""
+        """Return the directory of one of a topic's partitions, which may be offline."""
         found = ((key, one) for one in self.directories for key in (*one.logs, *one.problems) if key.topic == topic)
         key, directory = next(found)
         return directory.file(str(key))
 
     def directory_of(self, log: UnifiedLog) -> DataDirectory:
-        """The data directory of one of the logs."""
+        """Return the data directory of one of the logs."""
         parent = os.path.dirname(log.path)
         return next(one for one in self.directories if one.path == parent)
 
     def get(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
-        """The log of a partition, or its future one; None where there is none (MGR-1)."""
+        """Return the log of a partition, or its future one; None if there is none (MGR-1)."""
         return (self.future_logs if is_future else self.logs).get(topic_partition)
 
     @property
     def problems(self) -> Mapping[TopicPartition, KafkalogError]:
-        """The partitions that are offline, though their directory is in use, and what is wrong with each."""
+        """The offline partitions of directories in use, with the error of each."""
         return {key: error for one in self.directories for key, error in one.problems.items()}
 
     @property
@@ -91,14 +90,13 @@ class DirectorySet:
         return (one for one in self.directories if one.is_online)
 
     def _publish(self) -> None:
-        """Make the snapshots of all logs anew."""
+        """Rebuild the snapshots of all logs."""
         self._logs = _merged(one.logs for one in self.directories)
         self._future_logs = _merged(one.future_logs for one in self.directories)
 
-    # A disk that fails
-
+    # Disk failures
     def fail_directory(self, path: str | os.PathLike[str], error: Exception) -> None:
-        """Take a directory offline: its logs are closed and in no map any more, its lock is free (MGR-23).
+        """Take a directory offline: close and unregister its logs, release its lock (MGR-23).
 
         A second call for it does nothing. IllegalArgument for a path that is none of the manager's.
         """
@@ -110,14 +108,14 @@ class DirectorySet:
         self._settle()
 
     def disk_error(self, directory: DataDirectory, error: Exception) -> None:
-        """Judge an error met in a directory: one of its disk, or damage, takes it offline; a full disk does not."""
+        """Handle an error in a directory: a disk failure or damage takes it offline; a full disk does not."""
         if is_disk_failure(error) or isinstance(error, (FormatError, CorruptRecord)):
             self.fail_directory(directory.path, error)
 
     def note_failure(self, directory: DataDirectory, error: BaseException) -> None:
-        """Let no write begin in a directory any more, at once; it is taken offline a moment later.
+        """Stop new writes to a directory immediately; it goes offline shortly after.
 
-        Waits for nothing: a log calls it under its lock, from the write that failed (KAFKA-10778).
+        Never blocks: a log calls it under its lock, from the write that failed (KAFKA-10778).
         """
         if directory.is_online and isinstance(error, Exception):
             directory.note_failure(error)
@@ -125,11 +123,11 @@ class DirectorySet:
             if self.scheduler is not None:
                 try:
                     self.scheduler.schedule("handle-log-dir-failure", self._settle, delay_ms=1)
-                except IllegalState:  # shut down: the next call to this manager does it
+                except IllegalState:  # shut down: the next call to this manager takes it offline
                     pass
 
     def _settle(self) -> None:
-        """Take the directories offline whose failure was noted."""
+        """Take directories offline whose failure was noted."""
         with self._lock:
             self._failing = False
             for directory in self.offline:
@@ -139,7 +137,7 @@ class DirectorySet:
 
 
 def _merged(maps: Iterable[Logs]) -> Logs:
-    """All logs of the maps in one; no copy where a single map has any."""
+    """Merge the maps of logs; a single non-empty map is returned without a copy."""
     filled = [one for one in maps if one]
     if len(filled) == 1:
         return filled[0]

@@ -1,4 +1,4 @@
-"""Flushing what has waited too long for the disk (MGR-16)."""
+"""Flushing of logs whose data waited too long for the disk (MGR-16)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafkalog.storage.log import UnifiedLog
 
 
 def flush_dirty_logs(logs: Iterable[UnifiedLog], monotonic_ms: int, *, failed: Failed | None = None) -> int:
-    """How many logs were flushed: those with data not on disk whose last flush is `flush.ms` ago or more (MGR-16).
+    """Flush logs with data not on disk whose last flush is `flush.ms` ago or more; return their number (MGR-16).
 
-    Ages are by the monotonic clock. A log that fails stops no other: the first error is raised at the end.
+    Ages are by the monotonic clock. An error of one log stops no other: the first error is raised at the end.
     """
 
     def flush(log: UnifiedLog) -> int:
@@ -25,10 +25,10 @@ def flush_dirty_logs(logs: Iterable[UnifiedLog], monotonic_ms: int, *, failed: F
 
 
 def flush_period_ms(logs: Iterable[UnifiedLog], scheduler_interval_ms: int) -> int:
-    """How often to look: `log.flush.scheduler.interval.ms`, or the shortest `flush.ms` of a log where that is less.
+    """Return the check interval: `log.flush.scheduler.interval.ms`, or the shortest `flush.ms` if that is less.
 
-    The reference looks at its scheduler interval only, which is 292 million years unless it is set: then a topic's
-    `flush.ms` does nothing there.
+    The reference uses its scheduler interval only, which is 292 million years unless it is set: then a topic's
+    `flush.ms` has no effect there.
     """
     shortest = min((log.config.flush_ms for log in tuple(logs)), default=MAX_LONG)
     if scheduler_interval_ms <= 0:

@@ -1,4 +1,4 @@
-"""What lies in a data directory, told by names alone (format.md section 9, MGR-22)."""
+"""The partition directories in a data directory, found by names alone (format.md section 9, MGR-22)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
 IsStray = Callable[[TopicPartition, str | None], bool]
-"""Whether a partition with this topic id (None: it tells none) belongs to no topic; the name says nothing."""
+"""Rule that returns True if a partition with this topic id (None: unknown) belongs to no topic, whatever its name."""
 
 
 class PartitionPlace(NamedTuple):
-    """A partition and the directory it lies in."""
+    """A partition and its directory."""
 
     topic_partition: TopicPartition
     path: str
@@ -47,9 +47,9 @@ class Inventory(NamedTuple):
 
 
 def take_inventory(directory: str, fs: FileSystem) -> Inventory:
-    """What lies in `directory`. Files are passed over, with a warning where they are named as partitions.
+    """List the partition directories in `directory`. Files are ignored, with a warning if named like partitions.
 
-    NotAPartition for a directory with any other name, as in the reference; StorageError when it cannot be read.
+    NotAPartition for a directory with any other name, as in the reference; StorageError if it cannot be read.
     """
     kinds: dict[str, list[PartitionPlace]] = {kind: [] for kind in ("", FUTURE_DIR_SUFFIX, DELETE_DIR_SUFFIX)}
     kinds[STRAY_DIR_SUFFIX] = []
@@ -76,7 +76,7 @@ def take_inventory(directory: str, fs: FileSystem) -> Inventory:
 
 
 def check_no_duplicates(inventories: Iterable[Inventory]) -> None:
-    """Return when no partition, and no future one, is there twice; IllegalState names both directories."""
+    """Raise IllegalState, naming both directories, if a partition or a future one exists twice."""
     for what, places in zip(("partition", "future replica"), _by_kind(inventories), strict=True):
         known: dict[TopicPartition, str] = {}
         for topic_partition, path in places:
@@ -91,7 +91,7 @@ def check_no_duplicates(inventories: Iterable[Inventory]) -> None:
 
 
 def either(*rules: IsStray | None) -> IsStray | None:
-    """A rule for what one of these rules calls stray; None where there is none."""
+    """Return a rule that is True if one of these rules is; None if there is no rule."""
     given = [rule for rule in rules if rule is not None]
     return (lambda key, topic_id: any(rule(key, topic_id) for rule in given)) if given else None
 
@@ -99,7 +99,10 @@ def either(*rules: IsStray | None) -> IsStray | None:
 def without_strays(
     inventory: Inventory, is_stray: IsStray | None, fs: FileSystem
 ) -> tuple[Inventory, tuple[PartitionPlace, ...]]:
-    """The inventory without the partitions that `is_stray`, and those (MGR-26). StorageError."""
+    """Return the inventory without the partitions for which `is_stray` is True, and those partitions (MGR-26).
+
+    StorageError.
+    """
     if is_stray is None:
         return inventory, ()
     strays = tuple(
@@ -112,7 +115,7 @@ def without_strays(
 
 
 def set_aside(inventory: Inventory, strays: Iterable[PartitionPlace], fs: FileSystem) -> Inventory:
-    """The inventory once these partitions are renamed to `-stray` (MGR-26). StorageError."""
+    """Rename these partitions to `-stray` and return the updated inventory (MGR-26). StorageError."""
     renamed = []
     for place in strays:
         target = os.path.join(os.path.dirname(place.path), stray_dir_name(place.topic_partition))
@@ -132,7 +135,7 @@ def _by_kind(inventories: Iterable[Inventory]) -> tuple[list[PartitionPlace], li
 
 
 def _entries(directory: str, fs: FileSystem) -> list[tuple[str, bool]]:
-    """(name, whether it is a directory, links followed) of what lies in a directory."""
+    """List a directory as (name, True for a directory); links are followed."""
     try:
         with fs.entries(directory) as entries:
             return [(entry.name, entry.is_dir()) for entry in entries]

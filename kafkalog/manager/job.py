@@ -1,4 +1,4 @@
-"""One background job: a function, when it runs, and how its last run went."""
+"""One background job: a function, its schedule, and the result of its last run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ JOBS: Final[Living[Job]] = Living()
 
 
 class Job:
-    """A function that runs `delay_ms` after the start, then every `period_ms`; what its last run came to.
+    """A function that runs `delay_ms` after the start, then every `period_ms`, and the result of its last run.
 
-    `last_run_ms` (wall clock, ms) is when the last run began, `last_duration_ms` how long it took, `last_error` what it
-    raised; each None before, and `last_error` None after a run that went well. A period of 0 or less means one run, as
-    for the reference's scheduler.
+    `last_run_ms` (wall clock, ms) is the start of the last run, `last_duration_ms` its duration, `last_error` the
+    exception that it raised. Each is None before the first run, and `last_error` is None after a successful run. A
+    period of 0 or less means one run, as for the reference's scheduler.
 
     Threads: `run` from any; one at a time runs, the others wait for it.
     """
@@ -56,11 +56,11 @@ class Job:
 
     @property
     def period_ms(self) -> int:
-        """The time from the end of a run to the next; it follows the settings."""
+        """Time from the end of a run to the next, in ms; it follows the settings."""
         return self._period if isinstance(self._period, int) else self._period()
 
     def run(self) -> None:
-        """Run now, in this thread. What the function raises is kept in `last_error`, and raised."""
+        """Run now, in this thread. An exception of the function is stored in `last_error` and raised."""
         with self._running:
             began_ms = self._clock.monotonic_ms()
             self.last_run_ms = self._clock.milliseconds()
@@ -79,7 +79,7 @@ class Job:
                         self._task.period_ms = period_ms
 
     def start(self, scheduler: Schedules) -> None:
-        """Let `scheduler` run it: first after the delay, or after the period where that is shorter."""
+        """Schedule the job on `scheduler`: first after the delay, or after the period if that is shorter."""
         period_ms = self.period_ms
         first_ms = min(self.delay_ms, period_ms) if period_ms > 0 else self.delay_ms
         task = scheduler.schedule(self.name, self.run, first_ms, _period_or_once(period_ms))  # it may run at once
@@ -87,7 +87,7 @@ class Job:
             self._scheduler, self._task = scheduler, task
 
     def follow(self) -> None:
-        """Take up a period that the settings have changed: the next run comes so long from now."""
+        """Apply a changed period: the next run is one period from now."""
         period_ms = self.period_ms
         with self._lock:
             task, scheduler = self._task, self._scheduler
@@ -97,7 +97,7 @@ class Job:
             self._task = scheduler.schedule(self.name, self.run, period_ms, period_ms)
 
     def stop(self) -> None:
-        """Not run by the scheduler any more; returns when a run that goes on has ended."""
+        """Take the job off the scheduler and wait for a run in progress to end."""
         with self._lock:
             if self._task is not None:
                 self._task.cancel()

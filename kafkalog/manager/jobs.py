@@ -1,4 +1,4 @@
-"""The background jobs of a store: what runs when, under the names that the reference's tasks have.
+"""The background jobs of a store, with the names of the reference's tasks, and their schedule.
 
     name                               first after                    then every
     kafka-log-retention                log.initial.task.delay.ms      log.retention.check.interval.ms
@@ -9,7 +9,7 @@
     PeriodicProducerExpirationCheck    producer.id.expiration.check.interval.ms, both
     highwatermark-checkpoint           at once                        replica.high.watermark.checkpoint.interval.ms
 
-Each is a function of the directories or logs, in a file of its own noun; this file only joins them.
+Other modules implement the jobs as functions of directories or logs; this module only combines them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Directory(Protocol):
-    """What the jobs need of a data directory."""
+    """The interface of a data directory that the jobs use."""
 
     @property
     def path(self) -> str: ...
@@ -47,7 +47,7 @@ class Directory(Protocol):
 
 
 class Store(Protocol):
-    """What the jobs need of a LogManager."""
+    """The interface of a LogManager that the jobs use."""
 
     @property
     def config(self) -> BrokerConfig: ...
@@ -61,13 +61,13 @@ class Store(Protocol):
     def delete_logs(self) -> object: ...
     def delete_delay_ms(self) -> int: ...
     def retention_of(self, logs: Iterable[UnifiedLog]) -> AbstractContextManager[Sequence[UnifiedLog]]:
-        """Those that retention may work on, which the cleaner does not touch meanwhile."""
+        """Yield the logs that retention may work on; the cleaner does not touch them meanwhile."""
 
 
 def jobs_of(store: Store, ages: AgeClock) -> tuple[Job, ...]:
-    """The jobs of a store, not started yet (`Job.start`). They follow its settings; one failing stops no other.
+    """Return the jobs of a store, not started yet (`Job.start`). They follow its settings; one failing stops no other.
 
-    A disk that fails a job takes its directory offline; a full one does not. `CleanerJobs` has those of the cleaner.
+    A disk error in a job takes its directory offline; a full disk does not. `CleanerJobs` has the cleaner's jobs.
     """
     config, clock = store.config, store.clock
     first_ms = config.log_initial_task_delay_ms

@@ -1,6 +1,6 @@
-"""What is known of the topics in some data directories: their settings, by the topics file or a broker's metadata.
+"""Settings of the topics in some data directories, from the topics file or a broker's metadata.
 
-A topic that neither knows (copied there, or left by an older broker) is not aged: nobody said how long to keep it.
+A topic that neither has (copied there, or left by an older broker) is not aged: its retention is unknown.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 KEEP_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
-"""Settings of a topic that nobody knows."""
+"""Settings of an unknown topic."""
 _RETENTION: Final = frozenset(
     {"log.retention.bytes", "log.retention.hours", "log.retention.minutes", "log.retention.ms"}
 )
 
 
 class KnownTopics(NamedTuple):
-    """Entries of topics files, the metadata that counts in these directories, and the node's number."""
+    """Entries of topics files, the metadata that applies to these directories, and the node's number."""
 
     own: Mapping[str, Mapping[str, str]]
     cluster: ClusterMetadata | None
     node_id: int | None = None
 
     def settings_of(self, topic: str) -> Mapping[str, str] | None:
-        """A topic's own settings; None where nobody knows the topic."""
+        """Return a topic's own settings; None if the topic is unknown."""
         if topic in self.own:
             return self.own[topic]
         if self.cluster is not None and topic in self.cluster.image.topics:
@@ -47,7 +47,7 @@ class KnownTopics(NamedTuple):
         return None
 
     def store_settings(self) -> dict[str, str]:
-        """The broker settings that the cluster's metadata has, as far as they mean something here."""
+        """Return the broker settings in the cluster's metadata that this version understands."""
         if self.cluster is None:
             return {}
         node = -1 if self.node_id is None else self.node_id
@@ -55,18 +55,19 @@ class KnownTopics(NamedTuple):
         return understood(BROKER_TABLE, settings, "the broker", unknown_is_fine=True)
 
     def config_of(self, topic: str, store: BrokerConfig) -> LogConfig:
-        """What counts for a topic in a store; `KEEP_ALL` for one that nobody knows, unless the store says how long."""
+        """Return a topic's configuration in a store; `KEEP_ALL` for an unknown one, unless the store sets a retention.
+        """
         settings = self.settings_of(topic)
         if settings is None:
             settings = {} if self.is_aged(topic, store) else KEEP_ALL
         return store.log_config(settings)
 
     def is_aged(self, topic: str, store: BrokerConfig) -> bool:
-        """False for a topic that nobody knows, in a store that does not say how long to keep it."""
+        """Return False for an unknown topic in a store that sets no retention."""
         return self.settings_of(topic) is not None or bool(_RETENTION & store.overrides().keys())
 
     def settings_elsewhere(self, topics: Iterable[str], store: BrokerConfig) -> dict[str, Mapping[str, str]]:
-        """Settings of those of `topics` that no topics file has: the broker's, or what keeps all that nobody knows."""
+        """Return settings of those `topics` that no topics file has: the broker's, or `KEEP_ALL` for unknown ones."""
         found: dict[str, Mapping[str, str]] = {}
         unknown = []
         for topic in sorted(set(topics) - self.own.keys()):
@@ -81,7 +82,7 @@ class KnownTopics(NamedTuple):
         return found
 
     def has_replicas(self, topic_partition: TopicPartition) -> bool:
-        """True when other brokers have copies, so that the checkpointed high watermark counts, not the log end."""
+        """Return True if other brokers have copies: the checkpointed high watermark then applies, not the log end."""
         topic, number = topic_partition
         if topic in self.own or self.cluster is None or topic not in self.cluster.image.topics:
             return False
@@ -90,11 +91,10 @@ class KnownTopics(NamedTuple):
 
 
 def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> KnownTopics:
-    """Return what the topics files of the data directories, and a broker's metadata in one of them, say.
+    """Read the topics files of the data directories, and a broker's metadata in one of them.
 
-    CorruptCheckpoint, CorruptRecord, InvalidRecord for damage: settings that cannot be read are no reason to take
-    defaults, and delete by them. IllegalArgument for metadata in two directories that contradict each other,
-    StorageError.
+    CorruptCheckpoint, CorruptRecord, InvalidRecord for damage: unreadable settings must not be replaced by defaults
+    that delete records. IllegalArgument for metadata in two directories that contradict each other, StorageError.
     """
     own: dict[str, Mapping[str, str]] = {}
     found: list[ClusterMetadata] = []
@@ -112,7 +112,10 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
 
 
 def _sound_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:
-    """Return the metadata that counts. CorruptRecord if its log ends in damage, IllegalArgument if none is certain."""
+    """Return the metadata that applies.
+
+    CorruptRecord if its log ends in damage, IllegalArgument if none can be chosen with certainty.
+    """
     from kafkalog.manager.cluster_metadata import choose_metadata
 
     cluster = choose_metadata(found)
@@ -131,7 +134,7 @@ def _sound_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:
 
 
 def topics_in(directories: Iterable[str], fs: FileSystem = OS) -> set[str]:
-    """The topics that have a partition in the data directories, other than one that waits for its delete."""
+    """Return the topics that have a partition in the data directories, ignoring partitions pending deletion."""
     topics: set[str] = set()
     for directory in directories:
         if not fs.exists(directory):
@@ -148,17 +151,17 @@ def topics_in(directories: Iterable[str], fs: FileSystem = OS) -> set[str]:
 
 
 def _may_hold_metadata(directory: str, fs: FileSystem) -> bool:
-    """False where there are no metadata files: a directory of kafkalog's own needs no reader of KRaft records."""
+    """Return False if there are no metadata files, so that a directory without a broker loads no KRaft reader."""
     try:
         return any(fs.exists(os.path.join(directory, name)) for name in (METADATA_DIRECTORY, BOOTSTRAP_FILE))
     except OSError:
-        return True  # the reader says why
+        return True  # the reader reports the error
 
 
 def understood(
     table: Table, settings: Mapping[str, Any], whose: str, *, unknown_is_fine: bool = False
 ) -> dict[str, str]:
-    """Those of a broker's settings that this version knows and takes; a warning for each other one."""
+    """Return the broker's settings that this version knows and accepts; log a warning for each other one."""
     taken = {}
     for name, value in settings.items():
         try:

@@ -1,10 +1,10 @@
 """Opening all logs of the data directories, in several threads each (LOAD-30, LOAD-32, MGR-21).
 
-prepare     checkpoints and names are read; nothing has changed so far
-begin       the clean-shutdown marker goes, so that a crash while loading is seen
-load        every log, `num.recovery.threads.per.data.dir` threads a directory; an error of the disk takes the
-            directory offline, anything else that one log cannot be opened for takes that log, and the others go on
-done        only now may a later close write the marker again
+    prepare     checkpoints and names are read; nothing has changed so far
+    begin       the clean-shutdown marker is removed, so that a crash while loading is detected
+    load        every log, `num.recovery.threads.per.data.dir` threads a directory; a disk error takes the
+                directory offline, any other error of one log takes that log offline, and the others continue
+    done        only now may a later close write the marker again
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
@@ -33,15 +34,14 @@ from kafkalog.util.scheduler import Schedules
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_UP_S: Final = 0.05
 DAMAGE: Final = (OSError, FormatError, CorruptRecord)
-"""What takes one directory offline where it is met in the directory's own files (LOAD-32)."""
+"""Errors that take one directory offline if they occur in the directory's own files (LOAD-32)."""
 OF_ONE_LOG: Final = (KafkalogError, ValueError, ArithmeticError)
-"""What takes one log offline, as long as no disk is to blame; any other exception is a mistake of ours and ends the
-start."""
+"""Errors that take one log offline if no disk is the cause; any other exception is a bug and ends the start."""
 Offsets = dict[TopicPartition, int]
 
 
 class LoadProgress(NamedTuple):
-    """How far loading is: logs of one directory; segments and bytes of a log that is being recovered (0: none is)."""
+    """Progress of loading: logs of one directory; segments and bytes of a log being recovered (0: none is)."""
 
     directory: str
     logs_done: int
@@ -54,12 +54,12 @@ class LoadProgress(NamedTuple):
 
     @property
     def logs_remaining(self) -> int:
-        """Logs of the directory that are not open yet."""
+        """Number of the directory's logs that are not open yet."""
         return self.logs - self.logs_done
 
 
 class LoadRules(NamedTuple):
-    """What is the same for all logs of a manager."""
+    """Rules and resources common to all logs of a manager."""
 
     config_of: Callable[[str], LogConfig]
     threads: int
@@ -70,16 +70,16 @@ class LoadRules(NamedTuple):
     progress: Callable[[LoadProgress], object] | None
     on_disk_failure: Callable[[DataDirectory, BaseException], object]
     recovers_damage: bool = False
-    """Whether a log that was closed well but is damaged is recovered: only in a copy, whose records go nowhere else."""
+    """True to recover a damaged log that was closed cleanly: only in a copy, whose records go nowhere else."""
     keeps_begun_epochs: bool = False
     refuses_loss: bool = False
-    """Whether a log stays closed whose opening would give sound batches up."""
+    """True to keep a log closed if opening it would discard sound batches."""
 
 
 class Configs:
-    """The configurations of topics, made by `make(settings)`; topics with the same settings share one.
+    """The configurations of topics, created by `make(settings)`; topics with the same settings share one.
 
-    It saves a tenth of a clean start. Threads: safe, at worst one is made twice.
+    It saves a tenth of a clean start. Threads: safe, at worst one is created twice.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Configs:
         self._made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def of(self, topic: str) -> LogConfig:
-        """The configuration of a topic."""
+        """Return the configuration of a topic."""
         settings = self._settings_of(topic)
         key = tuple(sorted((name, repr(value)) for name, value in settings.items()))
         config = self._made.get(key)
@@ -100,14 +100,14 @@ class Configs:
 
 
 def read_offsets(directory: str, fs: FileSystem) -> tuple[Offsets, Offsets]:
-    """(log starts, recovery points) of a directory's checkpoints, each read once. CorruptCheckpoint, StorageError."""
+    """Return (log starts, recovery points) of a directory's checkpoints. CorruptCheckpoint, StorageError."""
     starts = OffsetCheckpoint(os.path.join(directory, LOG_START_FILE), fs=fs).read()
     points = OffsetCheckpoint(os.path.join(directory, RECOVERY_POINT_FILE), fs=fs).read()
     return starts, points
 
 
 class DirectoryLoader:
-    """The loading of one directory: counts what is left, collects logs, stops at the first failure of the disk.
+    """Loader of one directory: counts and collects logs, stops at the first disk failure.
 
     Threads: `load_one` from several; the rest before or after them.
     """
@@ -117,7 +117,7 @@ class DirectoryLoader:
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.future_logs: dict[TopicPartition, UnifiedLog] = {}
         self.problems: dict[TopicPartition, KafkalogError] = {}
-        """Why a partition is offline, while its directory is in use."""
+        """Errors of offline partitions, while their directory is in use."""
         self._places = (*inventory.live, *inventory.future)
         self._strays = inventory.stray
         self._future = frozenset(place.path for place in inventory.future)
@@ -132,7 +132,7 @@ class DirectoryLoader:
         self._starts, self._points = read_offsets(directory.path, rules.fs)
 
     def begin(self) -> None:
-        """Take the marker away, and what a delete that a crash interrupted left in the checkpoints.
+        """Remove the marker, and checkpoint entries left by a delete that a crash interrupted.
 
         StorageError, CorruptCheckpoint: nothing may be opened.
         """
@@ -149,7 +149,7 @@ class DirectoryLoader:
 
     @property
     def work(self) -> Sequence[PartitionPlace]:
-        """What `load_one` is to be called for; directories that nobody owns are recovered, and closed again."""
+        """Places to pass to `load_one`; after an unclean stop also stray directories, to be recovered and closed."""
         return (*self._places, *(() if self._clean else self._strays))
 
     def stop(self) -> None:
@@ -158,11 +158,20 @@ class DirectoryLoader:
 
     @property
     def failure(self) -> Exception | None:
-        """The error of the disk that stopped the loading."""
+        """The disk error that stopped the loading."""
         return self._failure
 
+    def load_some(self, left: deque[PartitionPlace]) -> None:
+        """Open logs from `left`, shared with other threads, until none is left or the loading stops."""
+        while left:
+            try:
+                place = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            self.load_one(place)
+
     def load_one(self, place: PartitionPlace) -> None:
-        """Open a log, unless the directory has failed meanwhile; its error, or the disk's, is kept."""
+        """Open a log, unless the directory has failed meanwhile; record its error, or the disk's."""
         if self._stopped or self._failure is not None:
             return
         try:
@@ -181,7 +190,7 @@ class DirectoryLoader:
         self._opened(place, log, self._rules.clock.monotonic_ms() - began_ms)
 
     def _note_problem(self, place: PartitionPlace, error: Exception) -> None:
-        """Leave a partition offline for what is wrong with it alone; a future log's is left where it is."""
+        """Leave a partition offline because of its own error; a failed future log only stays on disk."""
         _LOG.error("%s is offline, the others are served: %s", place.path, error, exc_info=error)
         if not isinstance(error, KafkalogError):
             error = IllegalState(f"the log cannot be opened: {type(error).__name__}: {error}", path=place.path)
@@ -243,17 +252,17 @@ class DirectoryLoader:
                 self._rules.progress(LoadProgress(*logs, *(recovery or (0, 0, 0, 0))))
 
     def end(self) -> None:
-        """Note that every log is open, and that none was cleaned further than it goes. StorageError."""
+        """Finish loading: lower cleaner offsets above the logs' ends and mark the directory as loaded. StorageError."""
         ends = {key: log.log_end_offset for key, log in self.logs.items()}
         lower_cleaner_offsets(self.directory.path, ends, fs=self._rules.fs)
         self._log_dir.loading_done()
 
     def threads(self, most: int) -> int:
-        """How many threads load it: one where all was closed well, since many short calls get in each other's way."""
+        """Return the number of loading threads: one after a clean stop, since many short calls delay each other."""
         return 1 if self._clean else most
 
     def give_up(self) -> None:
-        """Close what was opened as a crash would leave it; the directory goes without its marker."""
+        """Close the opened logs as a crash would leave them; no marker is written."""
         for log in (*self.logs.values(), *self.future_logs.values()):
             try:
                 log.close_handlers()
@@ -262,9 +271,10 @@ class DirectoryLoader:
 
 
 def load_all(loaders: Sequence[DirectoryLoader], threads: int, let_through: Callable[[], object]) -> None:
-    """Return when every loader has its logs, or its failure. What is no failure of a disk is raised, and stops all.
+    """Run all loaders until each has its logs or its disk failure; any other exception stops all and is raised.
 
-    `let_through` is called now and then and may raise, as for a Ctrl-C. However it ends, no thread is left.
+    `let_through` is called from time to time and may raise, as for a Ctrl-C. No thread is left at the end, even after
+    an error.
     """
     pools: list[ThreadPoolExecutor] = []
     futures: set[Future[None]] = set()
@@ -272,8 +282,10 @@ def load_all(loaders: Sequence[DirectoryLoader], threads: int, let_through: Call
         for loader in loaders:
             work = loader.work
             if work:
-                pools.append(ThreadPoolExecutor(min(loader.threads(threads), len(work)), "kafkalog-load"))
-                futures.update(pools[-1].submit(loader.load_one, place) for place in work)
+                count = min(loader.threads(threads), len(work))
+                pools.append(ThreadPoolExecutor(count, "kafkalog-load"))
+                left = deque(work)
+                futures.update(pools[-1].submit(loader.load_some, left) for _ in range(count))
         while futures:
             done, futures = wait(futures, _LOOK_UP_S, FIRST_EXCEPTION)
             let_through()

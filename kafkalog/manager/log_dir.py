@@ -1,9 +1,9 @@
 """A data directory held for writing: its `.lock`, and the marker of a clean shutdown (format.md §8).
 
-The lock is a POSIX record lock, the kind a broker takes; flock would not exclude one. The system drops
-such a lock when *any* descriptor of the file closes in the process, so a process opens the file once for
-each directory: the first `LogDir.acquire` does, the later ones count, the last `release` closes it. It is
-not inherited over a fork either, so everything here refuses to work in a forked child.
+The lock is a POSIX record lock, the kind a broker takes; flock would not exclude one. The system drops such a lock when
+*any* descriptor of the file closes in the process. A process therefore opens the file once for each directory: the
+first `LogDir.acquire` opens it, later ones count, the last `release` closes it. A fork does not inherit the lock
+either, so everything here refuses to work in a forked child.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from kafkalog.util.guards import guard
 from kafkalog.util.system_calls import pack_flock, unpack_flock
 
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
-"""Content of the marker we write: clean, by nobody who has a broker epoch."""
+"""Content of the marker that kafkalog writes: clean, without a broker epoch."""
 
 _OF_A_BACKUP: Final = "this is a backup, which nobody writes to: `kafkalog restore` makes a data directory of it"
 
-_registry_lock: Final = guard()  # over taking a directory's lock, and giving it back with its marker synced
-_state_lock: Final = guard()  # of all directories; over the sync of a marker that goes or comes, else for moments
+_registry_lock: Final = guard()  # over taking a directory's lock, and releasing it with its marker synced
+_state_lock: Final = guard()  # of all directories; held long only to sync a marker's removal or write
 _held: dict[tuple[int, int], LogDir] = {}  # by device and inode; guarded by _registry_lock
 
 
 class LogDir:
-    """One data directory that this process holds for writing; made by `acquire`, ended by `release`.
+    """One data directory that this process holds for writing; created by `acquire`, ended by `release`.
 
-    The marker vouches for what lies in the directory. It goes before the first change, and the last release
-    writes it again if every partition was closed well and the rest is vouched for: the marker was there, or
-    every partition in the directory was made by this process. Who loads all partitions says so (`loading_begins`,
+    The marker vouches for the files in the directory. It is removed before the first change, and the last release
+    writes it again if every partition was closed cleanly and the rest is vouched for: the marker was there, or this
+    process created every partition in the directory. A caller that loads all partitions reports it (`loading_begins`,
     `loading_done`): in between nothing is vouched for, afterwards everything is.
 
     Threads: safe. Fork: a child's calls raise IllegalState; its `release` does nothing.
@@ -57,7 +57,7 @@ class LogDir:
         self._created: set[str] = set()  # closed well and made here; guarded by _state_lock
         self._clean: set[str] = set()  # closed well; guarded by _state_lock
         self._unclean: set[str] = set()  # guarded by _state_lock
-        self._whole: bool | None = None  # all partitions are open here; False: not yet, or not any more
+        self._whole: bool | None = None  # all partitions are open here; False: not yet, or no longer
         self.marker_found = False
         self.is_exclusive = False
 
@@ -65,11 +65,11 @@ class LogDir:
     def acquire(
         cls, path: str | os.PathLike[str], *, fs: FileSystem = OS, create: bool = False, exclusive: bool = False
     ) -> LogDir:
-        """The directory, locked for this process; each `acquire` needs one `release`.
+        """Lock the directory for this process and return it; each `acquire` needs one `release`.
 
-        `create` makes the directory (and its parents) where it is missing. `exclusive`: for one who answers for all
-        partitions, beside whom nobody in this process has the directory. DirectoryLocked: another process, or one
-        such, holds it. StorageError: it is missing, no directory, or cannot be written to.
+        `create` creates a missing directory and its parents. `exclusive` is for a caller responsible for all
+        partitions: no other caller in this process may hold the directory. DirectoryLocked: another process, or an
+        exclusive caller, holds it. StorageError: it is missing, no directory, or not writable.
         """
         real = os.path.realpath(path)
         with _registry_lock:
@@ -95,17 +95,17 @@ class LogDir:
             return made
 
     def release(self) -> None:
-        """Give up one hold. The last one writes the marker where that is due, then unlocks.
+        """Release one hold. The last one writes the marker if it is due, then unlocks.
 
-        StorageError when the marker cannot be written: the data is whole, but the next open finds no
-        voucher. The lock is given back all the same.
+        StorageError if the marker cannot be written: the data is complete, but the next open finds no marker. The lock
+        is released all the same.
         """
         self._give_up(())
 
     def discard(self, worthless: tuple[str, ...]) -> None:
-        """`release` for one who made the directory and could not use it: the last hold takes it away again.
+        """Release a directory that the caller created and could not use; the last hold removes it.
 
-        It stays where it holds more than lock file, marker and the `worthless` files.
+        It stays if it holds more than lock file, marker and the `worthless` files.
         """
         self._give_up((LOCK_FILE, CLEAN_SHUTDOWN_FILE, *worthless))
 
@@ -129,7 +129,7 @@ class LogDir:
                     remove_empty_directory(self.path, self._fs)
 
     def _emptied(self, worthless: tuple[str, ...]) -> bool:
-        """True when there was nothing but `worthless` files in the directory, and they are gone."""
+        """Remove the `worthless` files; return True if the directory held nothing else and they are removed."""
         try:
             if not frozenset(self._fs.names(self.path)) <= frozenset(worthless):
                 return False
@@ -140,10 +140,10 @@ class LogDir:
         return True
 
     def vouches_for(self, name: str) -> bool:
-        """True when the partition's files are known to be whole.
+        """Return True if the partition's files are known to be complete.
 
-        That is: the marker was there when the directory was locked and no close of the partition failed
-        since; or this process closed it well; or has it open (which `partition_opened` then says).
+        That is so if the marker was there when the directory was locked and no close of the partition failed since; or
+        if this process closed it cleanly; or has it open (`partition_opened` then reports that).
         """
         self._check_owner()
         with _state_lock:
@@ -152,23 +152,23 @@ class LogDir:
             return self.marker_found or name in self._clean or name in self._open
 
     def loading_begins(self) -> None:
-        """Return when no marker is on disk: a crash while partitions load must not look clean (LOAD-30)."""
+        """Remove the marker from disk: a crash while partitions load must not look clean (LOAD-30)."""
         self.before_first_write()
         with _state_lock:
             self._whole = False
 
     def loading_done(self) -> None:
-        """All partitions of the directory are open: when all are closed well, the marker may come back."""
+        """Record that all partitions are open: the marker may be written again once all are closed cleanly."""
         with _state_lock:
             self._whole = True
 
     def forsake(self) -> None:
-        """Write no marker any more: the directory is given up as it is."""
+        """Write no marker from now on: the directory is left as it is."""
         with _state_lock:
             self._whole = False
 
     def before_first_write(self) -> None:
-        """Return when no marker is on disk: call it before anything in the directory changes.
+        """Remove the marker from disk. The caller calls this before anything in the directory changes.
 
         Once removed it is not looked for again. StorageError: it cannot be removed, so nothing may be written.
         """
@@ -184,10 +184,10 @@ class LogDir:
             self._marker_present = False
 
     def partition_opened(self, name: str, created: bool) -> None:
-        """Note that the partition is open for writing; `created` when its directory was made for that.
+        """Record that the partition is open for writing; `created` if its directory was created for that.
 
-        Call it before its files change: it removes the marker. DirectoryLocked when this process has the
-        partition open for writing already.
+        The caller calls this before the partition's files change: it removes the marker. DirectoryLocked if this
+        process already has the partition open for writing.
         """
         self.before_first_write()
         with _state_lock:
@@ -197,15 +197,15 @@ class LogDir:
                     path=os.path.join(self.path, name),
                     hint="use the log that is open (it is thread-safe), or close it first",
                 )
-            # what was made here and closed well stays ours when it is opened again
+            # a partition created here and closed cleanly still counts as created when it is opened again
             self._open[name] = created or name in self._created
             self._clean.discard(name)
             self._created.discard(name)
 
     def partition_closed(self, name: str, clean: bool) -> None:
-        """Note that the partition is closed; `clean` when all of it is on disk and no error was met.
+        """Record that the partition is closed; `clean` if all of it is on disk and no error occurred.
 
-        One unclean close, and the marker is not written any more by this holder.
+        After one unclean close this holder no longer writes the marker.
         """
         self._check_owner()
         with _state_lock:
@@ -230,7 +230,7 @@ class LogDir:
                 raise StorageError.from_os(error, "write the clean-shutdown marker", path=self.marker_path) from error
 
     def _all_made_here_locked(self) -> bool:
-        """True when every partition directory in the data directory was made and closed well by this process."""
+        """Return True if this process created and cleanly closed every partition directory in the data directory."""
         for name in self._fs.names(self.path):
             if name in self._created or name in NOT_PARTITIONS:
                 continue
@@ -274,10 +274,10 @@ def _held_as_a_whole(held: LogDir) -> DirectoryLocked:
 
 
 def is_locked(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:
-    """True while a process, this one or another, holds the data directory; asked without taking the lock.
+    """Return True while a process, this one or another, holds the data directory; the lock is not taken.
 
-    False where there is no lock file, or none that may be read. The system drops this process's lock when any
-    descriptor of the file closes, so the file is opened only where this process has no lock on it.
+    False if there is no lock file, or none that may be read. The system drops this process's lock when any descriptor
+    of the file closes, so the file is opened only if this process has no lock on it.
     """
     real = os.path.realpath(path)
     with _registry_lock:
@@ -295,7 +295,7 @@ def is_locked(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:
 
 
 def remove_empty_directory(path: str, fs: FileSystem) -> None:
-    """Takes a directory away if nothing is in it; one that stays is no harm."""
+    """Remove a directory if it is empty; errors are ignored."""
     try:
         fs.rmdir(path)
     except OSError:
@@ -303,7 +303,7 @@ def remove_empty_directory(path: str, fs: FileSystem) -> None:
 
 
 def _directory_key(path: str, fs: FileSystem, create: bool) -> tuple[int, int]:
-    """Device and inode of the directory, made with its parents where `create` says so."""
+    """Return device and inode of the directory; `create` creates it with its parents."""
     try:
         if create:
             make_directories(fs, path)
@@ -316,10 +316,10 @@ def _directory_key(path: str, fs: FileSystem, create: bool) -> tuple[int, int]:
 
 
 def _open_locked(path: str, fs: FileSystem) -> int:
-    """The descriptor of the lock file, locked; DirectoryLocked, StorageError.
+    """Open and lock the lock file and return its descriptor; DirectoryLocked, StorageError.
 
-    A broker that stops removes its lock file, which may happen between our open and our lock: then what we locked
-    has no name any more and excludes nobody, so it is opened anew.
+    A broker that stops removes its lock file, which may happen between this open and this lock. The locked file then
+    has no name and excludes no one, so it is opened again.
     """
     while True:
         try:
@@ -340,7 +340,7 @@ def _open_locked(path: str, fs: FileSystem) -> int:
 
 
 def _close(fd: int, fs: FileSystem) -> None:
-    """Give the lock file's descriptor back; the lock goes with it, whatever the system says (close(2))."""
+    """Close the lock file's descriptor; the lock is released with it, even after an error (close(2))."""
     try:
         fs.close(fd)
     except OSError:
@@ -355,7 +355,7 @@ def _is_named(fd: int, path: str, fs: FileSystem) -> bool:
 
 
 def _lock_file(fd: int, path: str) -> None:
-    """Take the record lock on the whole file; DirectoryLocked when another process has it."""
+    """Take the record lock on the whole file; DirectoryLocked if another process has it."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -367,7 +367,8 @@ def _lock_file(fd: int, path: str) -> None:
 
 
 def _lock_holder(fd: int) -> int | None:
-    """The id of the other process that holds the lock, 0 where the system has no number for it; None: nobody does."""
+    """Return the id of the other process that holds the lock, 0 if the system has no number for it; None if unlocked.
+    """
     asked = pack_flock({"type": fcntl.F_WRLCK, "whence": os.SEEK_SET})
     try:
         found = unpack_flock(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
@@ -377,7 +378,7 @@ def _lock_holder(fd: int) -> int | None:
 
 
 def _forget_in_child() -> None:
-    """In a forked child: none of the parent's locks on files are held."""
+    """Forget all held directories in a forked child: it does not inherit the parent's locks."""
     _held.clear()
 
 

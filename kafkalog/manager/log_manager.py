@@ -1,7 +1,7 @@
-"""The logs of a node's data directories: opened together, made, moved, deleted and closed.
+"""The logs of a node's data directories: opened together, created, moved, deleted and closed.
 
-This class holds the directories and the lock; what is done is done by `starting`, `loading`, `placement`, `creation`,
-`deletion` and `stopping`.
+This class holds the directories and the lock; `starting`, `loading`, `placement`, `creation`, `deletion` and `stopping`
+do the work.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ __all__ = ["LoadProgress", "LogManager"]
 
 
 class LogManager(LogRemover):
-    """All logs of some data directories, until `close`; made by `open`.
+    """All logs of some data directories, until `close`; created by `open`.
 
-    `logs` and `future_logs` are snapshots that do not change; `directories` has the ones that are offline too.
-    Threads: all methods, from any thread. Making, moving and deleting go one after the other.
+    `logs` and `future_logs` are snapshots that do not change; `directories` includes those that are offline. Threads:
+    all methods, from any thread. Creating, moving and deleting are done one at a time.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LogManager(LogRemover):
         self._jobs = jobs_of(self, self.ages)
         self._cleaning = CleanerJobs(self.cleaner, self, config, clock)
         self.previous_broker_epoch = agreed_epoch(directory.broker_epoch for directory in directories)
-        """The epoch of the broker that stopped cleanly here, where all directories tell the same; else -1 (MGR-28)."""
+        """Epoch of the broker that last stopped cleanly here, if all directories agree; else -1 (MGR-28)."""
 
     @classmethod
     def open(
@@ -85,19 +85,20 @@ class LogManager(LogRemover):
         keeps_begun_epochs: bool = False,
         refuses_loss: bool = False,
     ) -> LogManager:
-        """The manager of these data directories, with all their logs open; directories are made where missing.
+        """Open all logs of these data directories and return their manager; missing directories are created.
 
-        `topic_settings` are settings of topics that no topics file has, by topic. `is_stray` says of a partition and
-        the id in its `partition.metadata` whether it belongs to no topic; it is renamed to `-stray` then, and kept.
+        `topic_settings` are the settings, by topic, of topics that no topics file has. `is_stray` takes a partition and
+        the id in its `partition.metadata` and returns True if it belongs to no topic; it is then renamed to `-stray`,
+        and kept.
 
-        Logs are recovered where a directory was not closed well; `progress` is called from the loading threads, one at
-        a time. A directory whose disk fails is offline, and the others are used. So is one with damage that no crash
-        leaves in a log that was closed well; with `recovers_damage`, for copies, that log is recovered instead.
-        `keeps_begun_epochs` and `refuses_loss` as for `UnifiedLog.open`.
+        Logs of a directory that was not closed cleanly are recovered; `progress` is called from the loading threads,
+        one at a time. A directory whose disk fails is taken offline, and the others are used. So is a directory in
+        which a log that was closed cleanly has damage that no crash causes; with `recovers_damage`, for copies, that
+        log is recovered instead. `keeps_begun_epochs` and `refuses_loss` as for `UnifiedLog.open`.
 
         ConfigError (an empty path, or a cordoned one that is none of these), DirectoryLocked (another process, or
-        another manager here), NotAPartition (a directory whose name is none), IllegalState (a partition in two
-        directories): nothing was touched. StorageError when no directory can be used.
+        another manager here), NotAPartition (a directory with a name that no partition has), IllegalState (a partition
+        in two directories): nothing was changed. StorageError if no directory can be used.
         """
         settings = BrokerConfig() if config is None else config
         directories: tuple[DataDirectory, ...] = ()
@@ -158,7 +159,7 @@ class LogManager(LogRemover):
         self._publish()
 
     def _name_topics(self, directory: DataDirectory) -> None:
-        """Give partitions the id of their topic that a crash took from them while they were made."""
+        """Write the topic id into partitions that a crash left without one while they were created."""
         if directory.held.marker_found:
             return
         for key, log in directory.logs.items():
@@ -166,11 +167,10 @@ class LogManager(LogRemover):
             if entry is not None and read_partition_metadata(directory.fs, log.path) is None:
                 write_partition_metadata(directory.fs, log.path, entry.topic_id)
 
-    # What there is
-
+    # Contents
     @property
     def topics(self) -> StoreTopics:
-        """What is known of the topics themselves."""
+        """The topics' ids, partition counts and settings."""
         return self._topics
 
     @property
@@ -179,17 +179,17 @@ class LogManager(LogRemover):
         return (*self._jobs, *self._cleaning.jobs)
 
     def config_of(self, topic: str) -> LogConfig:
-        """What counts for a topic: its own settings, and the store's where it has none."""
+        """Return a topic's configuration: its own settings, and the store's for all others."""
         return self.config.log_config(self._topics.settings_of(topic))
 
     def alter_topic(self, topic: str, changes: Mapping[str, Any]) -> None:
         """Change settings of a topic, on disk and for its current and future logs (MGR-24).
 
-        `changes` maps names to values, None takes a setting back to the store's default. A log that is not compacted
-        any more is being cleaned no longer when this returns (CLN-36). UnknownTopicOrPartition, UnknownConfig,
-        ConfigError, StorageError.
+        `changes` maps names to values; None resets a setting to the store's default. If a log is no longer compacted,
+        its clean has ended when this returns (CLN-36). UnknownTopicOrPartition, UnknownConfig, ConfigError,
+        StorageError.
         """
-        with deferred_interrupts():  # else the cleaner may not have heard of it
+        with deferred_interrupts():  # else the cleaner might not get the change
             with self._lock:
                 self._check_open()
                 self._topics.alter(tuple(self.online), topic, self.logs, changes)
@@ -203,7 +203,7 @@ class LogManager(LogRemover):
 
     @staticmethod
     def _set_configs(configs: Iterable[tuple[UnifiedLog, LogConfig]]) -> list[UnifiedLog]:
-        """Give logs other settings; those that were compacted before."""
+        """Set the configurations of logs and return the logs that were compacted before."""
         was_compact = []
         for log, config in configs:
             if log.config.compact:
@@ -212,17 +212,17 @@ class LogManager(LogRemover):
         return was_compact
 
     def _follow_policies(self, was_compact: Iterable[UnifiedLog]) -> None:
-        """Let the cleaner know of other policies: it lets go of what is not compacted any more."""
+        """Apply changed policies to the cleaner: abort cleans of logs that are no longer compacted."""
         for log in was_compact:
             if not log.config.compact and self.current_logs.get(log.topic_partition) is log:
                 self.cleaner.manager.states.abort(log.topic_partition)
         self._cleaning.follow(self.config)
 
     def alter_config(self, changes: Mapping[str, Any]) -> None:
-        """Change settings of the store, by broker names; a topic that does not set one follows at once (LOG-76).
+        """Change settings of the store, by broker names; topics that do not set them follow at once (LOG-76).
 
-        None takes a setting back to its default. They are not kept. UnknownConfig, ConfigError, also for a setting
-        that takes a new start, and where nothing would ever be cleaned with them.
+        None resets a setting to its default. The changes are not saved. UnknownConfig; ConfigError, also for a setting
+        that needs a restart, and if nothing could ever be cleaned with the new settings.
         """
         with deferred_interrupts():
             with self._lock:
@@ -237,18 +237,18 @@ class LogManager(LogRemover):
 
     @property
     def cleaner_report(self) -> CleanerReport:
-        """What the cleaner does, has done, and leaves alone."""
+        """The cleaner's state: its current and finished cleans, and the partitions it skips."""
         return self.cleaner.report(len(self._cleaning.jobs))
 
     def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
-        """The log that is deleted, as `LogRemover.delete` says; the cleaner has no thread for the last one's sake."""
+        """Delete a log and return it; see `LogRemover.delete`. Without compacted logs the cleaner's threads end."""
         log = super().delete(topic_partition, is_future=is_future)
         if log is not None and not is_future:
             self._cleaning.follow_deleted(log)
         return log
 
     def delete_topic(self, topic: str) -> int:
-        """How many partitions of a topic were deleted: all of them. Errors as `delete_topics` says of one."""
+        """Delete all partitions of a topic and return their number. Errors as `delete_topics` returns them."""
         count = sum(key.topic == topic for key in (*self.logs, *self.problems))
         for error in self.delete_topics((topic,)).values():
             raise error
@@ -257,12 +257,12 @@ class LogManager(LogRemover):
     def delete_topics(
         self, topics: Collection[str], go_on: Callable[[], object] = lambda: None
     ) -> dict[str, StorageError]:
-        """The error of each topic that was not deleted, by name; all others are deleted with all their partitions.
+        """Delete topics with all their partitions and return the errors of those that were not deleted, by name.
 
-        That their delete has begun is on disk first, so that a start after a crash knows of it (`StoreTopics.entries`)
-        and calls this again. A StorageError is as for `delete`: then some partitions of the topic may be deleted, and
-        others not; what is left stays, at the next start too. `go_on` is called now and then, and may raise: the next
-        start goes on then. LogClosed.
+        The topics files record the delete first, on disk, so that a start after a crash knows of it
+        (`StoreTopics.entries`) and calls this again. A StorageError is as for `delete`: some partitions of the topic
+        may then be deleted, and others not; the remaining ones stay, at the next start too. `go_on` is called from time
+        to time and may raise: the next start then continues. LogClosed.
         """
         names = frozenset(topics)
         keys = sorted(key for key in (*self.logs, *self.problems) if key.topic in names)
@@ -282,16 +282,15 @@ class LogManager(LogRemover):
                 self._cleaning.follow_deleted(log)
         return failures
 
-    # Making
-
+    # Creation
     def create_partitions(
         self, wanted: Sequence[NewPartitions], *, epoch: int = 0, go_on: Callable[[], object] = lambda: None
     ) -> dict[str, KafkalogError]:
-        """The error of each topic of which a partition could not be made, by name; all others have all of theirs.
+        """Create partitions and return the error of each topic that did not get all of its own, by name.
 
-        The topics files name them first, on disk: where the call does not come to its end, they say which partitions
-        are missing. `epoch` is the leader epoch that they begin with. `go_on` is called now and then, and may raise.
-        StorageError where no data directory takes a partition; InvalidTopic, ConfigError, LogClosed.
+        The topics files list them first, on disk: if the call does not finish, they show which partitions are missing.
+        `epoch` is the leader epoch that they begin with. `go_on` is called from time to time and may raise.
+        StorageError if no data directory takes a partition; InvalidTopic, ConfigError, LogClosed.
         """
         maker = PartitionMaker(self, self._topics, wanted, epoch)
         with self._lock:
@@ -323,10 +322,10 @@ class LogManager(LogRemover):
         directory: str | os.PathLike[str] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> UnifiedLog:
-        """The log of a partition, made where there is none: in the directory with the fewest logs (MGR-4).
+        """Return the log of a partition; a missing one is created in the directory with the fewest logs (MGR-4).
 
-        `is_new` False: it should be there, so it is not made while a directory is offline that may hold it. `directory`
-        is a path or a directory id; `settings` are those of a topic that is new. A future log is made in another
+        With `is_new` False the partition should exist: it is not created while a directory that may hold it is offline.
+        `directory` is a path or a directory id; `settings` are those of a new topic. A future log is created in another
         directory than its partition's (MGR-8). InconsistentTopicId, InvalidTopic, ConfigError, IllegalArgument,
         IllegalState, StorageError (every directory refused; or one is offline and the partition is not new), LogClosed.
         """
@@ -341,7 +340,7 @@ class LogManager(LogRemover):
                     self.cleaner.manager.take_back(log)  # one of that name may have been set aside
                     self._publish()
             if is_future:
-                self.cleaner.manager.states.abort(topic_partition)  # what is copied is to stay as it is
+                self.cleaner.manager.states.abort(topic_partition)  # the source of the copy must not change
             else:
                 self._cleaning.follow_log(log)
         known = self._known_id(log) if topic_id is not None else None
@@ -354,22 +353,21 @@ class LogManager(LogRemover):
         return log
 
     def _known_id(self, log: UnifiedLog) -> str | None:
-        """The id of a log's topic: of the store's topics, else what the partition's own file says (LOG-73)."""
+        """Return the id of a log's topic: from the store's topics, else from the partition's own file (LOG-73)."""
         known = self._topics.get(log.topic_partition.topic)
         return read_partition_metadata(self.fs, log.path) if known is None else known.topic_id
 
     def prefer(self, topic_partition: TopicPartition, directory: str | os.PathLike[str]) -> None:
-        """Let the next log of a partition, current or future, be made in this directory (MGR-8). IllegalArgument."""
+        """Create the next log of a partition, current or future, in this directory (MGR-8). IllegalArgument."""
         chosen = find_directory(self.directories, directory)
         if chosen is None:
             raise IllegalArgument(f"{os.fspath(directory)!r} is no data directory of this manager")
         with self._lock:
             self.preferred[topic_partition] = chosen.path
 
-    # Ending
-
+    # Closing
     def schedule_jobs(self) -> None:
-        """Let the scheduler run the jobs. IllegalState for a manager without one."""
+        """Start the jobs on the scheduler. IllegalState for a manager without one."""
         if self.scheduler is None:
             raise IllegalState("this manager was opened without a scheduler")
         for job in self._jobs:
@@ -377,10 +375,10 @@ class LogManager(LogRemover):
         self._cleaning.start(self.scheduler)
 
     def close(self) -> None:
-        """Close all logs and give the locks back; a second call does nothing. A Ctrl-C waits until it is done.
+        """Close all logs and release the locks; a second call does nothing. A Ctrl-C waits until it is done.
 
-        Jobs are stopped first. Directories close side by side; one with an error has no clean-shutdown marker, the
-        others do. The first error is raised then, with a note of each other one.
+        Jobs are stopped first. Directories are closed in parallel; one with an error gets no clean-shutdown marker, the
+        others do. The first error is raised at the end, with a note for each other one.
         """
         with deferred_interrupts():
             self._cleaning.stop()

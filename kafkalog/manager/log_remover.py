@@ -1,4 +1,4 @@
-"""The half of a log manager that takes logs away: cut, moved to another directory, deleted (MGR-9 to 12, MGR-25)."""
+"""The part of a log manager that truncates logs, moves them and deletes them (MGR-9 to 12, MGR-25)."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from kafkalog.util.scheduler import Schedules
 
 _LOG: Final = logging.getLogger(__name__)
 _AT_ONCE: Final = 128
-"""Partitions that are deleted before other calls have their turn."""
+"""Number of partitions that are deleted before other calls have their turn."""
 Cutting = Callable[[Mapping[TopicPartition, int]], AbstractContextManager[object]]
 """`LogRemover.cutting` of a store."""
 
 
 def cut_alone(ends: Mapping[TopicPartition, int]) -> AbstractContextManager[object]:
-    """A block in which a log that is in no store may be cut: no checkpoint tells of it."""
+    """Return a block in which a log outside any store may be truncated: no checkpoint has an entry for it."""
     return nullcontext()
 
 
 class LogRemover(DirectorySet):
-    """Cutting, moving and deleting logs, one after the other. Threads: all methods, from any thread.
+    """Truncation, moves and deletes of logs, one at a time. Threads: all methods, from any thread.
 
-    `cleaner` is to let go of a log first: no lock is held while it does, and it takes it up only when all is done.
-    IllegalState for a hook that wants what its own thread cleans.
+    A clean of the log is aborted first, without a lock held, and the cleaner may resume only when the change is done.
+    IllegalState for a hook that changes the log that its own thread cleans.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class LogRemover(DirectorySet):
         self.cleaner = cleaner_of(self, config, clock, self.ages)
 
     def left_alone(self, topic_partition: TopicPartition, *, is_future: bool = False) -> AbstractContextManager[None]:
-        """A block in which the cleaner does not touch a partition; it never touches a future log."""
+        """Keep the cleaner off a partition for the block; it never touches a future log."""
         return nullcontext() if is_future else self.cleaner.manager.left_alone(topic_partition)
 
     def retention_of(self, logs: Iterable[UnifiedLog]) -> AbstractContextManager[Sequence[UnifiedLog]]:
-        """Those of the logs that are not compacted, left alone by the cleaner and its kin in the block (CLN-38)."""
+        """Yield the logs that are not compacted; the cleaner and other retention skip them in the block (CLN-38)."""
         return self.cleaner.manager.retention_of(logs)
 
     def _check_open(self) -> None:
@@ -74,7 +74,7 @@ class LogRemover(DirectorySet):
             raise LogClosed("the log manager is closed")
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """True when a log was cut: it ends at `offset`, and no checkpoint of its directory says more (MGR-25).
+        """Truncate a log so that it ends at `offset`, and lower its checkpoints (MGR-25); return True if it was cut.
 
         UnknownTopicOrPartition, StorageError.
         """
@@ -86,10 +86,10 @@ class LogRemover(DirectorySet):
 
     @contextmanager
     def cutting(self, ends: Mapping[TopicPartition, int]) -> Iterator[None]:
-        """A block in which current logs may be cut back to these offsets; every cut of a store's log is made in one.
+        """Allow truncation of current logs to these offsets in the block; every truncation in a store uses one.
 
-        The cleaner leaves the logs alone. No checkpoint of their directories says more of a log than it has: that of
-        the cleaner already before the cut, all of them after it (MGR-25). StorageError, CorruptCheckpoint, LogClosed.
+        The cleaner skips the logs meanwhile. No checkpoint of their directories exceeds the log's end: the cleaner's is
+        lowered before the truncation, all of them after it (MGR-25). StorageError, CorruptCheckpoint, LogClosed.
         """
         with ExitStack() as stack:
             for key in ends:
@@ -109,9 +109,10 @@ class LogRemover(DirectorySet):
                     lower_offsets(directory.path, logs, fs=directory.fs)
 
     def replace_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
-        """The future log of a partition, which takes the place of the current one; that one is deleted (MGR-9).
+        """Replace the current log of a partition by its future log, which is returned, and delete the old one (MGR-9).
 
-        IllegalState where there is none, or it does not end where the current one does; StorageError: nothing changed.
+        IllegalState if there is no future log, or if it does not end where the current one does; StorageError: nothing
+        changed.
         """
         with self.left_alone(topic_partition), self._lock:
             self._check_open()
@@ -135,11 +136,11 @@ class LogRemover(DirectorySet):
             return future
 
     def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
-        """The log that is deleted: in no map any more, its directory renamed, its files removed later (MGR-10).
+        """Unregister a log, rename its directory and return it; its files are removed later (MGR-10).
 
-        A partition's future log goes before it. None where there is none, StorageError where it may be in a directory
-        that is offline (MGR-12), or the rename fails: then it is as it was, or, where the rename could not be synced,
-        deleted until a power loss.
+        A partition's future log is deleted first. None if there is no log. StorageError if the log may be in a
+        directory that is offline (MGR-12), or if the rename fails: the log is then unchanged; if the rename could not
+        be synced, the log is deleted until a power loss.
         """
         with self.left_alone(topic_partition, is_future=is_future), self._lock:
             self._check_open()
@@ -167,9 +168,9 @@ class LogRemover(DirectorySet):
     def _delete_all(
         self, keys: Sequence[TopicPartition], go_on: Callable[[], object]
     ) -> tuple[list[UnifiedLog], dict[str, StorageError]]:
-        """(the logs that are deleted, why those of other topics are not, by topic), each directory synced once.
+        """Delete partitions and return (the deleted logs, errors by topic); each directory is synced once.
 
-        The delete of their topics was noted: only then is a name that is not on disk as good as one that is.
+        The delete of their topics was recorded before: only then may the rename of a directory be synced later.
         """
         deleted: list[UnifiedLog] = []
         failures: dict[str, StorageError] = {}
@@ -189,7 +190,7 @@ class LogRemover(DirectorySet):
         return deleted, failures
 
     def _delete_some(self, keys: Sequence[TopicPartition], failures: dict[str, StorageError]) -> list[UnifiedLog]:
-        """The logs that have their name as deleted ones, and are in no map any more; `failures` gets the others."""
+        """Rename and unregister partitions and return their logs; `failures` gets the errors of the others."""
         gone: dict[str, dict[TopicPartition, UnifiedLog]] = {one.path: {} for one in self.directories}
         for key in keys:
             try:
@@ -220,7 +221,7 @@ class LogRemover(DirectorySet):
         return [log for logs in gone.values() for log in logs.values()]
 
     def _deleted_unopened(self, key: TopicPartition) -> bool:
-        """True for a partition that could not be opened, and has its name as a deleted one now. StorageError."""
+        """Rename a partition that could not be opened; return True if it was found. StorageError."""
         for directory in self.online:
             if key not in directory.problems:
                 continue
@@ -241,7 +242,7 @@ class LogRemover(DirectorySet):
     def _end_delete(
         self, directory: DataDirectory, logs: Sequence[UnifiedLog], failures: dict[str, StorageError]
     ) -> None:
-        """Put on disk that the logs of a directory are deleted, and take their lines out of its checkpoints."""
+        """Sync the renames of a directory's deleted logs and remove their checkpoint entries."""
         try:
             if logs:
                 directory.fs.fsync_dir(directory.path)
@@ -256,7 +257,7 @@ class LogRemover(DirectorySet):
             self.disk_error(directory, error)
 
     def _deleted(self, directory: DataDirectory, log: UnifiedLog) -> None:
-        """What is left to do once a log's directory has its name as one that is deleted."""
+        """Finish a delete after the rename: queue the files for removal and forget the partition."""
         delay_ms = self.config.log_segment_delete_delay_ms
         self._doomed.add(directory, log.path, self.clock.monotonic_ms() + delay_ms, log)
         key = log.topic_partition
@@ -268,15 +269,15 @@ class LogRemover(DirectorySet):
             self.disk_error(directory, error)
 
     def delete_logs(self) -> int:
-        """How many deleted partitions were removed from disk: those whose time has come.
+        """Remove the deleted partitions that are due from disk and return their number.
 
-        The first error, a StorageError, is raised when all had their turn; what is left is tried again later.
+        The first error, a StorageError, is raised after all were tried; failed ones are retried later.
         """
         retry_ms = max(1000, self.config.log_segment_delete_delay_ms)
         return self._doomed.run(self.clock.monotonic_ms(), retry_ms, self.disk_error)
 
     def delete_delay_ms(self) -> int:
-        """Ms until the next deleted partition is due; `file.delete.delay.ms` where none waits."""
+        """Return the ms until the next deleted partition is due; `file.delete.delay.ms` if none is pending."""
         due_ms = self._doomed.next_due_ms
         if due_ms is None:
             return self.config.log_segment_delete_delay_ms

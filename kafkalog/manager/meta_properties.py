@@ -1,6 +1,6 @@
-"""Which node and cluster a data directory belongs to: `meta.properties` (format.md section 8, CKPT-9).
+"""Node and cluster of a data directory: `meta.properties` (format.md section 8, CKPT-9).
 
-kafkalog needs none, and writes none. What a broker wrote is read: directories of two nodes are not opened together,
+kafkalog needs no such file and writes none. It reads a broker's file: directories of two nodes are not opened together,
 and a directory can be named by its id.
 """
 
@@ -24,7 +24,7 @@ _HINT: Final = "a broker refuses the directory too: take the ids from another di
 
 
 class MetaProperties(NamedTuple):
-    """What the file says. Version 0 (before KRaft) has no directory id, and need not name its cluster."""
+    """Contents of the file. Version 0 (before KRaft) has no directory id, and need not name its cluster."""
 
     version: int
     cluster_id: str | None
@@ -33,7 +33,7 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(directory: str, fs: FileSystem = OS) -> MetaProperties | None:
-    """What a data directory's file says; None where there is none. CorruptCheckpoint, StorageError."""
+    """Read a data directory's file; None if there is none. CorruptCheckpoint, StorageError."""
     path = os.path.join(directory, META_PROPERTIES)
     try:
         content = fs.read_file(path, MAX_FILE_BYTES)
@@ -48,7 +48,7 @@ def read_meta_properties(directory: str, fs: FileSystem = OS) -> MetaProperties 
 
 
 def parse_meta_properties(content: bytes) -> MetaProperties:
-    """What the file's content says; ValueError names what is missing or wrong in it."""
+    """Parse the file's content; ValueError names a missing or wrong value."""
     pairs = parse_properties(content)
     version = _required(pairs, "version")
     if version not in ("0", "1"):
@@ -72,7 +72,7 @@ def _required(pairs: Mapping[str, str], name: str) -> str:
 
 
 def check_one_node(found: Mapping[str, MetaProperties]) -> None:
-    """Return when directories (by path) belong to one node, and none is a copy of another; else IllegalArgument."""
+    """Raise IllegalArgument unless the directories (by path) belong to one node and none is a copy of another."""
     items = list(found.items())
     for at, (path, meta) in enumerate(items):
         for other, its in items[:at]:

@@ -1,9 +1,9 @@
-"""A partition moves to another data directory: its future log takes the place of the current one (MGR-9).
+"""Move of a partition to another data directory: its future log replaces the current one (MGR-9).
 
-    stop     the current log takes no more writes; the future one has to end where it does
+    stop     the current log takes no more writes; the future one must have the same end
     rename   `-future` loses its suffix, then the old directory becomes `-delete`
 A failure before the second rename undoes the first, so that there is always one directory of that name. A crash between
-the two leaves two whole copies, and the next start says so.
+the two leaves two complete copies, and the next start reports them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LOG: Final = logging.getLogger(__name__)
 def swap(
     source: DataDirectory, target: DataDirectory, current: UnifiedLog, future: UnifiedLog
 ) -> list[tuple[DataDirectory, Exception]]:
-    """Let `future`, in `target`, take the place of `current`, in `source`, which is renamed for its delete.
+    """Replace `current`, in `source`, by `future`, in `target`; `current` is renamed for its delete.
 
-    The high watermark and how far it was cleaned go with it. IllegalState: the future log does not end where the
-    current one does. StorageError: everything is as it was. What is returned failed after the logs changed places.
+    The high watermark and the cleaner offset move with it. IllegalState: the future log does not end where the current
+    one does. StorageError: nothing was changed. The returned errors occurred after the swap.
     """
     key, name = current.topic_partition, current.name
     future.flush()
@@ -51,7 +51,7 @@ def swap(
     failures: list[tuple[DataDirectory, Exception]] = [] if unsynced is None else [(source, unsynced)]
     try:
         move_cleaner_offset(source.path, target.path, key, fs=target.fs)
-    except (StorageError, CorruptCheckpoint) as error:  # it is cleaned from its beginning then
+    except (StorageError, CorruptCheckpoint) as error:  # the log is then cleaned from its beginning
         failures.append((source if source.holds(error.path) else target, error))
     _LOG.info("%s has moved to %s", key, future.path)
     return failures

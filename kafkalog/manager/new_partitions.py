@@ -1,6 +1,6 @@
-"""Making many partitions at once: one write of a topics file, and no sync for each of them.
+"""Creating many partitions at once: one write of a topics file, and no sync for each of them.
 
-    note      the topics file has every topic first, on disk: after a crash the next start makes what is missing
+    note      the topics file has every topic first, on disk: after a crash the next start creates what is missing
     make      directories and first segments, some at a time, so that other calls of the store have their turn
     sync      the data directory's entries, once
 """
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 128
-"""Partitions that are made before other calls of the store have their turn."""
+"""Number of partitions that are created before other calls of the store have their turn."""
 
 
 class NewPartitions(NamedTuple):
-    """The partitions `numbers` of a topic that are to be made; `settings` count where the topic is new."""
+    """The partitions `numbers` of a topic to create; `settings` apply if the topic is new."""
 
     topic: str
     topic_id: str
@@ -45,13 +45,13 @@ class NewPartitions(NamedTuple):
 
 
 Place = tuple[TopicPartition, str, DataDirectory | None]
-"""A partition, its topic's id, and its data directory; None: it is found when it is made."""
+"""A partition, its topic's id, and its data directory; None if that is chosen at creation."""
 
 
 def places_of(
     wanted: Iterable[NewPartitions], directories: Sequence[DataDirectory], others: Container[TopicPartition]
 ) -> list[Place]:
-    """Where the partitions go: each to the directory with the fewest logs then; `others` are not for us to place."""
+    """Assign each partition to the directory with the fewest logs at that point; `others` are placed later."""
     room = [(len(one.logs) + len(one.future_logs), at) for at, one in enumerate(directories)]
     heapify(room)
     places: list[Place] = []
@@ -68,10 +68,10 @@ def places_of(
 
 
 class TopicIds:
-    """Gives partition directories of one data directory the id of their topic.
+    """Writes the topic id into partition directories of one data directory.
 
-    It never changes: a topic's file is written and synced once, and linked into its other partitions. A file system
-    without links gets a file for each.
+    The id never changes: a topic's file is written and synced once, and linked into its other partitions. On a file
+    system without links each partition gets its own file.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -79,26 +79,28 @@ class TopicIds:
         self._made: dict[str, str] = {}
 
     def put(self, directory: str, topic_id: str) -> None:
-        """Put the file with the id into a new partition directory; the entry is not synced. OSError."""
+        """Write the file with the id into a new partition directory; the entry is not synced. OSError."""
         path = os.path.join(directory, PARTITION_METADATA)
         known = self._made.get(topic_id)
         if known is not None:
             try:
                 self._fs.link(known, path)
                 return
-            except OSError as error:  # no links here, too many of it, or the first one's topic was deleted meanwhile
+            except OSError as error:  # no links here, too many links, or the first one's topic was deleted meanwhile
                 _LOG.debug("%s is not linked: %s", path, error)
         atomic_write(self._fs, path, format_partition_metadata(topic_id), sync_entry=False)
         self._made[topic_id] = path
 
 
 class PartitionMaker:
-    """Makes the partitions that one request wants; `make`, once. Threads: one; the manager's lock is taken for a part
-    at a time."""
+    """Creates the partitions of one request, once.
+
+    Threads: one; the manager's lock is taken for a part at a time.
+    """
 
     def __init__(self, manager: LogManager, topics: StoreTopics, wanted: Sequence[NewPartitions], epoch: int) -> None:
         self.failures: dict[str, KafkalogError] = {}
-        """Why a topic has not got all its partitions, by its name."""
+        """Errors of the topics that did not get all their partitions, by name."""
         self._manager = manager
         self._topics = topics
         self._wanted = {one.topic: one for one in wanted}
@@ -107,9 +109,9 @@ class PartitionMaker:
         self._configs = Configs(manager.config.log_config, topics.settings_of)
 
     def noted(self) -> list[Place]:
-        """Where the partitions go, once the topics files say that they are there; needs the manager's lock.
+        """Write the topics files and return the places of the partitions; the caller holds the manager's lock.
 
-        StorageError where no data directory takes any.
+        StorageError if no data directory takes any.
         """
         manager = self._manager
         homes = directories_in_order(manager.directories, manager.config.cordoned_log_dirs)
@@ -129,7 +131,7 @@ class PartitionMaker:
         return places
 
     def make(self, places: Iterable[Place]) -> list[UnifiedLog]:
-        """The logs that are made in these places, in the directories' maps; needs the manager's lock."""
+        """Create and register the logs in these places and return them; the caller holds the manager's lock."""
         made: dict[str, list[UnifiedLog]] = {path: [] for path in self._ids}
         late: list[Place] = []
         try:
@@ -168,7 +170,7 @@ class PartitionMaker:
         )
 
     def _made_anywhere(self, place: Place) -> list[UnifiedLog]:
-        """The log by itself, in the first directory that takes it; none, and the topic has failed."""
+        """Create one log in the first directory that takes it; on an error, record it and return an empty list."""
         key, topic_id, _ = place
         if key.topic in self.failures:
             return []
@@ -181,7 +183,7 @@ class PartitionMaker:
         return [log]
 
     def sync(self) -> None:
-        """Return when the new directories' names are on disk; topics in a directory where that fails have failed."""
+        """Sync the new directories' names; if that fails for a directory, record it for all topics."""
         for directory in self._manager.directories:
             if directory.path not in self._ids or not directory.is_online:
                 continue

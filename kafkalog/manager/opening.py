@@ -1,4 +1,4 @@
-"""Opening the log manager of some data directories with what is known of their topics, and the threads of its jobs."""
+"""Open the log manager of some data directories, with the known topics and a scheduler for its jobs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kafkalog.util.scheduler import Scheduler, Schedules
 
 
 class OpenedLogs(NamedTuple):
-    """The manager, the threads of its jobs (which are not scheduled yet), and what the directories say of topics."""
+    """The manager, the scheduler of its jobs (not scheduled yet), and the known topics of the directories."""
 
     manager: LogManager
     scheduler: Schedules
     known: KnownTopics
 
     def close(self) -> None:
-        """Close all logs, then end the threads of the jobs, also where a close fails. Errors as `LogManager.close`."""
+        """Close all logs, then end the job threads, even if a close fails. Errors as `LogManager.close`."""
         with deferred_interrupts():
             try:
                 self.manager.close()
@@ -44,10 +44,10 @@ def open_logs(
     keeps_begun_epochs: bool = False,
     refuses_loss: bool = False,
 ) -> OpenedLogs:
-    """The logs of these data directories. What a broker's metadata there says counts below what `config` was given.
+    """Open the logs of these data directories. Settings in `config` override those of a broker's metadata there.
 
-    Without a `scheduler` it makes one; where the open fails it is shut down, also one that was given. ConfigError for a
-    node.id that is not the directories'; further errors as `read_known_topics` and `LogManager.open`.
+    Without a `scheduler` one is created; if the open fails it is shut down, also a given one. ConfigError for a node.id
+    other than the directories'; further errors as `read_known_topics` and `LogManager.open`.
     """
     paths = [os.path.realpath(path) for path in directories]
     try:

@@ -1,4 +1,4 @@
-"""A partition directory of a locked data directory: opened, recovered, or made."""
+"""A partition directory of a locked data directory: opened, recovered, or created."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KNOWN_FILES: Final = frozenset({PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT})
 
 
 class Found(NamedTuple):
-    """How a partition was found: closed well or not, and what the directory's checkpoints say of it."""
+    """State of a partition before opening: cleanly closed or not, and its offsets in the directory's checkpoints."""
 
     is_clean: bool
     log_start_offset: int = 0
@@ -53,16 +53,17 @@ def open_partition(
     keeps_begun_epochs: bool = False,
     refuses_loss: bool = False,
 ) -> UnifiedLog:
-    """The log of a partition directory in `log_dir`, recovered where it was not closed well.
+    """Open the log of a partition directory in `log_dir`; recover it if it was not closed cleanly.
 
-    The directory's marker goes first. With `make`, which makes the directory at its path, the partition is new; where
-    that fails, what was made is taken away again. `keeps_begun_epochs` and errors as for `UnifiedLog.open`;
-    DirectoryLocked. With `refuses_loss` what recovery would give up is looked for before anything changes.
+    The directory's clean-shutdown marker is removed first. With `make`, which creates the directory at its path, the
+    partition is new; if that fails, what was created is removed again. `keeps_begun_epochs` and errors as for
+    `UnifiedLog.open`; DirectoryLocked. With `refuses_loss`, batches that recovery would discard are looked for before
+    anything changes.
     """
     name = os.path.basename(path)
     if refuses_loss and make is None:
         _refuse_loss(log_dir, path, found, fs)
-    # a partition that was recovered is as well known as one made here
+    # a recovered partition is known as fully as one created here
     log_dir.partition_opened(name, make is not None or not found.is_clean)
     before = None if make is None else _names(path, fs)
     try:
@@ -84,7 +85,7 @@ def open_partition(
             refuses_loss=refuses_loss,
         )
     except BaseException:
-        # no record was written: what there was is as whole as before, and what was to be made is taken away
+        # no record was written: existing data is as complete as before, and a new partition is removed
         log_dir.partition_closed(name, found.is_clean if make is None else _removed(path, before, fs))
         raise
 
@@ -102,10 +103,10 @@ def begin_partition(
     producer_expiration_ms: int,
     on_disk_failure: Report,
 ) -> UnifiedLog:
-    """Make a partition directory in `log_dir`, which `put_id` gives its topic's id, and return its log.
+    """Create a partition directory in `log_dir`, to which `put_id` writes its topic's id, and return its log.
 
-    No entry is synced, the parent's neither. Arguments and errors as for `UnifiedLog.begin`; StorageError also (EEXIST)
-    where something has that name. What was made is taken away then; DirectoryLocked.
+    No directory entry is synced, not even the parent's. Arguments and errors as for `UnifiedLog.begin`; StorageError
+    also (EEXIST) if that name exists. After an error, what was created is removed. DirectoryLocked.
     """
     name = os.path.basename(path)
     log_dir.partition_opened(name, True)
@@ -126,7 +127,7 @@ def begin_partition(
 
 
 def _refuse_loss(log_dir: LogDir, path: str, found: Found, fs: FileSystem) -> None:
-    """CorruptRecord where recovery would give sound batches up; no marker may vouch for that partition later."""
+    """Raise CorruptRecord if recovery would discard sound batches; no marker may vouch for that partition later."""
     try:
         refuse_loss(
             path, fs, is_clean=found.is_clean, recovery_point=found.recovery_point,
@@ -146,10 +147,10 @@ def ensure_topic(
     topic_id: str | None = None,
     fs: FileSystem = OS,
 ) -> TopicEntry:
-    """The topic's entry in the topics file, made or grown so that it has the partition.
+    """Return the topic's entry in the topics file, created or extended so that it has the partition.
 
-    `siblings` are the topic's partitions that are there with their directories: a topic that a broker made has
-    partitions but no entry, and theirs is its id.
+    `siblings` are the topic's existing partitions with their directories: a topic that a broker created has partitions
+    but no entry, and its id is theirs.
     """
     name, count = topic_partition.topic, topic_partition.partition + 1
     topic = store.get(name)
@@ -164,7 +165,7 @@ def ensure_topic(
 
 
 def holds_segments(path: str, fs: FileSystem) -> bool:
-    """Whether `path` is a directory with segment files; False where it is missing or as good as empty.
+    """Return True if `path` is a directory with segment files; False if it is missing or effectively empty.
 
     NotAPartition for a file, and for a directory that holds other things but no segment.
     """
@@ -179,7 +180,7 @@ def holds_segments(path: str, fs: FileSystem) -> bool:
     except OSError as error:
         raise StorageError.from_os(error, "read the partition directory", path=path) from error
     if any(parse_base_offset(name) is not None or name == KEPT_DIRECTORY for name in names):
-        return True  # a crash may come when all segments are kept, and the one to begin with is not made yet
+        return True  # a crash may come after all segments were moved away and before the first new one exists
     strange = sorted(name for name in names if name.removesuffix(".tmp") not in _KNOWN_FILES)
     if strange:
         raise NotAPartition(
@@ -192,12 +193,12 @@ def holds_segments(path: str, fs: FileSystem) -> bool:
 
 
 def _names(path: str, fs: FileSystem) -> frozenset[str] | None:
-    """The names in a directory; None where there is none (`holds_segments` has seen that it can be read)."""
+    """Return the names in a directory; None if it is missing (`holds_segments` has checked that it can be read)."""
     return frozenset(fs.names(path)) if fs.exists(path) else None
 
 
 def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
-    """Whether a partition that could not be created is gone again; the files `before` stay, and their directory."""
+    """Remove a partition that could not be created, except the files `before`; return True on success."""
     try:
         if fs.exists(path):
             for name in fs.names(path):
@@ -211,7 +212,7 @@ def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
 
 
 def make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
-    """Make a partition directory with its partition.metadata, on disk in the parent's entries as well. StorageError."""
+    """Create a partition directory with its partition.metadata, and sync the parent's entries as well. StorageError."""
     try:
         try:
             fs.mkdir(path)

@@ -1,4 +1,4 @@
-"""Which data directory a new partition goes to (MGR-4, MGR-7, MGR-8)."""
+"""Choice of the data directory for a new partition (MGR-4, MGR-7, MGR-8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.manager.data_directory import DataDirectory
 
 
 def find_directory(directories: Sequence[DataDirectory], wanted: str | os.PathLike[str]) -> DataDirectory | None:
-    """The directory with that path, or with that directory id; None for an id that is not known here.
+    """Return the directory with that path or directory id; None for an unknown id.
 
     IllegalArgument for a path that is no data directory of this manager.
     """
@@ -27,7 +27,7 @@ def find_directory(directories: Sequence[DataDirectory], wanted: str | os.PathLi
 
 
 def check_cordoned(cordoned: Collection[str], directories: Sequence[DataDirectory]) -> None:
-    """ConfigError where cordoned.log.dirs names what is none of these directories; `*` stands for all."""
+    """Raise ConfigError if cordoned.log.dirs names any other directory than these; `*` stands for all."""
     known = {one.path for one in directories}
     strange = [path for path in cordoned if path != "*" and os.path.realpath(path) not in known]
     if strange:
@@ -40,9 +40,9 @@ def check_cordoned(cordoned: Collection[str], directories: Sequence[DataDirector
 def directories_in_order(
     directories: Sequence[DataDirectory], cordoned: Collection[str] = ()
 ) -> list[DataDirectory]:
-    """The directories that take new partitions, the one with the fewest logs first (future ones count, MGR-4).
+    """Return the directories that take new partitions, the one with the fewest logs first (future ones count, MGR-4).
 
-    StorageError where none is in use, or all that are take none.
+    StorageError if none is in use, or if all in use are cordoned.
     """
     closed = {os.path.realpath(path) for path in cordoned}
     online = [directory for directory in directories if directory.is_online]

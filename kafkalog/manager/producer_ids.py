@@ -1,7 +1,7 @@
-"""Which producer ids a data directory without a broker has given out: one number, in a file of its own.
+"""The next producer id of a data directory without a broker: one number, in a file of its own.
 
-A broker asks its controller for a block of ids; here the file is written before the first id of a block is given, so
-that no id is given twice, whatever becomes of the process. The numbers of a broken block are lost, as there.
+A broker asks its controller for a block of ids. Here the file is written before the first id of a block is assigned, so
+that no id is assigned twice, even after a crash. The unused ids of a block are lost, as with a broker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HINT: Final = "write the first producer id that no producer has into it, or mov
 
 
 def read_next_producer_id(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> int:
-    """The first producer id that was not given out; 0 where there is no file. CorruptCheckpoint, StorageError."""
+    """Return the first unassigned producer id; 0 if there is no file. CorruptCheckpoint, StorageError."""
     path = os.path.join(os.fspath(directory), PRODUCER_IDS_FILE)
     try:
         content = fs.read_file(path, MAX_FILE_BYTES)
@@ -42,7 +42,7 @@ def read_next_producer_id(directory: str | os.PathLike[str], *, fs: FileSystem =
 
 
 def write_next_producer_id(directory: str | os.PathLike[str], number: int, *, fs: FileSystem = OS) -> None:
-    """Says that ids below `number` may have been given out; on disk when this returns. StorageError."""
+    """Write to disk that ids below `number` may have been assigned. StorageError."""
     path = os.path.join(os.fspath(directory), PRODUCER_IDS_FILE)
     content = json.dumps({"version": VERSION, "next_producer_id": number}) + "\n"
     try:

@@ -1,4 +1,4 @@
-"""The retention of all logs, and the memory of idle producers: what ages by itself."""
+"""Retention of all logs, and expiration of idle producers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kafkalog.storage.log import UnifiedLog
 
 _LOG: Final = logging.getLogger(__name__)
 Failed = Callable[[UnifiedLog, Exception], object]
-"""What to do about a log that failed; it is called once the other logs had their turn."""
+"""Handler of a log's error; it is called after all other logs were processed."""
 
 
 def each_log(logs: Iterable[UnifiedLog], step: Callable[[UnifiedLog], int], failed: Failed | None = None) -> int:
-    """The sum of what `step` gives for each log; one that is closed meanwhile is passed over.
+    """Call `step` for each log and return the sum of its results; a log that is closed meanwhile is skipped.
 
-    A failure of one log stops no other: each is logged and told to `failed`, and the first is raised at the end.
+    An error of one log stops no other: each is logged and passed to `failed`, and the first is raised at the end.
     """
     total = 0
     failures: list[tuple[UnifiedLog, Exception]] = []
@@ -38,10 +38,10 @@ def each_log(logs: Iterable[UnifiedLog], step: Callable[[UnifiedLog], int], fail
 
 
 def cleanup_logs(logs: Iterable[UnifiedLog], now_ms: int, *, failed: Failed | None = None) -> int:
-    """How many segments retention deleted, by log start, size and age up to `now_ms` (MGR-13, MGR-14).
+    """Apply retention by log start, size and age at `now_ms`; return the number of deleted segments (MGR-13, MGR-14).
 
-    Logs with compact in their policy are the cleaner's, and passed over (MGR-15). Nothing at or above a log's high
-    watermark goes (LOG-41). A log that fails stops no other: the first error is raised at the end.
+    Logs with compact in their policy are left to the cleaner (MGR-15). Nothing at or above a log's high watermark is
+    deleted (LOG-41). An error of one log stops no other: the first error is raised at the end.
     """
 
     def delete(log: UnifiedLog) -> int:
@@ -56,5 +56,5 @@ def cleanup_logs(logs: Iterable[UnifiedLog], now_ms: int, *, failed: Failed | No
 def expire_producers(
     logs: Iterable[UnifiedLog], now_ms: int, expiration_ms: int, *, failed: Failed | None = None
 ) -> int:
-    """How many producers, idle for `expiration_ms` up to `now_ms`, were forgotten (PSM-15)."""
+    """Forget producers that were idle for `expiration_ms` up to `now_ms`; return their number (PSM-15)."""
     return each_log(logs, lambda log: log.expire_producers(now_ms, expiration_ms), failed)

@@ -1,4 +1,4 @@
-"""Taking data directories: which they are, their locks, what lies in them, and their logs (MGR-2, MGR-3)."""
+"""Opening of data directories: their paths, locks, partitions, and logs (MGR-2, MGR-3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def directory_paths(dirs: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The real, absolute paths of data directories, each once; ConfigError for an empty one, or none at all."""
+    """Return the real, absolute paths of data directories, each once; ConfigError for an empty one, or none at all."""
     paths = []
     for given in dirs:
         text = os.fspath(given)
@@ -44,10 +44,10 @@ def directory_paths(dirs: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 def take_directories(dirs: Iterable[str | os.PathLike[str]], fs: FileSystem) -> tuple[DataDirectory, ...]:
-    """The directories, made where they are missing, each locked or offline.
+    """Lock the directories, creating missing ones; each is then locked or offline.
 
-    DirectoryLocked where one is another's, IllegalArgument where they belong to different nodes; none is kept then.
-    StorageError when all are offline.
+    DirectoryLocked if one is held elsewhere, IllegalArgument if they belong to different nodes; no lock is kept then.
+    StorageError if all are offline.
     """
     directories = tuple(DataDirectory(path, fs=fs) for path in directory_paths(dirs))
     for directory in directories:
@@ -85,7 +85,8 @@ def _read_identities(directories: Iterable[DataDirectory]) -> None:
 
 
 def take_offline(directory: DataDirectory, error: Exception | None = None) -> None:
-    """Note that a directory cannot be used (None: it was noted); its logs are closed as a crash would leave them."""
+    """Take a directory out of use because of `error` (None: already noted); its logs close as a crash would leave them.
+    """
     if error is not None:
         directory.note_failure(error)
     _LOG.error("the data directory %s is offline: %s", directory.path, directory.offline_error)
@@ -93,7 +94,7 @@ def take_offline(directory: DataDirectory, error: Exception | None = None) -> No
 
 
 def check_some_online(directories: Sequence[DataDirectory]) -> None:
-    """Return when a directory is in use; StorageError names the reason of each that is not."""
+    """Raise StorageError, with the reason of each directory, unless a directory is in use."""
     if any(directory.is_online for directory in directories):
         return
     reasons = "; ".join(str(directory.offline_error) for directory in directories)
@@ -108,14 +109,14 @@ def load_directories(
     rules: LoadRules,
     strays_in: Callable[[DataDirectory], IsStray | None] = lambda _: None,
 ) -> dict[str, Inventory]:
-    """What lies in each directory that is in use, by its path; their logs are open then.
+    """Open the logs of each directory in use and return the inventories by path.
 
-    Partitions that `strays_in` says of their directory to be strays are renamed first. A directory whose disk fails
-    goes offline. NotAPartition, IllegalState (a partition in two directories): nothing was touched. StorageError when
-    no directory is left.
+    Partitions that the rule of `strays_in` selects are renamed first. A directory whose disk fails goes offline.
+    NotAPartition, IllegalState (a partition in two directories): nothing was changed. StorageError if no directory is
+    left.
 
-    A Ctrl-C drops the logs that no thread has begun with; a second one waits for the threads like the first: they write
-    into directories whose locks go as soon as this has raised.
+    A Ctrl-C drops the logs that no thread has begun with. A second one also waits for the threads: they write into
+    directories whose locks are released once this has raised.
     """
     inventories: dict[str, Inventory] = {}
     strays: dict[str, tuple[PartitionPlace, ...]] = {}
@@ -171,7 +172,7 @@ def _finish(loader: DirectoryLoader) -> None:
 
 
 def release_all(directories: Iterable[DataDirectory]) -> None:
-    """Give the locks back, whatever goes wrong; no marker is written."""
+    """Release the locks, even after errors; no marker is written."""
     with deferred_interrupts():
         for directory in directories:
             log_dir, directory.log_dir = directory.log_dir, None

@@ -1,8 +1,8 @@
-"""Closing all logs of the data directories, each directory by itself (MGR-19, MGR-20).
+"""Closing all logs of the data directories, each directory separately (MGR-19, MGR-20).
 
-    close        every log: flushed, its producers' snapshot, its files
+    close        every log: flushed, its producer snapshot written, its files closed
     checkpoint   recovery points, log starts, high watermarks
-    marker       only where every log closed and all were loaded; then the lock goes
+    marker       only if all logs were loaded and every one closed; then the lock is released
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def close_all(directories: Sequence[DataDirectory], threads: int) -> list[Exception]:
-    """What went wrong, in the directories' order: a directory with an error has no marker, the others have."""
+    """Close all directories and return the errors, in the directories' order; those with an error get no marker."""
     online = [directory for directory in directories if directory.log_dir is not None]
     found = side_by_side(lambda one: _close_directory(one, threads), online, len(online), "kafkalog-close-dir")
     return [error for errors in found for error in errors]
@@ -60,6 +60,6 @@ def _close_log(log_dir: LogDir, log: UnifiedLog) -> Exception | None:
 
 
 def write_checkpoints(directory: DataDirectory) -> None:
-    """Put recovery points, log starts and high watermarks of a directory's logs on disk. StorageError."""
+    """Write recovery points, log starts and high watermarks of a directory's logs to disk. StorageError."""
     for write in (write_recovery_points, write_log_starts, write_high_watermarks):
         write(directory.path, directory.all_logs, fs=directory.fs)

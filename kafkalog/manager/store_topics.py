@@ -1,7 +1,7 @@
 """The topics of all data directories: each topic's id and settings, whichever directories its partitions lie in.
 
-Every directory that holds a partition of a topic has the topic in its own topics file, so each can be opened by
-itself. Where two files differ, the directory that is given first counts.
+Every directory that holds a partition of a topic has the topic in its own topics file, so that each can be opened
+alone. If two files differ, the directory that is given first takes precedence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Partitions = Iterable[tuple[TopicPartition, str]]
 
 
 class StoreTopics:
-    """What the topics files of the directories say, each read once; `elsewhere` has the settings of other topics.
+    """The merged topics files of the directories, each read once; `elsewhere` has the settings of other topics.
 
     Threads: changed under the manager's lock; reads may run beside.
     """
@@ -35,15 +35,15 @@ class StoreTopics:
         self._stale: dict[str, dict[str, str]] = {}
 
     def read(self, directory: DataDirectory) -> None:
-        """Take in what a directory's file says; `merge` then says what counts. CorruptCheckpoint, StorageError."""
+        """Read a directory's file; `merge` then resolves differences. CorruptCheckpoint, StorageError."""
         self._files[directory.path] = self._store(directory).read()
 
     def _store(self, directory: DataDirectory) -> TopicStore:
-        """A directory's file, which is parsed again only where it has changed."""
+        """Return a directory's topics file, which is parsed again only if it has changed."""
         return self._stores.setdefault(directory.path, TopicStore(directory.path, fs=directory.fs))
 
     def merge(self) -> None:
-        """Let count what the files that were read say together."""
+        """Merge the files that were read."""
         self._known, self._stale = merged(self._files)
         for path, file in self._files.items():
             for name, entry in file.topics.items():
@@ -54,28 +54,28 @@ class StoreTopics:
                     _LOG.warning("%s has another id or other settings of topic %s: they do not count", path, name)
 
     def strays_in(self, directory: DataDirectory) -> IsStray | None:
-        """Says which partitions of a directory are those of a topic that was deleted while it was away; None: none."""
+        """Return a rule for partitions of topics deleted while a directory was absent; None if there are none."""
         stale = self._stale.get(directory.path)
         if not stale:
             return None
         return lambda key, topic_id: key.topic in stale and topic_id in (None, stale[key.topic])
 
     def forget_stale(self, directory: DataDirectory) -> None:
-        """Take topics that were deleted while a directory was away out of its file. StorageError."""
+        """Remove topics that were deleted while a directory was absent from its file. StorageError."""
         stale = self._stale.pop(directory.path, {})
         if stale:
             self._store(directory).remove(stale, stale.values())
 
     def get(self, topic: str) -> TopicEntry | None:
-        """The topic's entry; None where no file has one."""
+        """Return the topic's entry; None if no file has one."""
         return self._known.get(topic)
 
     def entries(self) -> list[TopicEntry]:
-        """The topics that a file has, sorted by name; those whose delete has begun, too."""
+        """Return the topics that a file has, sorted by name, including those whose delete has begun."""
         return [self._known[name] for name in sorted(self._known)]
 
     def settings_of(self, topic: str) -> Mapping[str, Any]:
-        """The topic's own settings."""
+        """Return the topic's own settings."""
         entry = self._known.get(topic)
         return self._elsewhere.get(topic, {}) if entry is None else entry.settings
 
@@ -87,7 +87,7 @@ class StoreTopics:
         settings: Mapping[str, Any] | None,
         topic_id: str | None,
     ) -> TopicEntry:
-        """The topic's entry in a directory's file, made or grown so that it has the partition."""
+        """Return the topic's entry in a directory's file, created or extended so that it has the partition."""
         name = topic_partition.topic
         known = self._known.get(name)
         if known is not None:
@@ -102,7 +102,10 @@ class StoreTopics:
         return made
 
     def ensure_all(self, directory: DataDirectory, wanted: Iterable[WantedTopic]) -> None:
-        """Have the topics' entries in a directory's file, by one write. Errors as for `TopicStore.ensure_all`."""
+        """Create or extend the topics' entries in a directory's file, in one write.
+
+        Errors as for `TopicStore.ensure_all`.
+        """
         rows = []
         for one in wanted:
             known = self._known.get(one.name)
@@ -113,9 +116,9 @@ class StoreTopics:
                 self._known[made.name] = made
 
     def forget_if_gone(self, directory: DataDirectory, topic: str, logs: Logs) -> None:
-        """Take a topic out of a directory's file once it has no partition there, and out of memory once none is left.
+        """Remove a topic from a directory's file once it has no partition there, and from memory once none is left.
 
-        Not where all of it is being deleted: `forget` does that at the end. StorageError.
+        A topic whose delete has begun is left to `forget` at its end. StorageError.
         """
         known = self._known.get(topic)
         if known is not None and known.is_deleted:
@@ -126,9 +129,9 @@ class StoreTopics:
             self._known.pop(topic, None)
 
     def mark_deleted(self, directories: Sequence[DataDirectory], names: Collection[str], logs: Logs) -> None:
-        """Write into the file of each of these directories that has the topics that their delete has begun.
+        """Record in the file of each of these directories that the delete of the topics has begun.
 
-        StorageError. A crash from here on only means that the next start goes on.
+        StorageError. After a crash from here on, the next start continues the delete.
         """
         for directory in directories:
             here = self._store(directory).topics()
@@ -140,7 +143,7 @@ class StoreTopics:
         self._note_deleted(names, True)
 
     def unmark_deleted(self, directories: Sequence[DataDirectory], names: Collection[str]) -> None:
-        """Take back what `mark_deleted` wrote, as far as the disks let: the delete failed, the topics are in use."""
+        """Undo `mark_deleted` on every disk that allows it: the delete failed, and the topics are in use."""
         for directory in directories:
             try:
                 self._store(directory).mark_deleted(names, False)
@@ -154,9 +157,9 @@ class StoreTopics:
                 self._known[name] = self._known[name]._replace(is_deleted=is_deleted)
 
     def forget(self, directories: Sequence[DataDirectory], names: Collection[str]) -> None:
-        """Take topics that have no partition left out of the files of these directories, which keep their ids as gone.
+        """Remove topics without partitions from the files of these directories; the files keep their ids as deleted.
 
-        Where a disk refuses, the file says that the delete has begun, and the next start goes on.
+        If a disk refuses, its file still says that the delete has begun, and the next start continues it.
         """
         found = [self._known.pop(name, None) for name in names]
         ids = [entry.topic_id for entry in found if entry is not None]
@@ -169,7 +172,10 @@ class StoreTopics:
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, Any]
     ) -> None:
-        """Change a topic's settings in the file of each of these directories, in the first one's last: that counts."""
+        """Change a topic's settings in the file of each of these directories; the first one, which decides, is last.
+
+        UnknownTopicOrPartition, ConfigError, StorageError.
+        """
         siblings = [(key, log.path) for key, log in logs.items() if key.topic == topic]
         if not siblings and topic not in self._known:
             raise UnknownTopicOrPartition(f"there is no topic {ascii(topic[:80])} here")
@@ -182,11 +188,12 @@ class StoreTopics:
 
 
 def merged(files: Mapping[str, TopicsFile]) -> tuple[dict[str, TopicEntry], dict[str, dict[str, str]]]:
-    """(the topics that count by name, the ids of those that do not by directory and name), of the files by directory.
+    """Merge topics files, given by directory. The topics that apply are returned by name.
 
-    The first file that has a topic counts, and the largest number of partitions. A topic that was deleted while a
-    directory was away counts no more there: another file has its id as one that is gone, and its own has not; or
-    another file has the next topic of that name.
+    Also returned are the ids of topics that no longer apply, by directory and name. The first file that has a topic
+    takes precedence, with the largest number of partitions. A topic that was deleted while a directory was absent no
+    longer applies there: another file has its id as deleted, and its own has not; or another file has the next topic of
+    that name.
     """
     gone = {path: {one for other in files if other != path for one in files[other].gone} for path in files}
     gone = {path: ids - set(files[path].gone) for path, ids in gone.items()}

@@ -1,7 +1,7 @@
-"""The topics of a data directory that has no broker: ids, partition counts and settings.
+"""The topics of a data directory without a broker: ids, partition counts and settings.
 
-They stand in one JSON file beside the partition directories, written atomically. A broker ignores plain
-files there. Partition directories without an entry are legal: a broker made them.
+They are stored in one JSON file beside the partition directories, written atomically. A broker ignores plain files
+there. Partition directories without an entry are legal: a broker created them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Identity = tuple[int, int, int]
 class TopicEntry(NamedTuple):
     """One topic: its name, id (22 characters), number of partitions and settings (dotted name to text).
 
-    `is_deleted`: its delete has begun, and the next start goes on with it.
+    `is_deleted`: its delete has begun, and the next start continues it.
     """
 
     name: str
@@ -54,10 +54,10 @@ class TopicEntry(NamedTuple):
 
 
 class WantedTopic(NamedTuple):
-    """A topic that a directory is to have, with at least `partitions` partitions.
+    """A topic that a directory should have, with at least `partitions` partitions.
 
-    `settings` (names dotted or not, text or values) and `topic_id` (None: a fresh one) are those of a new topic; one
-    that is known keeps its own.
+    `settings` (names dotted or not, text or values) and `topic_id` (None: a fresh one) apply to a new topic; a known
+    one keeps its own.
     """
 
     name: str
@@ -67,10 +67,10 @@ class WantedTopic(NamedTuple):
 
 
 class TopicsFile(NamedTuple):
-    """What a topics file says: the topics by name, and the ids of those that were deleted last, the oldest first.
+    """Contents of a topics file: topics by name, and the ids of recently deleted topics, the oldest first.
 
-    By such an id a data directory that was away meanwhile is known to have partitions of a topic that is no more. One
-    that was made again under its old id, as a broker does by its own metadata, is in both.
+    The ids identify partitions of deleted topics in a data directory that was absent during the delete. A topic that
+    was created again under its old id, as a broker does by its own metadata, is in both.
     """
 
     topics: dict[str, TopicEntry]
@@ -78,7 +78,7 @@ class TopicsFile(NamedTuple):
 
 
 class TopicStore:
-    """The topics file of one data directory. Each read looks at the file, and parses it where it has changed.
+    """The topics file of one data directory. Each read checks the file, and parses it if it has changed.
 
     Threads: safe. Processes: a caller of `ensure` holds the directory's LogDir.
     """
@@ -89,13 +89,13 @@ class TopicStore:
         self._read: tuple[_Identity, TopicsFile] | None = None  # replaced whole
 
     def topics(self) -> dict[str, TopicEntry]:
-        """All topics by name, sorted; none where there is no file. Errors as `read`."""
+        """Return all topics by name, sorted; none if there is no file. Errors as `read`."""
         return self.read().topics
 
     def read(self) -> TopicsFile:
-        """What the file says; nothing where there is none.
+        """Return the file's contents; empty if there is no file.
 
-        CorruptCheckpoint names the file and what is wrong in it; StorageError when it cannot be read.
+        CorruptCheckpoint names the file and the fault in it; StorageError if it cannot be read.
         """
         kept = self._read
         try:
@@ -115,16 +115,16 @@ class TopicStore:
         return made
 
     def _identity(self) -> _Identity:
-        """What another content of the file would change: it is replaced, never written in place."""
+        """Return values that differ for other contents: the file is replaced, never written in place."""
         stat = self._fs.stat(self.path)
         return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
     def names(self) -> list[str]:
-        """The names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         return list(self.topics())
 
     def get(self, name: str) -> TopicEntry | None:
-        """The topic's entry; None where there is none: it does not exist, or a broker made it."""
+        """Return the topic's entry; None if it does not exist, or if a broker created it."""
         return self.topics().get(name)
 
     def ensure(
@@ -135,14 +135,14 @@ class TopicStore:
         settings: Mapping[str, Any] | None = None,
         topic_id: str | None = None,
     ) -> TopicEntry:
-        """The topic's entry; arguments and errors as for `ensure_all`."""
+        """Return the topic's entry; arguments and errors as for `ensure_all`."""
         return self.ensure_all((WantedTopic(name, partitions, settings, topic_id),))[0]
 
     def ensure_all(self, wanted: Iterable[WantedTopic]) -> list[TopicEntry]:
-        """The topics' entries in the order given, written in one go where one is new or has more partitions now.
+        """Return the topics' entries in the order given, creating or extending them in one write.
 
-        InvalidTopic, InvalidPartitions, ConfigError, IllegalArgument for an id that is none; StorageError when the
-        file cannot be written.
+        InvalidTopic, InvalidPartitions, ConfigError, IllegalArgument for an invalid id; StorageError if the file cannot
+        be written.
         """
         checked = [_checked(one) for one in wanted]
         with _write_lock:
@@ -161,9 +161,9 @@ class TopicStore:
         return found
 
     def alter(self, name: str, changes: Mapping[str, Any]) -> TopicEntry:
-        """The topic's entry with some settings changed; None takes one back to its default.
+        """Change some settings of a topic and return its entry; None resets a setting to its default.
 
-        UnknownTopicOrPartition where the file has no such topic; ConfigError, StorageError, then nothing has changed.
+        UnknownTopicOrPartition if the file has no such topic; ConfigError, StorageError: nothing was changed.
         """
         given = {key_for(setting).name: value for setting, value in changes.items()}
         with _write_lock:
@@ -177,7 +177,7 @@ class TopicStore:
         return made
 
     def mark_deleted(self, names: Iterable[str], is_deleted: bool = True) -> None:
-        """Let the entries that these topics have say from now on that their delete has begun, or not. StorageError."""
+        """Record in these topics' existing entries that their delete has begun, or not. StorageError."""
         with _write_lock:
             topics, gone = self.read()
             here = [topics[name] for name in names if name in topics]
@@ -186,9 +186,9 @@ class TopicStore:
                 self._write_locked({**topics, **changed}, gone)
 
     def remove(self, names: Iterable[str], deleted_ids: Iterable[str] = ()) -> None:
-        """Take topics out of the file. StorageError.
+        """Remove topics from the file. StorageError.
 
-        `deleted_ids` are of topics that are no more: the file says so from now on.
+        `deleted_ids` are ids of deleted topics, which the file lists from now on.
         """
         with _write_lock:
             topics, gone = self.read()
@@ -210,7 +210,8 @@ class TopicStore:
 
 
 def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) -> bytes:
-    """The file's content for these topics: indented JSON, sorted, with a final newline; the last of many `gone`."""
+    """Return the file's content for these topics: indented JSON, sorted, with a final newline; the last of many `gone`.
+    """
     entries = {
         name: {
             "id": topic.topic_id,
@@ -226,13 +227,13 @@ def format_topics(topics: Mapping[str, TopicEntry], gone: Sequence[str] = ()) ->
 
 
 def _last_of(gone: Sequence[str], topics: Mapping[str, TopicEntry]) -> list[str]:
-    """The ids of deleted topics that the file keeps: the last ones, and those that a topic has again."""
+    """Return the ids of deleted topics that the file keeps: the last ones, and those that a topic has again."""
     live = {topic.topic_id for topic in topics.values()}
     return [one for at, one in enumerate(gone, MAX_GONE - len(gone)) if at >= 0 or one in live]
 
 
 def _checked(wanted: WantedTopic) -> TopicEntry:
-    """The entry that a topic would have, its id empty where none is given. Errors as for `TopicStore.ensure_all`."""
+    """Return the entry of a topic, its id empty if none is given. Errors as for `TopicStore.ensure_all`."""
     validate_topic(wanted.name)
     check_partitions(wanted.partitions)
     overrides = LogConfig.from_stored(wanted.settings).overrides() if wanted.settings else {}
@@ -242,7 +243,7 @@ def _checked(wanted: WantedTopic) -> TopicEntry:
 
 
 def parse_file(content: bytes) -> TopicsFile:
-    """What a file's content says, the topics sorted by name; ValueError says what is wrong in it."""
+    """Parse a file's content; the topics are sorted by name. ValueError names the fault."""
     try:
         data = json.loads(content.decode(), object_pairs_hook=_without_repeats)
     except RecursionError:
@@ -286,7 +287,7 @@ def _parse_topic(name: str, entry: Any) -> TopicEntry:
 
 
 def check_partitions(count: Any) -> None:
-    """Return where a topic may have so many partitions; InvalidPartitions otherwise."""
+    """Raise InvalidPartitions if a topic cannot have that many partitions."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PARTITIONS:
         raise InvalidPartitions(f"the number of partitions is {count!r}, 1 to {MAX_PARTITIONS} is accepted")
 

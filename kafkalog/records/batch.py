@@ -1,4 +1,4 @@
-"""RecordBatch: one batch in memory, its header, its records, and the few changes that are made in place."""
+"""RecordBatch: one batch in memory with its header, its records and the changes that are made in place."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from kafkalog.shown import human_size
 __all__ = ["RecordBatch", "RecordSizes"]
 
 BATCH_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
-"""The columns of a batch by itself."""
+"""Columns of a single batch, which does not know its topic and partition."""
 
 
 class RecordSizes(NamedTuple):
-    """A record without its bytes: what the skipping iteration gives (REC-10). Sizes are -1 for null."""
+    """Offset, timestamp, sequence and sizes of a record, without its bytes (REC-10). Sizes are -1 for null."""
 
     offset: int
     timestamp: int
@@ -68,7 +68,7 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record the producer put in; a v0 or v1 wrapper has to be decompressed for it (REC-40)."""
+        """Offset of the first record the producer sent; reading it decompresses a v0 or v1 wrapper (REC-40)."""
         header = self.header
         if header.compression and header.magic < MAGIC_V2:
             return int(self.decode().offsets[0])
@@ -76,31 +76,31 @@ class RecordBatch:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the producer put in, also when compaction removed it."""
+        """Offset of the last record the producer sent, even if compaction removed that record."""
         return self.header.last_offset
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch."""
+        """Offset after this batch."""
         return self.header.last_offset + 1
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
+        """Size on disk in bytes."""
         return self.header.size
 
     @property
     def is_valid(self) -> bool:
-        """True when size and checksum are right."""
+        """True if size and checksum are right."""
         return self.header.is_valid
 
     def __bytes__(self) -> bytes:
-        """A copy of the batch as it lies in the buffer: what `Log.append_bytes` and `Log.replicate` take."""
+        """Return a copy of the batch's bytes, as `Log.append_bytes` and `Log.replicate` accept them."""
         start = self.header.position
         return bytes(memoryview(self.buffer).cast("B")[start : start + self.header.size])
 
     def ensure_valid(self) -> None:
-        """CorruptRecord unless size and checksum are right (REC-14, REC-15, REC-42).
+        """Raise CorruptRecord unless size and checksum are right (REC-14, REC-15, REC-42).
 
         >>> next(log.batches()).ensure_valid()
         """
@@ -116,10 +116,11 @@ class RecordBatch:
         raise CorruptRecord(reason, offset=header.base_offset, position=header.position)
 
     def decode(self) -> RecordTable:
-        """The records as a table; InvalidRecord where they are not sound, IllegalArgument for an unknown codec.
+        """Return the records as a table.
 
-        A v0 or v1 message whose checksum is wrong and whose key or value runs past its end is one record, as in the
-        reference; reading that field is an error then.
+        Raises InvalidRecord if the records are malformed, IllegalArgument for an unknown codec. A v0 or v1 message with
+        a wrong checksum whose key or value runs past its end counts as one record, as in the reference; reading that
+        field raises the error.
 
         >>> list(next(log.batches()).decode().offsets)
         [0, 1]
@@ -127,7 +128,7 @@ class RecordBatch:
         return batch_table(self.buffer, self._table, self._row, lenient=not self.header.is_valid)
 
     def records(self) -> list[Record]:
-        """All records.
+        """Return all records.
 
         >>> [record.value for record in next(log.batches()).records()]
         [b'first', b'second']
@@ -138,9 +139,10 @@ class RecordBatch:
         return iter(self.decode())
 
     def table(self, columns: Iterable[str] | None = None) -> Table:
-        """The records as columns in memory; a batch does not know its topic and partition, so these are not there.
+        """Return the records as columns in memory, without the topic and partition columns.
 
-        Errors as for `decode`, and IllegalArgument for a column that there is not.
+        A batch does not know its topic and partition. Raises as `decode` does, and IllegalArgument for an unknown
+        column.
 
         >>> len(next(log.batches()).table(["value"]))
         2
@@ -157,7 +159,7 @@ class RecordBatch:
         return self.table().__arrow_c_stream__(requested_schema)
 
     def sizes(self) -> list[RecordSizes]:
-        """Offsets, times, sequences and sizes of the records, no key and no value made (REC-10).
+        """Return offsets, times, sequences and sizes of the records without creating keys or values (REC-10).
 
         >>> [one.value_size for one in next(log.batches()).sizes()]
         [5, 6]
@@ -171,7 +173,7 @@ class RecordBatch:
         ]
 
     def sequences(self) -> list[int]:
-        """Sequence of each record: base sequence plus offset delta with the wrap to 0; -1 without one (REC-11).
+        """Return the sequence of each record: base sequence plus offset delta, wrapping to 0; -1 without one (REC-11).
 
         >>> next(log.batches()).sequences()
         [-1, -1]
@@ -180,14 +182,14 @@ class RecordBatch:
 
     @staticmethod
     def _sequence(base: int, delta: int) -> int:
-        # an offset delta from damaged bytes may be negative: no reason to refuse the sizes
+        # damaged bytes may give a negative offset delta; the sizes are returned anyway
         return NO_SEQUENCE if base < 0 else (base + delta) & MAX_SEQUENCE
 
     def offset_of_max_timestamp(self) -> int | None:
-        """The first offset of the batch for LogAppendTime, else of the first record with the batch's max timestamp.
+        """Return the offset of the first record with the batch's max timestamp; for LogAppendTime, the base offset.
 
-        None for v0, which has no timestamps, and for a batch without records (REC-37). Where no record has one, all
-        are at -1, and it is the first.
+        None for v0, which has no timestamps, and for a batch without records (REC-37). If no record has a timestamp,
+        all are -1 and the first offset is returned.
 
         >>> next(log.batches()).offset_of_max_timestamp()
         0
@@ -203,10 +205,10 @@ class RecordBatch:
 
     @property
     def control(self) -> ControlRecord | None:
-        """What a control batch says: its first record, read; None for a batch of data, and for an emptied one.
+        """Content of a control batch's first record; None for a data batch or an emptied one.
 
-        A batch of KRaft may hold more: `control_record(record.key, record.value)` reads each. InvalidRecord where the
-        record is malformed; a type that is not known is ControlType.UNKNOWN (REC-32, REC-33).
+        A KRaft batch may hold more records: `control_record(record.key, record.value)` reads each. Raises InvalidRecord
+        if the record is malformed. An unknown type is ControlType.UNKNOWN (REC-32, REC-33).
 
         >>> [batch.control for batch in log.batches()]
         [None]
@@ -231,7 +233,7 @@ class RecordBatch:
         self.header = self._table[0]
 
     def set_last_offset(self, offset: int) -> None:
-        """Moves all offsets so that the last one is `offset`; the checksum stays (REC-16).
+        """Shift all offsets so that the last one is `offset`; the checksum stays valid (REC-16).
 
         >>> data = bytearray(bytes(next(log.batches())))
         >>> batch = RecordBatch(data, scan(data), 0)
@@ -245,7 +247,7 @@ class RecordBatch:
         self._refresh()
 
     def set_partition_leader_epoch(self, epoch: int) -> None:
-        """Writes the leader epoch; the checksum stays (REC-17).
+        """Write the leader epoch; the checksum stays valid (REC-17).
 
         >>> data = bytearray(bytes(next(log.batches())))
         >>> batch = RecordBatch(data, scan(data), 0)
@@ -257,9 +259,10 @@ class RecordBatch:
         self._refresh()
 
     def set_max_timestamp(self, kind: TimestampType, timestamp: int) -> None:
-        """Sets timestamp type and max timestamp (ms) and makes the checksum anew; equal values change no byte.
+        """Set timestamp type and max timestamp (ms) and recompute the checksum; equal values change no byte.
 
-        The type of v0 is an illegal argument (REC-18, REC-19). The base timestamp is left alone.
+        Raises IllegalArgument for NO_TIMESTAMP_TYPE, the type of v0 (REC-18, REC-19). The base timestamp does not
+        change.
 
         >>> data = bytearray(bytes(next(log.batches())))
         >>> batch = RecordBatch(data, scan(data), 0)
@@ -280,7 +283,7 @@ class RecordBatch:
         self._refresh()
 
     def __repr__(self) -> str:
-        """One line from the header alone: no record is decoded, and damage is told."""
+        """Return one line built from the header alone: no record is decoded, and damage is marked."""
         header = self.header
         is_wrapper = header.compression and header.magic < MAGIC_V2
         first = "..." if is_wrapper else str(header.base_offset)

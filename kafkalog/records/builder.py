@@ -1,4 +1,4 @@
-"""RecordsBuilder: one v2 batch record by record, with the offsets, flags and refusals of the reference."""
+"""RecordsBuilder: builds one v2 batch record by record, with the reference's offsets, flags and errors."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 class BuilderInfo(NamedTuple):
-    """Largest timestamp (ms) of what was built and the offset that goes with it; (-1, -1) without timestamps."""
+    """Largest timestamp (ms) of the built records and the offset reported with it; (-1, -1) without timestamps."""
 
     max_timestamp: int
     offset_of_max_timestamp: int
 
 
 class RecordsBuilder:
-    """Builds a v2 batch of at most `write_limit` bytes that starts at `base_offset`.
+    """Builder of one v2 batch that starts at `base_offset` and aims at no more than `write_limit` bytes.
 
-    Offsets must strictly grow (REC-24); a timestamp is ms or -1 (REC-25); flags must fit together (REC-26, REC-30).
-    `has_room_for` estimates as the reference does (REC-47): a closed or aborted builder never has room, an empty one
-    always. `level` is the codec's, None for its default, and `compression_ratio` the size expected of it as a part of
-    the plain one. Formats v0 and v1 are built by LegacyBuilder.
+    Offsets must strictly increase (REC-24); a timestamp is ms or -1 (REC-25); flags must be consistent (REC-26,
+    REC-30). `has_room_for` estimates as the reference does (REC-47): a closed or aborted builder never has room, an
+    empty one always has. `level` is the codec's level, None for its default. `compression_ratio` is the expected
+    compressed size as a fraction of the uncompressed size. LegacyBuilder builds formats v0 and v1.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class RecordsBuilder:
 
     @property
     def count(self) -> int:
-        """Records appended so far."""
+        """Number of records appended so far."""
         return self._inner.count
 
     @property
@@ -116,7 +116,7 @@ class RecordsBuilder:
 
     @property
     def next_offset(self) -> int:
-        """The offset a record appended now would get: the base offset for an empty builder (REC-28)."""
+        """Offset of the next record appended; the base offset for an empty builder (REC-28)."""
         return self.base_offset if self._last_offset is None else self._last_offset + 1
 
     def append(
@@ -128,15 +128,15 @@ class RecordsBuilder:
         *,
         offset: int | None = None,
     ) -> int:
-        """Adds a record and returns its offset (the next one unless `offset` says otherwise)."""
+        """Append a record and return its offset, which is the next one unless `offset` is given."""
         if self.is_control:
             raise IllegalArgument("only control records go into a control batch")
         return self._append(timestamp, key, value, headers, offset)
 
     def append_control(self, timestamp: int, key: bytes, value: bytes | None, *, offset: int | None = None) -> int:
-        """Adds a control record, to a control batch only (REC-30); a transaction marker needs a transactional one.
+        """Append a control record; only a control batch takes one, and a marker needs a transactional batch (REC-30).
 
-        Types that are not known are taken as they are. InvalidRecord for a key that is none of a control record.
+        Unknown types are accepted unchanged. Raises InvalidRecord if `key` is not the key of a control record.
         """
         if not self.is_control:
             raise IllegalArgument("control records go into a control batch only")
@@ -164,7 +164,7 @@ class RecordsBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes the batch would have: those of the records, times the expected ratio and a margin of 1.05."""
+        """Estimated bytes of the batch: those of the records times the expected ratio and a margin of 1.05."""
         records = self._inner.size - BATCH_OVERHEAD_BYTES
         return BATCH_OVERHEAD_BYTES + (int(records * self._ratio) if records else 0)
 
@@ -176,14 +176,14 @@ class RecordsBuilder:
         return self.count > 0 and self.write_limit <= self.estimated_size
 
     def has_room_for(self, key: bytes | None, value: bytes | None) -> bool:
-        """True when a record with this key and value still fits by the estimate."""
+        """Return True if a record with this key and value still fits by the estimate."""
         if self.is_full:
             return False
         upper = 21 + len(key or b"") + len(value or b"")
         return self.count == 0 or self.write_limit >= self.estimated_size + upper
 
     def build(self) -> bytearray:
-        """The batch; 0 bytes where nothing was appended (REC-28). Later calls give the same bytes."""
+        """Return the batch; 0 bytes if no record was appended (REC-28). Later calls return the same bytes."""
         if self._aborted:
             raise IllegalState("this builder was aborted: there is nothing to build")
         if self._built is None:
@@ -202,12 +202,12 @@ class RecordsBuilder:
         return with_payload(plain, payload, self._compression)
 
     def info(self) -> BuilderInfo:
-        """Largest timestamp and its offset, as the reference reports them for v2: the last offset (REC-36)."""
+        """Return the largest timestamp and its offset; as in the reference for v2, that is the last offset (REC-36)."""
         self.build()
         return self._info
 
     def abort(self) -> None:
-        """Drops what was appended; afterwards append and build are illegal states (REC-29)."""
+        """Discard the appended records; afterwards `append` and `build` raise IllegalState (REC-29)."""
         if self.is_closed:
             raise IllegalState("this builder is closed: it cannot be aborted")
         self._aborted = True

@@ -1,4 +1,4 @@
-"""What a codec raises: the same two errors for all of them, each naming the codec and the byte."""
+"""The InvalidRecord that every codec raises; it names the codec and the byte."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _TOO_LARGE_HINT: Final = "such a batch is a mistake or an attack; raise the limi
 
 
 def unpack_error(unpacker: Unpacker, status: int) -> InvalidRecord:
-    """The error for compressed bytes that `unpacker` refused with `status`; its position counts from their first byte.
+    """Return the error for compressed bytes that `unpacker` rejected with `status`.
 
-    Where they would grow past the limit, no memory was taken for what lies above it.
+    The error's position counts from the first compressed byte. If the data would exceed the limit, no memory beyond the
+    limit was allocated.
     """
     codec = codec_name(CompressionType(unpacker.codec))
     text = unpacker.text(status).removeprefix(f"{codec}: ")

@@ -1,4 +1,4 @@
-"""Batches of any format and codec made into columns: which columns there are, and the pieces that come out."""
+"""ColumnReader: turns batches of any format and codec into columns; also the list of known columns."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "COLUMNS", "ColumnReader", "kinds_of"]
 
 COLUMNS: Final = KIND_NAMES
-"""The columns of a table: those of Spark's Kafka source, in its order."""
+"""Columns of a table: those of Spark's Kafka source, in its order."""
 BATCH_ROWS: Final = 65_536
 BATCH_BYTES: Final = 8 << 20
-"""The most records, and bytes of keys, values and headers, of one record batch; one record may have more."""
+"""Most records, and most bytes of keys, values and headers, in one record batch; one record may exceed the bytes."""
 
 
 def kinds_of(columns: Iterable[str] | None, known: tuple[str, ...] = COLUMNS) -> bytes:
-    """The numbers of the columns with these names, in the order given; None is all of `known`.
+    """Return the numbers of the columns with these names, in the given order; None means all of `known`.
 
-    IllegalArgument for a name that is no column (it tells the near one), one given twice, and for none at all.
+    Raises IllegalArgument for an unknown name (with the closest match), a duplicate name, or an empty list.
     """
     if columns is None:
         columns = known
@@ -49,11 +49,11 @@ def kinds_of(columns: Iterable[str] | None, known: tuple[str, ...] = COLUMNS) ->
 
 
 class ColumnReader:
-    """Makes chunks of batches, given in order, into Columns of bounded size.
+    """Converter of chunks of batches, given in order, into Columns of bounded size.
 
-    Only records with rising offsets in [start, stop) are taken; `ended` is True once one at or above `stop` was met.
-    Without `start` and `stop` every record is taken.
-    `topic` and `partition` are what the columns of that name hold. A reader belongs to one thread at a time.
+    Only records with increasing offsets in [start, stop) are read; `ended` is True once a record at or above `stop` was
+    met. Without `start` and `stop` every record is read. `topic` and `partition` fill the columns of those names. A
+    reader belongs to one thread at a time.
     """
 
     __slots__ = ("_builder",)
@@ -82,7 +82,7 @@ class ColumnReader:
 
     @property
     def ended(self) -> bool:
-        """True when nothing more would be taken."""
+        """True when no further record would be read."""
         return self._builder.ended
 
     def read(
@@ -96,10 +96,10 @@ class ColumnReader:
         path: str | None = None,
         limit_bytes: int = DECODED_LIMIT_BYTES,
     ) -> Iterator[Columns]:
-        """The pieces that rows `first` up to `last` of a batch table made from `data` fill; what is left over stays.
+        """Yield the full pieces of rows `first` up to `last` of a batch table scanned from `data`; keep the rest.
 
-        Arguments and errors as for `records.tables.record_tables`; before an error all records in front of it are
-        given.
+        Arguments and errors as for `records.tables.record_tables`. All records before an error are yielded before it is
+        raised.
         """
         builder = self._builder
         for run in plain_runs(data, batches, first, last, base_position=base_position, limit_bytes=limit_bytes):
@@ -115,6 +115,6 @@ class ColumnReader:
                 run.raise_failure(path)
 
     def rest(self) -> Iterator[Columns]:
-        """The piece with what is left over; none where nothing is."""
+        """Yield the remaining records as one piece, if there are any."""
         if self._builder.rows:
             yield self._builder.take()

@@ -1,8 +1,8 @@
-"""Every codec by its id: bytes in, bytes out, in the framings that Kafka uses (format.md section 6).
+"""Compression and decompression for every codec id, in the framings that Kafka uses (format.md section 6).
 
-The packages do the work with the GIL released: zlib or deflate to write gzip, isal or zlib to read it, cramjam for
-snappy and lz4 blocks, zstandard or cramjam for zstd. How much a piece decompresses to is known, or bounded, before
-memory is taken (`_core/unpack`).
+The packages run with the GIL released: zlib or deflate write gzip, isal or zlib read it, cramjam does snappy and lz4
+blocks, zstandard or cramjam do zstd. The decompressed size of a piece is known, or bounded, before memory is allocated
+(`_core/unpack`).
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = [
 ]
 
 DECODED_LIMIT_BYTES: Final = 256 << 20
-"""What one batch may decompress to unless a caller says otherwise."""
+"""Default limit on the decompressed bytes of one batch."""
 
 LEVELS: Final = {
     CompressionType.GZIP: (-1, 9),
     CompressionType.LZ4: (1, 17),
     CompressionType.ZSTD: (-131072, 22),
 }
-"""Lowest and highest level of the codecs that have levels, as `compression.<codec>.level` takes them."""
+"""Lowest and highest level of each codec that has levels, as `compression.<codec>.level` accepts them."""
 
 _CODECS: Final = tuple(CompressionType)
 
 
 def check_codec(codec: int) -> CompressionType:
-    """The codec of an id; ids 5 to 7 mean nothing: IllegalArgument (REC-23)."""
+    """Return the codec with this id; raise IllegalArgument for the undefined ids 5 to 7 (REC-23)."""
     if not 0 <= codec < len(_CODECS):
         raise IllegalArgument(
             f"unknown compression id {codec}",
@@ -57,7 +57,7 @@ def check_codec(codec: int) -> CompressionType:
 
 
 def check_level(codec: CompressionType, level: int | None) -> None:
-    """IllegalArgument for a level that the codec does not have."""
+    """Raise IllegalArgument for a level that the codec does not have."""
     if level is None:
         return
     if codec not in LEVELS:
@@ -72,10 +72,10 @@ def _levels(codec: CompressionType) -> str:
 
 
 def compress_into(store: Store, codec: int, data: memoryview, *, level: int | None = None, magic: int = 2) -> None:
-    """Appends `data` compressed, as the records of a batch of format `magic`; NONE appends `data` itself.
+    """Append `data`, compressed as the records of a batch of format `magic`; NONE appends `data` itself.
 
-    IllegalArgument for an unknown codec, a level that it does not have, or zstd in format v0 or v1. Threads: each has
-    its own contexts.
+    Raises IllegalArgument for an unknown codec, a level that it does not have, or zstd in format v0 or v1. Any thread
+    may call it: each has its own contexts.
     """
     if level is not None:
         check_level(check_codec(codec), level)
@@ -95,7 +95,7 @@ def compress_into(store: Store, codec: int, data: memoryview, *, level: int | No
 
 
 def compress(codec: int, data: Buffer, *, level: int | None = None, magic: int = 2) -> Buffer:
-    """`data` compressed; errors as for `compress_into`. NONE gives `data` itself."""
+    """Return `data` compressed; NONE returns `data` itself. Errors as for `compress_into`."""
     if check_codec(codec) == CompressionType.NONE:
         check_level(CompressionType.NONE, level)
         return data
@@ -107,10 +107,11 @@ def compress(codec: int, data: Buffer, *, level: int | None = None, magic: int =
 def decompress_into(
     store: Store, codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES
 ) -> None:
-    """Appends to `store` what `data`, the compressed records of a batch of format `magic`, decompresses to.
+    """Decompress `data`, the compressed records of a batch of format `magic`, and append the result to `store`.
 
-    InvalidRecord for damage and for more than `limit_bytes`; it names the codec and the byte in `data`, and what was
-    appended before it has no meaning. IllegalArgument for an unknown codec. Threads: each has its own contexts.
+    Raises InvalidRecord for damage and for more than `limit_bytes`; it names the codec and the byte in `data`, and what
+    was appended until then is meaningless. Raises IllegalArgument for an unknown codec. Any thread may call it: each
+    has its own contexts.
     """
     check_codec(codec)
     own = unpacker()
@@ -120,14 +121,14 @@ def decompress_into(
 
 
 def decompress(codec: int, data: Buffer, *, magic: int = 2, limit_bytes: int = DECODED_LIMIT_BYTES) -> memoryview:
-    """What `data` decompresses to, read-only; errors as for `decompress_into`."""
+    """Return `data` decompressed, read-only; errors as for `decompress_into`."""
     store = Store()
     decompress_into(store, codec, data, magic=magic, limit_bytes=limit_bytes)
     return memoryview(store.take())
 
 
 def _tool(codec: int) -> Tool | None:
-    """The package for a codec id, or for GZIP_FASTER or GZIP_WHOLE."""
+    """Return the package's tool for a codec id, or for GZIP_FASTER or GZIP_WHOLE; None if it is not installed."""
     if codec == CompressionType.LZ4:
         return lz4_frame.tool()
     if codec == CompressionType.SNAPPY:
@@ -140,14 +141,14 @@ def _tool(codec: int) -> Tool | None:
 
 
 class _Own(threading.local):
-    """What belongs to one thread."""
+    """The unpacker of one thread."""
 
     def __init__(self) -> None:
         self.unpacker = new_unpacker()
 
 
 def new_unpacker() -> Unpacker:
-    """An unpacker with contexts of its own, for one thread at a time."""
+    """Return a new unpacker with its own contexts, for one thread at a time."""
     return Unpacker(_tool)
 
 
@@ -155,6 +156,6 @@ _own: Final = _Own()
 
 
 def unpacker() -> Unpacker:
-    """This thread's unpacker, or another where that one is at work: the caller interrupts it."""
+    """Return this thread's unpacker, or a new one if the caller interrupted that one at work."""
     own = _own.unpacker
     return new_unpacker() if own.busy else own

@@ -1,7 +1,7 @@
-"""Control records: transaction markers and the words of KRaft (format.md section 3).
+"""Control records: transaction markers and the records of KRaft (format.md section 3).
 
-The key of a control record says what it is, the value what it tells. Consumers get none of them. Types that this
-version does not know are kept as they are.
+A control record's key holds its type and its value the content. Consumers never see control records. Types that this
+version does not know are kept unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEWEST: Final = 0
 
 
 class ControlType(IntEnum):
-    """What a control record is, by the number in its key; numbers without a meaning are UNKNOWN."""
+    """Type of a control record, by the number in its key; undefined numbers are UNKNOWN."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -45,10 +45,10 @@ _MARKERS: Final = frozenset({ControlType.ABORT, ControlType.COMMIT})
 
 
 class ControlRecord(NamedTuple):
-    """What a control record says.
+    """Content of a control record.
 
-    `number` is the type's in the key, which tells UNKNOWN ones apart. `coordinator_epoch` is a marker's. `data` are
-    the fields of one of KRaft's, by the reference's names.
+    `number` is the type's number in the key; it distinguishes UNKNOWN records. `coordinator_epoch` is set for markers.
+    `data` holds the fields of a KRaft record, by the reference's names.
     """
 
     type: ControlType
@@ -58,9 +58,10 @@ class ControlRecord(NamedTuple):
 
 
 def type_number(key: bytes | None) -> int:
-    """The number of a control record's type; InvalidRecord for a key below 4 bytes or of a negative version (REC-32).
+    """Return the number of a control record's type.
 
-    Keys of a later version are read as those of version 0, and what is behind the number is not looked at.
+    Raises InvalidRecord for a key below 4 bytes or of a negative version (REC-32). Keys of later versions are read as
+    version 0; bytes after the number are ignored.
     """
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord(_SHORT)
@@ -71,7 +72,7 @@ def type_number(key: bytes | None) -> int:
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """What a control record with this key is; errors as for `type_number`.
+    """Return the type of a control record with this key; errors as for `type_number`.
 
     >>> control_type(bytes([0, 0, 0, 1]))
     <ControlType.COMMIT: 1>
@@ -84,9 +85,9 @@ def _type_of(number: int) -> ControlType:
 
 
 def control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
-    """What a control record says; InvalidRecord for a key or value that is malformed (REC-32, REC-48).
+    """Parse a control record; raise InvalidRecord for a malformed key or value (REC-32, REC-48).
 
-    The value of an UNKNOWN one is not looked at.
+    The value of an UNKNOWN record is ignored.
 
     >>> control_record(*marker_parts(ControlType.COMMIT, 7)).coordinator_epoch
     7
@@ -101,7 +102,7 @@ def control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
 
 
 def _data(kind: ControlType, value: bytes | None) -> dict[str, Any]:
-    """The fields of one of KRaft's. The first is their version, yet the reference writes and reads all as version 0."""
+    """Parse the fields of a KRaft record. The first is their version, yet the reference uses version 0 for all."""
     from kafkalog.records.schemas.control import VALUES
 
     if value is None:
@@ -114,7 +115,7 @@ def _data(kind: ControlType, value: bytes | None) -> dict[str, Any]:
 
 
 def _coordinator_epoch(value: bytes | None) -> int:
-    """The epoch in a marker's value: later versions may have more behind it (REC-48)."""
+    """Return the epoch in a marker's value; later versions may add bytes after it (REC-48)."""
     if value is None or len(value) < _MARKER.size:
         raise InvalidRecord(_SHORT)
     version, epoch = _MARKER.unpack_from(value)
@@ -124,7 +125,7 @@ def _coordinator_epoch(value: bytes | None) -> int:
 
 
 def marker_parts(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of a transaction marker; IllegalArgument for a type that ends no transaction.
+    """Return key and value of a transaction marker; raise IllegalArgument unless `kind` is ABORT or COMMIT.
 
     >>> [part.hex() for part in marker_parts(ControlType.COMMIT, 7)]
     ['00000001', '000000000007']
@@ -138,9 +139,9 @@ def marker_parts(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, byte
 
 
 def control_parts(kind: ControlType, data: Mapping[str, Any]) -> tuple[bytes, bytes]:
-    """Key and value of one of KRaft's control records, from its fields as `ControlRecord.data` has them.
+    """Return key and value of a KRaft control record with these fields, named as in `ControlRecord.data`.
 
-    `version` may be left out: it is 0 then. IllegalArgument for a marker, an UNKNOWN type, or fields that do not fit.
+    `version` defaults to 0. Raises IllegalArgument for a marker, an UNKNOWN type, or fields that do not fit.
 
     >>> key, value = control_parts(ControlType.KRAFT_VERSION, {"kRaftVersion": 1})
     >>> control_record(key, value).data

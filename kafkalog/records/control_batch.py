@@ -1,7 +1,7 @@
-"""Control batches built as the reference builds them: one control record, not compressed, CreateTime.
+"""Control batches built as the reference builds them: one control record, uncompressed, CreateTime.
 
-They go into a log as its coordinator or raft leader (`UnifiedLog.append_as_leader(origin=...)`), or as copied
-(`Log.replicate`); a client's append refuses them.
+A log accepts them from its coordinator or raft leader (`UnifiedLog.append_as_leader(origin=...)`) and when replicated
+(`Log.replicate`); a client's append rejects them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def marker_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The batch that ends a producer's transaction: ABORT or COMMIT, 78 bytes, control and transactional (REC-31).
+    """Return the batch that ends a producer's transaction: 78 bytes, control and transactional (REC-31).
 
-    `timestamp` is ms. With transaction version 2 `producer_epoch` is the bumped one, one above that of the data.
-    IllegalArgument for another type, and for a producer or an epoch that is none.
+    `kind` is ABORT or COMMIT, `timestamp` is ms. With transaction version 2 `producer_epoch` is the bumped epoch, one
+    above that of the data. Raises IllegalArgument for another type and for a negative producer id or epoch.
 
     >>> len(marker_batch(ControlType.COMMIT, 9, 1, 7, timestamp=1000))
     78
@@ -53,7 +53,7 @@ def marker_batch(
 def kraft_batch(
     kind: ControlType, data: Mapping[str, Any], *, timestamp: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytearray:
-    """A batch with one of KRaft's control records, its fields as `ControlRecord.data` has them (REC-33).
+    """Return a batch with one KRaft control record, its fields named as in `ControlRecord.data` (REC-33).
 
     | kind | fields |
     |---|---|
@@ -63,7 +63,7 @@ def kraft_batch(
     | KRAFT_VERSION | kRaftVersion |
     | KRAFT_VOTERS | voters: a list of {voterId, voterDirectoryId, endpoints, kRaftVersionFeature} |
 
-    `timestamp` is ms. IllegalArgument for another type and for fields that are missing, unknown or do not fit.
+    `timestamp` is ms. Raises IllegalArgument for another type and for fields that are missing, unknown or do not fit.
 
     >>> batch = kraft_batch(
     ...     ControlType.KRAFT_VERSION, {"kRaftVersion": 1}, timestamp=1000, base_offset=2, leader_epoch=0

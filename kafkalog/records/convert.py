@@ -1,7 +1,8 @@
-"""Batches in another format or codec: the records of plain batches written anew, and whole buffers converted.
+"""Conversion of batches to another format or codec: rebuilding uncompressed batches and converting whole buffers.
 
 Up-conversion turns messages of format v0 and v1 into v2 batches, down-conversion v2 batches into messages, as brokers
-up to 3.9 did for old clients (KIP-31, KIP-32, KIP-98; format.md sections 1 and 4). What a format cannot hold is lost.
+up to 3.9 did for old clients (KIP-31, KIP-32, KIP-98; format.md sections 1 and 4). Whatever the target format cannot
+hold is lost.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from kafkalog.records.format import (
     MAGIC_V0,
     MAGIC_V1,
     MAGIC_V2,
+    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     CompressionType,
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_BYTES", "Rebuilt", "check_frames", "convert", "rebuild", "repack"]
 
 BATCH_BYTES: Final = 16384
-"""How many bytes of plain messages go into one v2 batch, unless a caller says otherwise."""
+"""Default size in bytes of the uncompressed messages that go into one v2 batch."""
 _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _FLAGS_AND_DELTA: Final = struct.Struct(">hi")
@@ -64,11 +66,11 @@ def convert(
     batches: Buffer,
     magic: int,
     *,
-    only_down: bool = False,
+    only_down: bool,
     start_offset: int | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> bytearray:
-    """The batches of a buffer, all in format `magic`; `kafkalog.convert` says what stays, what goes and what raises."""
+    """Return the batches of a buffer in format `magic`; `kafkalog.convert` documents arguments, losses and errors."""
     if magic not in _MAGICS:
         raise IllegalArgument(f"there is no format v{magic}", hint="magic is 0, 1 or 2")
     view = memoryview(batches).cast("B")
@@ -88,7 +90,7 @@ def convert(
 
 
 def check_frames(table: BatchTable, hint: str) -> None:
-    """CorruptRecord for a buffer that holds anything but whole and valid batches, and the start of one more."""
+    """Raise CorruptRecord unless the buffer holds whole, valid batches; a partial batch may follow them."""
     if table.stop_reason > REASON_PARTIAL:
         raise CorruptRecord(
             f"no batch has the size field or format {table.stop_value}", position=table.stop_position, hint=hint
@@ -113,7 +115,7 @@ def _convert_rows(
     start_offset: int | None,
     batch_bytes: int,
 ) -> None:
-    """Appends rows of one format, converted."""
+    """Convert rows of one format and append them to `out`."""
     row = first
     while row < last:
         end = message_run(table, row, last if magic == MAGIC_V2 else row + 1, batch_bytes)
@@ -128,7 +130,7 @@ def _convert_rows(
                 options: dict[str, Any] = {
                     "magic": magic,
                     "codec": codec,
-                    "append_time": table.max_timestamp_of(row) if stamped else -1,
+                    "append_time": table.max_timestamp_of(row) if stamped else NO_TIMESTAMP,
                     "drop_headers": True,
                 }
                 if codec:
@@ -145,9 +147,9 @@ def _convert_rows(
 
 
 class Rebuilt(NamedTuple):
-    """A batch or message set that was written anew: its bytes, and what they hold.
+    """Rebuilt batch or message set: its bytes and what they hold.
 
-    `plain_size` is what it has uncompressed. Which offset goes with the largest timestamp: REC-36.
+    `plain_size` is its uncompressed size in bytes. REC-36 defines the offset of the largest timestamp.
     """
 
     data: bytearray
@@ -169,14 +171,14 @@ def rebuild(
     level: int | None = None,
     first_offset: int | None = None,
     from_offset: int | None = None,
-    append_time: int = -1,
+    append_time: int = NO_TIMESTAMP,
     leader_epoch: int = -1,
     drop_headers: bool = False,
 ) -> Rebuilt:
-    """The records of uncompressed rows as one v2 batch, or as a v0 or v1 message set, compressed with `codec`.
+    """Rebuild uncompressed rows as one v2 batch, or as a v0 or v1 message set, compressed with `codec`.
 
-    Arguments and offsets as for `_core.rewrite.rewrite`. Errors: IllegalArgument for headers that the format cannot
-    hold and for zstd in v0 or v1, InvalidTimestamp for one below -1, InvalidRecord, RecordTooLarge past 2 GiB.
+    Arguments and offsets as for `_core.rewrite.rewrite`. Raises IllegalArgument for headers that the format cannot hold
+    and for zstd in v0 or v1, InvalidTimestamp for one below -1, InvalidRecord, and RecordTooLarge past 2 GiB.
     """
     wraps = codec != CompressionType.NONE and magic < MAGIC_V2
     made = rewrite(
@@ -229,11 +231,12 @@ def repack(
     codec: int = CompressionType.NONE,
     level: int | None = None,
     first_offset: int = 0,
-    append_time: int = -1,
+    append_time: int = NO_TIMESTAMP,
 ) -> Rebuilt:
-    """What `rebuild` makes of one uncompressed v2 batch whose records are fresh (`RecordCheck.fresh`), `table`'s first.
+    """Return what `rebuild` would for the first row of `table`, an uncompressed v2 batch; copy its records unchanged.
 
-    They are taken as they are, only the header is made anew. `max_timestamp` (ms) is that of the records.
+    The records must be fresh (`RecordCheck.fresh`): only the header is rebuilt. `max_timestamp` (ms) is that of the
+    records.
     """
     view = memoryview(buffer).cast("B")[table.position(0) : table.position(0) + table.size(0)]
     count = table.records_in(0)
@@ -253,7 +256,7 @@ def repack(
 
 
 def _refusal(made: Rewritten, table: BatchTable, magic: int) -> KafkalogError:
-    """The typed error for the record that could not be written."""
+    """Return the typed error for the record that could not be written."""
     where: dict[str, Any] = {"offset": table.base_offset(made.row)}
     if made.status == STATUS_HEADERS:
         return IllegalArgument(f"record {made.record} has headers, which format v{magic} does not have", **where)

@@ -1,7 +1,7 @@
-"""Batches with what is obsolete taken out of them: the reference's MemoryRecords.filterTo (CLN-6 to CLN-22).
+"""Filtering of obsolete records out of batches: the reference's MemoryRecords.filterTo (CLN-6 to CLN-22).
 
-No record becomes an object, and no batch that is not compressed. What was v0 or v1 comes out as v2, as brokers from
-4.0 on have it (KIP-724).
+Records do not become objects, nor do uncompressed batches. Batches of format v0 and v1 become v2, as in brokers from
+4.0 on (KIP-724).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _TEXT: Final = {
 
 
 class FilterResult:
-    """What is left of a chunk. Counters are those of the reference's FilterResult; -1 where nothing was kept.
+    """Result of filtering a chunk, with the counters of the reference's FilterResult; -1 if no record was kept.
 
-    `scanned` has the batches of the chunk. `data` may be a part of it; `table` has the batches of that, from position 0
-    on. `bytes_read` are the whole batches at the chunk's start; where there is none, `needed_bytes` is what the first
-    batch claims to have, or 0 where the chunk does not show that. Of `messages_read`, which are records,
-    `invalid_messages` had no key and were dropped (CLN-6).
+    `scanned` is the batch table of the chunk. `data` may be a part of the chunk; `table` is its batch table, with
+    positions from 0. `bytes_read` counts the whole batches at the chunk's start. If there is none, `needed_bytes` is
+    the size that the first batch claims, or 0 if the chunk is too short to show it. Of `messages_read`, which counts
+    records, `invalid_messages` had no key and were dropped (CLN-6).
     """
 
     __slots__ = (
@@ -90,16 +90,16 @@ def filter_to(
     path: str | None = None,
     position: int = 0,
     limit_bytes: int = DECODED_LIMIT_BYTES,
-    is_checked: bool = False,
+    is_checked: bool,
 ) -> FilterResult:
-    """What `retention` leaves of the whole batches of `chunk`, which begins at byte `position` of the file `path`.
+    """Filter the whole batches of `chunk`, which begins at byte `position` of the file `path`, by `retention`.
 
-    Batches of which everything stays are copied as they are. The others keep codec, times, producer and, if v2, their
-    range of offsets; a horizon for deletes is set where one begins (CLN-8, CLN-10, CLN-44). `limit_bytes` is what one
-    batch may decompress to. CorruptRecord and InvalidRecord name file, position and offset: of a size or format that
-    no batch has, a wrong checksum (a batch written anew would get a right one) and records that cannot be read. Where
-    the caller `is_checked`, having compared the checksums of these batches before, that is done again for those only
-    that go or are written anew: the others take their checksums with them.
+    Batches that are kept entirely are copied unchanged. The others keep codec, times, producer and, if v2, their offset
+    range; a delete horizon is set where one begins (CLN-8, CLN-10, CLN-44). `limit_bytes` limits the decompressed size
+    of one batch. Raises CorruptRecord and InvalidRecord, with file, position and offset, for an impossible size or
+    format, a wrong checksum (a rebuilt batch would get a right one) and unreadable records. With `is_checked` the
+    caller has already compared these batches' checksums; they are compared again only for batches that are dropped or
+    rebuilt, since the others keep their checksums.
     """
     view = memoryview(chunk).cast("B")
     table = scan(view, check_crc=not is_checked)
@@ -125,7 +125,7 @@ def filter_to(
 
 
 def _write_run(done: RecordFilter, table: BatchTable) -> None:
-    """Goes over one run of plain rows; those that were compressed are compressed again."""
+    """Filter one run of plain rows and recompress those that were compressed."""
     status = done.step()
     while status == STEP_COMPRESS:
         compress_into(done.store, done.codec, done.payload)
@@ -136,7 +136,7 @@ def _write_run(done: RecordFilter, table: BatchTable) -> None:
 
 
 def _refusal(status: int, done: RecordFilter, table: BatchTable) -> KafkalogError:
-    """The typed error for a batch that cannot be filtered."""
+    """Return the typed error for a batch that cannot be filtered."""
     row = done.error_row
     if status == STATUS_TOO_LONG:
         error: KafkalogError = RecordTooLarge("a record of the batch cannot be written in format v2: it has 2 GiB")

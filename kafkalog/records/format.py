@@ -1,6 +1,6 @@
-"""Names of the numbers in a batch header: codecs, timestamp types, formats (format.md section 1).
+"""Named constants of the batch header: codecs, timestamp types, formats (format.md section 1).
 
-The values are embedded in files on disk: they never change.
+The values are stored in files on disk: they never change.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2
 BATCH_OVERHEAD_BYTES: Final = 61
-"""Header of a v2 batch, and so the size of one without records."""
+"""Size of a v2 batch header, and so of a batch without records."""
 LOG_OVERHEAD_BYTES: Final = 12
-"""Offset and size field: what the size field itself does not count."""
+"""Size of the offset and size fields, which the size field does not count."""
 CODEC_MASK: Final = 0x07
-"""The bits of a batch's attributes that name its codec; those below have a meaning each."""
+"""Attribute bits that name the codec; the four bits below have one meaning each."""
 TIMESTAMP_TYPE_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
@@ -58,7 +58,7 @@ class CompressionType(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who stamped the records: nobody (v0), the producer, or the log at append."""
+    """Source of the records' timestamps: none (v0), the producer, or the log at append."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -66,5 +66,5 @@ class TimestampType(IntEnum):
 
 
 def codec_name(codec: int) -> str:
-    """The name of a codec id as the reference prints it; `unknown (5)` for an id that means nothing."""
+    """Return the name of a codec id as the reference prints it; `unknown (5)` for an undefined id."""
     return CompressionType(codec).name.lower() if codec in CompressionType._value2member_map_ else f"unknown ({codec})"

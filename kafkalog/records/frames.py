@@ -1,4 +1,4 @@
-"""Tables as pandas DataFrames, made with NumPy alone."""
+"""Conversion of tables to pandas DataFrames, with NumPy alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["to_pandas"]
 
 
 def to_pandas(table: Table) -> pandas.DataFrame:
-    """A DataFrame with the table's columns; MissingPackage where pandas is not installed."""
+    """Return a DataFrame with the table's columns; raise MissingPackage if pandas is not installed."""
     try:
         import pandas
     except ImportError as error:

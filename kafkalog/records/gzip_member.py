@@ -1,8 +1,8 @@
-"""Gzip: one member for each batch, by `deflate` (libdeflate) where that is installed, else by the standard library.
+"""Gzip: one member per batch, written by `deflate` (libdeflate) if installed, else by the standard library.
 
-libdeflate takes about half of zlib's time for the same size. It sets itself up anew for each call, so that zlib is
-ahead on small batches. It also reads what is one member of known size, in a third of zlib's time; other members are
-read by `isal` where that is installed, in less than half of it.
+libdeflate takes about half of zlib's time for the same size. It allocates its state for each call, so zlib is faster on
+small batches. It also reads single members of known size, in a third of zlib's time. Other members are read by `isal`
+if installed, in less than half of zlib's time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGE_BYTES: Final = 4 << 10
 
 @functools.cache
 def _libdeflate() -> Callable[[memoryview, int], Buffer] | None:
-    """Compresses data at a level; None where the package is not installed."""
+    """Return the function that compresses data at a level; None if the package is not installed."""
     try:
         from deflate import gzip_compress
     except ImportError:
@@ -36,29 +36,29 @@ def _libdeflate() -> Callable[[memoryview, int], Buffer] | None:
 
 
 def compress_into(store: Store, data: memoryview, level: int | None = None) -> None:
-    """Appends one member with `data`; levels 1 to 9, -1 and None are the default."""
+    """Append one member with `data`; levels are 1 to 9, and -1 and None mean the default."""
     chosen = DEFAULT_LEVEL if level is None or level < 0 else level
     squeeze = _libdeflate() if len(data) >= _LARGE_BYTES else None
     store.append(zlib.compress(data, chosen, _GZIP_BITS) if squeeze is None else squeeze(data, chosen))
 
 
 def tool() -> Tool:
-    """What reads members, and says what is wrong with them."""
+    """Return the tool that reads members and reports what is wrong with them."""
     return Tool(zlib.decompressobj, zlib.error)
 
 
 def faster_tool() -> Tool | None:
-    """What reads sound members faster, where it is installed."""
+    """Return the tool that reads intact members faster; None if it is not installed."""
     try:
         from isal import isal_zlib
     except ImportError:
         return None
-    package: Any = isal_zlib  # which says that its error is an instance
+    package: Any = isal_zlib  # its stubs declare the error as an instance
     return Tool(package.decompressobj, package.error)
 
 
 def whole_tool() -> Tool | None:
-    """What reads the deflate stream of a sound member whose size is known, where it is installed."""
+    """Return the tool that reads the deflate stream of an intact member of known size; None if not installed."""
     try:
         from deflate import DeflateError, deflate_decompress
     except ImportError:

@@ -1,6 +1,6 @@
-"""The records of Kafka's own topics: what their keys and values say, by the tables in `records.schemas`.
+"""Records of Kafka's own topics: their keys and values, parsed by the tables in `records.schemas`.
 
-Errors are MessageError, in the reference's words: a tool prints them in place of the record and goes on.
+Errors are MessageError with the reference's text: a tool prints them in place of the record and continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONSUMER = "consumer"
 
 
 class UnknownRecordType(MessageError):
-    """A record whose key begins with a number that means nothing; it is in `number`."""
+    """A record whose key begins with an unknown type, given in `number`."""
 
     def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
         super().__init__(message, **where)
@@ -29,7 +29,7 @@ class UnknownRecordType(MessageError):
 
 
 class UnknownRecordVersion(MessageError):
-    """A record of the known type `number` in a version that is newer than those known."""
+    """A record of the known type `number` in a version newer than the known ones."""
 
     def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
         super().__init__(message, **where)
@@ -46,7 +46,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class MetadataRecord(NamedTuple):
-    """A record with a frame version in front, as in `__cluster_metadata`."""
+    """A record that begins with a frame version, as in `__cluster_metadata`."""
 
     type: int
     name: str
@@ -57,9 +57,9 @@ class MetadataRecord(NamedTuple):
 def coordinator_record(
     key: bytes, value: bytes | None, keys: Mapping[int, Schema], values: Mapping[int, Schema]
 ) -> CoordinatorRecord:
-    """What a record of `__consumer_offsets`, `__transaction_state` or `__share_group_state` says.
+    """Parse a record of `__consumer_offsets`, `__transaction_state` or `__share_group_state`.
 
-    Both parts begin with an i16: the type in the key, the version in the value; bytes behind them are not looked at.
+    Key and value begin with an i16: the type in the key, the version in the value. Trailing bytes are ignored.
     """
     source, number = _begin(key, "key")
     if number not in keys:
@@ -91,9 +91,9 @@ def _read(schema: Schema, source: Source, version: int, what: str) -> Message:
 
 
 def with_consumer_protocol(group: Message) -> Message:
-    """A classic group's value with the members' subscriptions and assignments read, where they can be.
+    """Return a classic group's value with its members' subscriptions and assignments parsed where possible.
 
-    Only groups of the protocol type "consumer" have such bytes; what does not read well stays bytes.
+    Only groups of the protocol type "consumer" have such bytes; those that cannot be parsed stay bytes.
     """
     if group["protocolType"] != _CONSUMER:
         return group
@@ -120,7 +120,7 @@ def _protocol(schema: Schema, data: bytes) -> Message | bytes:
 
 
 def metadata_record(value: bytes, records: Mapping[int, Schema]) -> MetadataRecord:
-    """What a record of `__cluster_metadata` or `__remote_log_metadata` says: frame version, type, version, fields."""
+    """Parse a record of `__cluster_metadata` or `__remote_log_metadata`: frame version, type, version, fields."""
     source = Source(value)
     frame = _short(source, "frame version")
     if frame == 0:
@@ -159,9 +159,9 @@ def _short(source: Source, what: str) -> int:
     value = _framing(source, what)
     if value > MAX_SHORT:
         raise MessageError(f"Value for {what} was too large.")
-    return (value + 0x8000) % 0x10000 - 0x8000  # below 0 it is cut to 16 bits, as the reference does
+    return (value + 0x8000) % 0x10000 - 0x8000  # truncated to a signed 16-bit number, as the reference does
 
 
 def enum_name(name: str) -> str:
-    """A record's name in capitals: FeatureLevelRecord is FEATURE_LEVEL_RECORD."""
+    """Return a record's name in capitals: FeatureLevelRecord becomes FEATURE_LEVEL_RECORD."""
     return re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper()

@@ -16,10 +16,10 @@ _PLAIN_FROM, _PLAIN_TO = -3, 7
 
 
 def json_text(value: Any) -> str:
-    """The JSON of None, booleans, numbers, strings, bytes, and of lists and dicts of such values.
+    """Format None, booleans, numbers, strings, bytes, and lists and dicts of such values as JSON.
 
-    Anything else (times, decimals, uuids) is the string that str() makes of it. InvalidRecord for lists and dicts that
-    are nested deeper than Python's stack allows: a parser in C gets further than that.
+    Anything else (times, decimals, uuids) is formatted by str() and written as a string. Raises InvalidRecord for lists
+    and dicts nested deeper than Python's stack allows; a parser written in C accepts deeper nesting.
     """
     try:
         return _text(value)
@@ -52,7 +52,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def java_double(value: float) -> str:
-    """A double as Java prints it: plain from 10^-3 up to 10^7, otherwise with an exponent behind E."""
+    """Format a double as Java prints it: plain from 10^-3 up to 10^7, otherwise with an exponent after E."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     sign = "-" if math.copysign(1, value) < 0 else ""

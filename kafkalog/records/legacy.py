@@ -1,4 +1,4 @@
-"""LegacyBuilder: messages of format v0 and v1, plain or wrapped in a compressed one, as the reference builds them."""
+"""LegacyBuilder: builds messages of format v0 and v1, plain or in a compressed wrapper, as the reference does."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 class LegacyBuilder:
-    """Builds messages of format v0 or v1 that start at `base_offset` (format.md section 4).
+    """Builder of format v0 or v1 messages that start at `base_offset` (format.md section 4).
 
-    Without a codec each record is a message, and a batch, of its own. With one all of them become one wrapper whose
-    offset is that of the last; inner offsets are absolute in v0 and relative in v1. With LogAppendTime (v1) all report
-    `log_append_time` (ms). What only v2 has, and zstd, is an illegal argument (REC-27).
+    Without a codec each record is a message, and a batch of its own. With a codec all records become one wrapper with
+    the offset of the last record; inner offsets are absolute in v0 and relative in v1. With LogAppendTime (v1) all
+    records have the timestamp `log_append_time` (ms). Features that only v2 has, and zstd, raise IllegalArgument
+    (REC-27).
     """
 
     def __init__(
@@ -60,12 +61,12 @@ class LegacyBuilder:
 
     @property
     def count(self) -> int:
-        """Records appended, until `build`."""
+        """Number of records appended, until `build`."""
         return self._messages.count
 
     @property
     def next_offset(self) -> int:
-        """The offset a record appended now would get."""
+        """Offset of the next record appended."""
         return self.base_offset if self._last_offset is None else self._last_offset + 1
 
     def append(
@@ -77,7 +78,7 @@ class LegacyBuilder:
         *,
         offset: int | None = None,
     ) -> int:
-        """Adds a record and returns its offset, the next one unless `offset` says otherwise."""
+        """Append a record and return its offset, which is the next one unless `offset` is given."""
         if self._built is not None:
             raise IllegalState("this builder is closed: it takes no further record")
         if tuple(headers):
@@ -99,7 +100,7 @@ class LegacyBuilder:
         return at
 
     def build(self) -> bytearray:
-        """The messages, or their wrapper; 0 bytes where nothing was appended. Later calls give the same bytes."""
+        """Return the messages or their wrapper; 0 bytes without a record. Later calls return the same bytes."""
         if self._built is None:
             plain = self._messages.build()
             if self.compression == CompressionType.NONE or self._last_offset is None:
@@ -117,10 +118,10 @@ class LegacyBuilder:
         return self._built
 
     def info(self) -> tuple[int, int]:
-        """Largest timestamp and the offset that goes with it, (-1, -1) without any, as the reference has it (REC-36).
+        """Return the largest timestamp and the offset the reference reports with it; (-1, -1) without one (REC-36).
 
-        The offset is that of the last record where they are compressed; else the first record with that time, or the
-        base offset for LogAppendTime.
+        If the records are compressed, that is the last record's offset. Otherwise it is the offset of the first record
+        with that timestamp, or the base offset for LogAppendTime.
         """
         self.build()
         if self._last_offset is None or self.magic == MAGIC_V0:

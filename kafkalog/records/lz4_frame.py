@@ -1,7 +1,7 @@
-"""LZ4 frames as the Java client writes them: independent blocks of 64 KiB, no checksum but the header's.
+"""LZ4 frames as the Java client writes them: independent blocks of 64 KiB, with a header checksum only.
 
-format.md section 6. The frame is made here, and read by `_core/unpack`, because the frames of the packages have blocks
-that depend on each other, which the Java reader refuses; the package compresses and decompresses single blocks.
+See format.md section 6. This module builds the frames and `_core/unpack` reads them: frames of the packages have blocks
+that depend on each other, which the Java reader rejects. The package compresses and decompresses single blocks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kafkalog._core.xxhash import xxh32
 __all__ = ["DEFAULT_LEVEL", "compress", "compress_into", "tool"]
 
 DEFAULT_LEVEL: Final = 9
-"""The level that means the fast encoder, as in `compression.lz4.level`; every other is a level of the slow one."""
+"""Level that selects the fast encoder, as in `compression.lz4.level`; all others are levels of the slow encoder."""
 BLOCK_BYTES: Final = 64 << 10
 MAGIC: Final = b"\x04\x22\x4d\x18"
 _FLG: Final = 0x60  # version 01, independent blocks
 _BD: Final = 0x40  # blocks of 64 KiB
-_HIGHEST: Final = 12  # what lz4 itself has; it takes a higher level as this one
+_HIGHEST: Final = 12  # the highest level of lz4 itself, which treats any higher one as this
 _WORD: Final = Struct("<I")
 _RAW_BLOCK: Final = 0x80000000
 _SHORTEST: Final = 7
@@ -31,24 +31,24 @@ _SHORTEST: Final = 7
 
 @functools.cache
 def _block_encoder() -> Callable[..., int]:
-    """What compresses a block into a buffer, imported on first use."""
+    """Return the function that compresses a block into a buffer, imported on first use."""
     from cramjam import lz4
 
     return functools.partial(lz4.compress_block_into, store_size=False)
 
 
 def tool() -> Tool:
-    """What decompresses blocks."""
+    """Return the tool that decompresses blocks."""
     from cramjam import DecompressionError, lz4
 
-    # 0 bounds nothing; without it four bytes of size are looked for before the block, and some blocks read so
+    # 0 sets no bound; without it the function expects a 4-byte size before the block, and would misread some blocks
     return Tool(lz4.decompress_block_into, DecompressionError, last=0)
 
 
 def _header(magic: int) -> bytes:
-    """The seven bytes before the first block.
+    """Return the seven bytes before the first block.
 
-    Format v0 has the wrong header checksum that the first Java encoder wrote: over the frame's magic too (REC-45).
+    Format v0 keeps the wrong header checksum of the first Java encoder, which also covers the frame's magic (REC-45).
     """
     fields = bytes((_FLG, _BD))
     checked = MAGIC + fields if magic == 0 else fields
@@ -60,13 +60,13 @@ _END_MARK: Final = _WORD.pack(0)
 
 
 def compress_into(store: Store, data: memoryview, level: int | None = None, magic: int = 2) -> None:
-    """Appends one frame with `data`; a block that would not shrink is stored raw (REC-46)."""
+    """Append one frame with `data`; a block that would not shrink is stored raw (REC-46)."""
     squeeze = _block_encoder()
     store.append(_HEADERS[magic])
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
         if level is None or level == DEFAULT_LEVEL:
-            # the encoder asks for this much room
+            # room that the encoder requires
             most = 16 + len(block) + len(block) // 255
             store.fill_sized(squeeze, block, most, big_endian=False, raw_flag=_RAW_BLOCK)
         else:
@@ -75,14 +75,14 @@ def compress_into(store: Store, data: memoryview, level: int | None = None, magi
 
 
 def compress(data: memoryview, level: int | None = None, magic: int = 2) -> bytes:
-    """One frame with `data`."""
+    """Return one frame with `data`."""
     store = Store()
     compress_into(store, data, level, magic)
     return bytes(store.take())
 
 
 def _slow_block(raw: memoryview, level: int) -> memoryview:
-    """Size field and bytes of a block; the package takes a level for frames only, so they are cut out of one."""
+    """Return size field and bytes of a block, cut out of a frame: the package accepts a level for frames only."""
     from cramjam import lz4
 
     packer = lz4.Compressor(level=level, content_checksum=False, block_linked=False)

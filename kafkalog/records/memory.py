@@ -1,4 +1,4 @@
-"""MemoryRecords: batches back to back in a buffer, iterated by the rules of memory (format.md section 5)."""
+"""MemoryRecords: batches in a buffer, one after the other, iterated by the rules of memory (format.md section 5)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HEADER_TO_MAGIC = 17
 
 
 class MemoryRecords:
-    """A buffer of batches. Nothing is copied; batches point into the buffer.
+    """A buffer of batches. Nothing is copied; the batches refer to the buffer.
 
-    A batch cut off at the end just ends the iteration; a size field below 14, or a format above 2 or below 0, is
-    CorruptRecord (REC-34).
+    A partial batch at the end ends the iteration silently. A size field below 14, or a format above 2 or below 0,
+    raises CorruptRecord (REC-34).
     """
 
     __slots__ = ("_table", "buffer")
@@ -30,7 +30,7 @@ class MemoryRecords:
 
     @property
     def table(self) -> BatchTable:
-        """The batch table of the buffer, checksums computed."""
+        """The batch table of the buffer, with checksums computed."""
         if self._table is None:
             self._table = scan(self.buffer)
         return self._table
@@ -42,12 +42,12 @@ class MemoryRecords:
 
     @property
     def valid_bytes(self) -> int:
-        """Bytes of whole batches; CorruptRecord where the iteration would raise it."""
+        """Bytes of whole batches; raises CorruptRecord where the iteration would."""
         self._raise_stop(self.table)
         return self.table.valid_bytes
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The whole batches in order; damage of the frame raises after those before it, checksums are not judged."""
+        """Yield the whole batches in order, then raise CorruptRecord for a damaged frame; checksums are not checked."""
         table = self.table
         for row in range(len(table)):
             yield RecordBatch(self.buffer, table, row)
@@ -64,15 +64,15 @@ class MemoryRecords:
             raise CorruptRecord(f"Invalid magic found in record: {table.stop_value}", position=table.stop_position)
 
     def first_batch_size(self) -> int | None:
-        """Size of the first batch by its size field, also when the body is not there yet; None below 17 bytes.
+        """Return the first batch's size by its size field, even if its body is incomplete; None below 17 bytes.
 
-        A size field below 14, or an unknown format, is CorruptRecord (REC-35).
+        Raises CorruptRecord for a size field below 14 or an unknown format (REC-35).
         """
         head = bytes(memoryview(self.buffer).cast("B")[:_HEADER_TO_MAGIC])
         if len(head) < _HEADER_TO_MAGIC:
             return None
         self._raise_stop(scan(head, check_crc=False))
-        return int.from_bytes(head[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
+        return int.from_bytes(head[8:12], "big") + LOG_OVERHEAD_BYTES
 
     def __repr__(self) -> str:
         return f"<MemoryRecords of {self.size} B>"

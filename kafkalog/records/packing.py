@@ -1,7 +1,7 @@
-"""How batches that are built here get compressed: what a caller names, what the topic decides, and the work itself.
+"""Compression of batches that are built here: what the caller names, what the topic requires, and the packing.
 
-A topic whose `compression.type` is not `producer` decides: a broker would recompress what a client sent, here the batch
-is made with the topic's codec and level at once.
+A topic whose `compression.type` is not `producer` decides the codec. A broker would recompress the client's batch; here
+the batch is compressed with the topic's codec and level from the start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["PLAIN", "Compression", "choose", "most_plain_bytes", "pack", "parse_
 _Plain = TypeVar("_Plain", bytearray, "Parcel")
 _AS_IT_COMES: Final = "producer"
 _LEVEL_TEXT_MOST: Final = 12
-# what a codec may add to data that it cannot shrink: a fixed part, and one byte for so many
+# what a codec may add to incompressible data: a fixed part, and one byte per this many bytes
 _GROWTH: Final = {
     CompressionType.GZIP: (64, 2_000),
     CompressionType.SNAPPY: (64, 6),
@@ -34,7 +34,7 @@ _GROWTH: Final = {
 
 
 class Compression(NamedTuple):
-    """A codec, its level (None is the codec's own default), and whether the topic insists on it."""
+    """A codec, its level (None for the codec's default), and whether the topic requires it."""
 
     codec: CompressionType
     level: int | None = None
@@ -48,10 +48,10 @@ PLAIN: Final = Compression(CompressionType.NONE)
 
 
 def parse_compression(text: str) -> Compression:
-    """The codec and level that a text such as `zstd` or `zstd:9` names; `none` and `uncompressed` are no codec.
+    """Parse a codec with an optional level, such as `zstd` or `zstd:9`; `none` and `uncompressed` mean no codec.
 
-    TypeError for what is no text, UnsupportedCompression for a name that no codec has, IllegalArgument for a level
-    that is no number or that the codec does not have.
+    Raises TypeError if `text` is not a str, UnsupportedCompression for an unknown codec, IllegalArgument for a level
+    that is not a number or that the codec does not have.
     """
     if not isinstance(text, str):
         raise TypeError(f"a codec is named by text such as 'zstd' or 'zstd:9', got {type(text).__name__}")
@@ -91,7 +91,7 @@ def _unknown(name: str) -> UnsupportedCompression:
 
 
 def topic_compression(config: LogConfig) -> Compression | None:
-    """The codec and level that a topic insists on (NONE is one too); None where it takes batches as they come."""
+    """Return the codec (it may be NONE) and level that a topic requires; None if it keeps the producer's."""
     if config.compression_type == _AS_IT_COMES:
         return None
     codec = _codec(config.compression_type)
@@ -99,10 +99,10 @@ def topic_compression(config: LogConfig) -> Compression | None:
 
 
 def choose(config: LogConfig, asked: Compression | None) -> Compression:
-    """What a batch is compressed with on a topic: its own codec, else what the caller asked for, else nothing.
+    """Return the compression of a batch for a topic: the topic's codec, else the one asked for, else none.
 
-    The level that a caller gave holds where the codec is the same, as a broker leaves such a batch alone; else it is
-    the topic's `compression.<codec>.level`.
+    A level that the caller gave applies if the codec is the same, since a broker leaves such a batch unchanged.
+    Otherwise the topic's `compression.<codec>.level` applies.
     """
     own = topic_compression(config)
     if own is None:
@@ -115,7 +115,7 @@ def choose(config: LogConfig, asked: Compression | None) -> Compression:
 
 
 def _topic_level(config: LogConfig, codec: CompressionType) -> int | None:
-    """The level that a topic sets for a codec; None for a codec that has none."""
+    """Return the level that a topic sets for a codec; None for a codec without levels."""
     if codec == CompressionType.GZIP:
         return config.compression_gzip_level
     if codec == CompressionType.LZ4:
@@ -126,7 +126,7 @@ def _topic_level(config: LogConfig, codec: CompressionType) -> int | None:
 
 
 def most_plain_bytes(compression: Compression, limit_bytes: int) -> int:
-    """The largest uncompressed batch that surely has at most `limit_bytes` when it is compressed."""
+    """Return the largest uncompressed size that is certain to compress to at most `limit_bytes`."""
     if not compression:
         return limit_bytes
     fixed, part = _GROWTH[compression.codec]
@@ -135,10 +135,11 @@ def most_plain_bytes(compression: Compression, limit_bytes: int) -> int:
 
 
 def pack(batches: _Plain, compression: Compression, *, limit_bytes: int) -> _Plain | Block:
-    """Uncompressed v2 batches, back to back, each compressed; a writable buffer. `batches` itself for no codec.
+    """Compress uncompressed v2 batches, each by itself, into a writable buffer; without a codec return `batches`.
 
-    Header fields stay but for size, codec and checksum. A batch that only compressing makes larger than `limit_bytes`
-    (max.message.bytes) stays plain, unless the topic requires the codec. Threads: any, the work is done without GIL.
+    All header fields stay except size, codec and checksum. A batch that exceeds `limit_bytes` (max.message.bytes) only
+    when compressed stays uncompressed, unless the topic requires the codec. Any thread may call it; the work runs
+    without the GIL.
     """
     codec, level, required = compression
     if not codec or not batches:

@@ -1,4 +1,4 @@
-"""Rows of Arrow data placed into v2 batches of the partitions they belong to: what all that writes Arrow goes by."""
+"""Placer: turns rows of Arrow data into v2 batches of their partitions; all writers of Arrow data use it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_BYTES", "Placed", "Placer", "TopicTarget", "refusal"]
 
 BATCH_BYTES: Final = 1 << 20
-"""A batch closes before it is larger, unless max.message.bytes is lower; one record alone may be."""
+"""Size in bytes that closes a batch, unless max.message.bytes is lower; a single record may exceed it."""
 WAITING_BYTES: Final = 4 << 20
-"""So many bytes of batches wait at most before they are given out: few enough to stay in the processor's cache."""
+"""Most bytes of finished batches held before they are returned: few enough to stay in the processor's cache."""
 STICKY_BYTES: Final = 16384
-"""Rows without a key stay on a partition for so many bytes: batch.size of Kafka's producer."""
+"""Bytes after which rows without a key move to the next partition: batch.size of Kafka's producer."""
 _MOST_ROWS: Final = 2**31 - 1
 _ERRORS: Final[dict[str, type[KafkalogError]]] = {
     "partition": UnknownTopicOrPartition,
@@ -45,7 +45,7 @@ _ERRORS: Final[dict[str, type[KafkalogError]]] = {
 
 
 class TopicTarget(NamedTuple):
-    """What rows for a topic go by: its number of partitions, its settings, and how its batches are compressed."""
+    """Destination of a topic's rows: its number of partitions, its settings, and the compression of its batches."""
 
     partitions: int
     config: LogConfig
@@ -53,24 +53,26 @@ class TopicTarget(NamedTuple):
 
     @classmethod
     def of(cls, config: LogConfig, partitions: int, asked: Compression | None = None) -> TopicTarget:
-        """The target that a topic's settings make; `asked` is the codec wanted where the topic has none of its own."""
+        """Return the target for a topic's settings; `asked` is the compression for a topic that requires none."""
         return cls(partitions, config, choose(config, asked))
 
     @property
     def limit_bytes(self) -> int:
-        """The size of a batch that the topic takes at most."""
+        """Largest batch in bytes that the topic accepts."""
         return min(self.config.max_message_bytes, self.config.segment_size)
 
     @property
     def plain_bytes(self) -> int:
-        """The size of an uncompressed batch that surely keeps to that limit when it is compressed."""
+        """Largest uncompressed batch in bytes that is certain to stay within that limit when compressed."""
         return most_plain_bytes(self.compression, self.limit_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Finished batches of one partition: a writable buffer, producer fields -1, base offsets counted from the first row
-    that this partition was given (`first_record` here); the next `Placed` of the partition goes on there.
+    """Finished batches of one partition, in a writable buffer with producer fields -1.
+
+    Base offsets count from the first row that this partition was given. They start at `first_record`; the next `Placed`
+    of the partition continues where this one ends.
     """
 
     topic: str
@@ -83,19 +85,19 @@ class Placed:
 
 
 class Placer:
-    """Takes Arrow data with `add` and gives out what is finished; `finish` gives the rest.
+    """Encoder of Arrow data: `add` takes rows and yields finished batches; `finish` yields the rest.
 
-    `topics(name)` is called once for each topic that is met, and what it raises goes through. With a `topic` all rows
-    are for that, whatever their column `topic` says. `columns` says what the parts of a record are called where that
-    is not value, key, topic, partition, headers and timestamp; None leaves one out. Rows without a time, or with one of
-    exactly -1 ms, get that of `now_ms`, asked once for each `add`. A partition that no row names is murmur2(key) mod
-    partitions; rows without a key stay on a partition for `sticky_bytes` and then move to the next, beginning at
-    `first_partition`: tasks begin at different ones, so that small ones spread too.
+    `topics(name)` is called once for each topic in the rows, and its errors propagate. With `topic` all rows go to that
+    topic, and a column `topic` is ignored. `columns` maps the parts of a record to column names that differ from value,
+    key, topic, partition, headers and timestamp; None omits a part. Rows without a timestamp, or with one of exactly -1
+    ms, get `now_ms()`, which is called once for each `add`. A row without a partition goes to murmur2(key) mod
+    partitions. Rows without a key stay on a partition for `sticky_bytes` and then move to the next one. They begin at
+    `first_partition`: tasks pass different ones, so that small tasks spread over the partitions too.
 
-    IllegalArgument for a missing column, a wrong type, a null topic, and data that contradicts itself;
-    UnknownTopicOrPartition for a partition that the topic does not have, InvalidTimestamp, InvalidRecord (a header
-    that is null), RecordTooLarge. Each names column and row, counted from the first that was added. After an error
-    nothing more can be added. Threads: one at a time; the work is done without the GIL.
+    Raises IllegalArgument for a missing column, a wrong type, a null topic, and inconsistent data;
+    UnknownTopicOrPartition for a partition that the topic does not have; InvalidTimestamp; InvalidRecord for a null
+    header; RecordTooLarge. Each error names column and row, counted from the first row added. After an error nothing
+    more can be added. One thread at a time may use it; the work runs without the GIL.
     """
 
     def __init__(
@@ -133,11 +135,11 @@ class Placer:
 
     @property
     def records(self) -> int:
-        """Rows taken so far."""
+        """Number of rows added so far."""
         return self._encoder.records
 
     def _limits(self, topic: str) -> tuple[int, int, int]:
-        """What the encoder asks about a topic that it meets."""
+        """Return partitions and size limits of a topic; the encoder calls this for each new topic."""
         target = self._topics(topic)
         self._targets[topic] = target
         limit = target.limit_bytes
@@ -145,9 +147,10 @@ class Placer:
         return target.partitions, batch_bytes, 0 if target.compression else max(limit, 1)
 
     def add(self, data: Any) -> Iterator[Placed]:
-        """Takes all rows of `data`, a table, record batch, reader or data frame; yields what is finished meanwhile.
+        """Add all rows of `data`, a table, record batch, reader or data frame; yield the batches finished meanwhile.
 
-        To be used up: rows are taken as it goes on. TypeError for what is no Arrow data.
+        The caller must exhaust the iterator: rows are added as it advances. Raises TypeError if `data` is not Arrow
+        data.
         """
         self._check_whole()
         now_ms = self._now_ms()
@@ -167,7 +170,7 @@ class Placer:
             raise refusal(error) from None
 
     def finish(self) -> Iterator[Placed]:
-        """Closes all batches and yields what is left."""
+        """Close all batches and yield the remaining ones."""
         self._check_whole()
         self._encoder.seal()
         yield from map(self._placed, self._encoder.take())
@@ -190,7 +193,10 @@ class Placer:
         )  # fmt: skip
 
     def _packed(self, parcel: Parcel) -> Buffer:
-        """The batches as the topic takes them; InvalidRecord, InvalidTimestamp, RecordTooLarge for those it refuses."""
+        """Return the batches as the topic requires.
+
+        Raises InvalidRecord, InvalidTimestamp or RecordTooLarge for batches that the topic rejects.
+        """
         target = self._targets[parcel.topic]
         if target.config.compact or self._timed:
             rules = ValidationRules.of(target.config)
@@ -204,7 +210,7 @@ class Placer:
 
 
 def _check_sizes(batches: Buffer, parcel: Parcel, limit_bytes: int) -> None:
-    """RecordTooLarge where a batch passes the limit though it is compressed."""
+    """Raise RecordTooLarge if a batch exceeds the limit although it is compressed."""
     largest = scan(batches, check_crc=False).max_batch_size
     if largest > limit_bytes:
         raise RecordTooLarge(
@@ -215,7 +221,7 @@ def _check_sizes(batches: Buffer, parcel: Parcel, limit_bytes: int) -> None:
 
 
 def refusal(error: BadArrow) -> KafkalogError:
-    """The error of ours for rows or columns that the encoder does not take."""
+    """Return the KafkalogError for rows or columns that the encoder rejects."""
     return _ERRORS.get(error.kind, IllegalArgument)(str(error), hint=error.hint)
 
 

@@ -1,7 +1,7 @@
-"""Runs of batches made plain, so that what reads uncompressed batches reads those of any format and codec.
+"""Runs of batches made plain, so that readers of uncompressed batches can read any format and codec.
 
-Plain batches stay where they lie. Where a run has compressed ones, all of it goes into an arena (`_core/arena`): one
-buffer with about RUN_BYTES of it, which whoever reads the run keeps alive.
+Uncompressed batches stay in their buffer. A run with compressed batches is copied into an arena (`_core/arena`): one
+buffer of about RUN_BYTES, which the reader of the run keeps alive.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "record_error", "status_error"]
 
 RUN_BYTES: Final = 512 << 10
-"""Decompressed bytes after which a run ends, so that they are in the cache when decoded; no batch is divided."""
+"""Decompressed bytes after which a run ends, so that they are still cached when decoded; no batch is split."""
 _GUESSED_RATIO: Final = 4
 _HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
 
 
 class PlainRun:
-    """Rows `first` up to `last` of `table`, none compressed: `data` has their bytes from `base_position` on.
+    """Rows `first` up to `last` of `table`, all uncompressed; `data` holds their bytes from `base_position` on.
 
-    Row i of `table` is row `row_before` + i of `batches`, the table of what lies on disk. `failed` says that the run
-    ends before its time: `raise_failure` then says why, once what lies before it was used.
+    Row i of `table` is row `row_before` + i of `batches`, the table of the data on disk. `failed` is True if the run
+    ends early; `raise_failure` raises the reason, after the caller has used the rows before it.
     """
 
     __slots__ = ("_failure", "base_position", "batches", "data", "first", "last", "row_before", "table")
@@ -59,7 +59,7 @@ class PlainRun:
         self._failure: KafkalogError | None = None
 
     def unpack(self, limit_bytes: int) -> None:
-        """Makes as many of the rows plain, in an arena, as one run takes; the others are no longer in it."""
+        """Decompress as many of the rows into an arena as one run holds; the run ends there."""
         batches, first, last = self.batches, self.first, self.last
         guess = _GUESSED_RATIO * (batches.position(last - 1) + batches.size(last - 1) - batches.position(first))
         capacity = min(guess, 2 * RUN_BYTES)
@@ -73,11 +73,11 @@ class PlainRun:
 
     @property
     def failed(self) -> bool:
-        """True where the row after the run could not be made plain, or a reader met damage inside it."""
+        """True if the row after the run could not be made plain, or if a reader met damage inside the run."""
         return self._failure is not None
 
     def note(self, reader: RecordTable | ColumnBuilder | MapFiller) -> None:
-        """Takes note of the damage at which a reader of this run stopped, if it did."""
+        """Record the damage at which a reader of this run stopped, if any."""
         if reader.status == STATUS_OK:
             return
         row = self.row_before + reader.error_batch
@@ -86,14 +86,14 @@ class PlainRun:
         self._failure = _located(error, self.batches, row, at)
 
     def raise_failure(self, path: str | None) -> None:
-        """Raises what the run ended with, if anything, as an error of the file `path`."""
+        """Raise the failure that ended the run, if any, with `path` as its file."""
         failure, self._failure = self._failure, None
         if failure is not None:
             failure.path = path
             try:
                 raise failure
             finally:
-                del failure  # else it, its traceback and this frame keep each other alive
+                del failure  # otherwise the error, its traceback and this frame keep each other alive
 
 
 def plain_runs(
@@ -105,11 +105,11 @@ def plain_runs(
     base_position: int = 0,
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> Iterator[PlainRun]:
-    """Rows `first` up to `last` (exclusive; -1 is all) of a batch table made from `data`, in order.
+    """Yield rows `first` up to `last` (exclusive; -1 is all) of a batch table made from `data` as plain runs.
 
-    A run that failed is the last one. `base_position` is the one the scan was given, `limit_bytes` what one batch may
-    decompress to. A failure is InvalidRecord for damage, CorruptRecord for a message that is no whole one,
-    IllegalArgument for an unknown codec, each with the batch's offset and position.
+    A failed run is the last one. `base_position` is the scan's, `limit_bytes` limits the decompressed size of one
+    batch. A failure is InvalidRecord for damage, CorruptRecord for an incomplete message, or IllegalArgument for an
+    unknown codec, each with the batch's offset and position.
     """
     last = len(batches) if last < 0 else last
     while first < last:
@@ -129,7 +129,7 @@ def plain_run(
     base_position: int = 0,
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> PlainRun:
-    """As many rows from `first` on as one run takes; arguments and failures as for `plain_runs`."""
+    """Return as many rows from `first` on as one run holds; arguments and failures as for `plain_runs`."""
     run = PlainRun(data, batches, first, last, base_position)
     if batches.codec and (last - first > 1 or batches.attributes(first) & CODEC_MASK):
         run.unpack(limit_bytes)
@@ -145,14 +145,14 @@ def plain_row(
     path: str | None = None,
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> tuple[Buffer, BatchTable]:
-    """The bytes of one compressed batch as they would be uncompressed, and a table of one row for them.
+    """Return the uncompressed bytes of one compressed batch, and a table of one row for them.
 
-    They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with their absolute offsets.
-    Arguments as for `plain_runs`; a failure is raised as an error of the file `path`.
+    They are a v2 header and its records, or the inner messages of a v0 or v1 wrapper with absolute offsets. Arguments
+    as for `plain_runs`; a failure is raised as an error of the file `path`.
     """
     if batches.magic(row) >= MAGIC_V2 and batches.size(row) < BATCH_OVERHEAD_BYTES:
         text = f"the batch of {batches.size(row)} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}"
-        # no variable of this frame may hold the error: its traceback holds the frame, and the frame the chunk
+        # no local variable may hold the error: its traceback holds this frame, and the frame holds the chunk
         raise _located(CorruptRecord(text, path=path, hint=_HINT), batches, row, batches.position(row))
     run = PlainRun(data, batches, row, row + 1, base_position)
     run.unpack(limit_bytes)
@@ -161,7 +161,7 @@ def plain_row(
 
 
 def _refused(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> KafkalogError:
-    """The error for the batch behind the last row of the arena, with its place."""
+    """Return the error, with its place, for the batch after the last row of the arena."""
     row = arena.first + arena.rows
     at = batches.position(row)
     try:
@@ -174,13 +174,13 @@ def _refused(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> K
 
 
 def record_error(status: int, record: int) -> KafkalogError:
-    """The same of a record of a batch, by its number; -1 where the batch itself is damaged."""
+    """Return the error for a status and the number of the record; -1 if the batch itself is damaged."""
     text = STATUS_TEXT[status]
     return status_error(status, text if record < 0 else f"record {record} of the batch: {text}")
 
 
 def status_error(status: int, text: str) -> KafkalogError:
-    """The error for a status of decode.STATUS_TEXT, without its place."""
+    """Return the error for a status of decode.STATUS_TEXT, without its place."""
     if status in (STATUS_MESSAGE_SIZE, STATUS_BATCH_RANGE):
         return CorruptRecord(text, hint=_HINT)
     if status == STATUS_MAGIC:

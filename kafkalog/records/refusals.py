@@ -1,6 +1,6 @@
-"""What a leader says to a batch that it does not take: the typed errors of validation, and the counts of their kinds.
+"""Errors for batches that a leader rejects: the typed errors of validation, and counters by kind.
 
-The reason given for a single record is worded as the reference words it: a produce response carries it to the client.
+The reason for a single record has the reference's text: a produce response sends it to the client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BY_TIME = (FAULT_TIMESTAMP, FAULT_STAMPED)
 
 
 class ValidatorMetrics:
-    """How often which kind of fault was met: the validator's counters of the reference."""
+    """Counts of validation faults by kind: the counters of the reference's validator."""
 
     __slots__ = ("invalid_checksums", "invalid_magic", "invalid_offset", "invalid_sequence", "no_key_compacted_topic")
 
@@ -33,7 +33,7 @@ class ValidatorMetrics:
 
 
 def header_refusal(header: BatchHeader, fault: int, metrics: ValidatorMetrics | None) -> RecordRefused:
-    """The typed error for a header fault (a FAULT_ number of _core.scan)."""
+    """Return the typed error for a header fault (a FAULT_ number of _core.scan)."""
     if fault == FAULT_COUNT:
         span = header.last_offset - header.base_offset + 1
         reason = f"the batch declares {header.count} records and {span} offsets"
@@ -58,7 +58,7 @@ def record_refusal(
     plain: bool,
     metrics: ValidatorMetrics | None,
 ) -> KafkalogError:
-    """The typed error for what was found wrong in batch `header`; `plain` says that its bytes were checked in place."""
+    """Return the typed error for the faults in batch `header`; `plain` is True if its bytes were checked in place."""
     if metrics is not None:
         _count(check, metrics)
     if check.status:

@@ -1,23 +1,22 @@
-"""Kafka's messages by schema: tables of fields per version, and the one reader for all of them.
+"""Kafka's messages by schema: tables of fields per version, and the single reader for all of them.
 
 A schema is a line `Name id versions [flexible N+]` and an indented line for each field:
 `name type [versions] [tag N] [= default]`. Types are bool, i8, i16, u16, i32, u32, i64, f64, string, bytes, uuid,
-`{}` (a struct, whose fields follow, indented) and the name of a struct that a `struct Name` line defines; `[type]` is
-an array, and a `?` behind a type lets it be null. A field without versions is in all versions of its message.
-The formats are those of KIP-482: in flexible versions sizes are unsigned varints plus one, and tagged fields follow.
+`{}` (a struct, whose fields follow, indented) and the name of a struct that a `struct Name` line defines. `[type]` is
+an array; a `?` after a type makes it nullable. A field without versions is in all versions of its message. The formats
+are those of KIP-482: in flexible versions sizes are unsigned varints plus one, and tagged fields follow.
 """
 
 from __future__ import annotations
 
+import base64
 import re
-import struct
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from kafkalog._core.message_reader import Dialect, MessageReader
 from kafkalog.records.message import UNDERFLOW, MessageError, Source
 
 Message = dict[str, Any]
-Read = Callable[[Source], Any]
 
 _HEADER = re.compile(r"(\w+) (-|\d+) (\d+)(?:-(\d+))?(?: flexible (\d+)\+)?")
 _FIELD = re.compile(
@@ -25,22 +24,36 @@ _FIELD = re.compile(
     r"(?: tag (?P<tag>\d+))?(?: = (?P<default>\S+))?"
 )
 _NEVER: Final = 1 << 16
-_PLAIN: Final[dict[str, Read]] = {
-    "bool": Source.boolean,
-    "i8": Source.i8,
-    "i16": Source.i16,
-    "u16": Source.u16,
-    "i32": Source.i32,
-    "u32": Source.u32,
-    "i64": Source.i64,
-    "f64": Source.f64,
-    "uuid": Source.uuid,
-}
+_NUMBERS: Final = frozenset({"i8", "i16", "u16", "i32", "u32", "i64"})
 _ZEROS: Final[dict[str, Any]] = {"bool": False, "f64": 0.0, "uuid": "A" * 22, "string": "", "bytes": b""}
+_WORDS: Final = {
+    "ends": UNDERFLOW,
+    "ends in id": UNDERFLOW,
+    "null": "non-nullable field {name} was serialized as null",
+    "beyond": "Error reading byte array of {0} byte(s): only {1} byte(s) available",
+    "text too long": "string field {name} had invalid length {0}",
+    "too few bytes": "Tried to allocate a collection of size {0}, but there are only {1} bytes remaining.",
+    "long varint": "Varint is too long, the most significant bit in the 5th byte is set, converted value: {0:x}",
+    "negative": "{0}",
+    "newer": "a struct of a newer version cannot be read",
+}
+"""Error texts of the reference."""
+
+
+def _problem(words: str, position: int) -> MessageError:
+    return MessageError(words)
+
+
+def _uuid(raw: bytes) -> str:
+    """Format an id as Kafka does: base64, URL-safe, 22 characters."""
+    return base64.urlsafe_b64encode(raw)[:22].decode()
+
+
+_DIALECT: Final = Dialect(_WORDS, _problem, _uuid, True)
 
 
 class Field(NamedTuple):
-    """A row of a schema; `fields` are those of its struct, `default` matters for tagged fields only."""
+    """A row of a schema; `fields` are those of its struct, `default` is used for tagged fields only."""
 
     name: str
     type: str
@@ -54,7 +67,7 @@ class Field(NamedTuple):
 
 
 class Schema:
-    """One message: its name, its number among its kind (-1: none), its versions and its fields."""
+    """A message's name, its number among its kind (-1 for none), its versions and its fields."""
 
     def __init__(
         self, name: str, number: int, versions: tuple[int, int], flexible: int, fields: tuple[Field, ...]
@@ -64,128 +77,58 @@ class Schema:
         self.lowest, self.highest = versions
         self.flexible_from = flexible
         self.fields = fields
-        self._readers: dict[int, Read] = {}
+        self._readers: dict[int, MessageReader] = {}
 
     def __repr__(self) -> str:
         return f"<Schema {self.name} {self.lowest}-{self.highest}>"
 
     def read(self, source: Source, version: int) -> Message:
-        """The message at the source's place, in the order of the schema; the source then stands behind it.
+        """Read the message at the source's position, in the order of the schema, and advance the source past it.
 
-        Strings are str, uuids str of 22 characters, bytes bytes; tagged fields that have their default are left out.
-        A version below those the schema knows is read as the lowest, one above as the highest, but without structs in
-        it, as the reference does. MessageError for what the schema does not take.
+        Strings are str, uuids str of 22 characters, bytes bytes; tagged fields at their default are omitted. A version
+        below the known ones is read as the lowest. A version above is read as the highest, but its structs are
+        rejected, as in the reference. Raises MessageError for data that the schema does not accept.
         """
         version = min(max(version, self.lowest), self.highest + 1)
         reader = self._readers.get(version)
         if reader is None:
-            flexible = version >= self.flexible_from
-            reader = self._readers[version] = struct_reader(self.fields, version, flexible, self.highest)
-        try:
-            message: Message = reader(source)
-        except struct.error:
-            raise MessageError(UNDERFLOW) from None
+            reader = self._readers[version] = _reader(self, self.fields, version)
+        message: Message
+        message, source.at = reader.read_from(source.data, source.at)
         return message
 
 
-def struct_reader(fields: tuple[Field, ...], version: int, flexible: bool, highest: int) -> Read:
-    """Reads a struct of these fields as it is in that version; `highest` is the last one with structs inside."""
-    present = [f for f in fields if f.first <= version <= f.last]
-    plain = [(f.name, field_reader(f, version, flexible, highest)) for f in present if f.tag is None]
-    if not flexible:
-        return lambda source: {name: read(source) for name, read in plain}
-    tagged = {f.tag: (f, field_reader(f, version, True, highest)) for f in fields if f.tag is not None}
-    absent = {f.tag for f in fields if f.tag is not None and f not in present}
-    in_order = [f.name for f in fields]
-
-    def read_struct(source: Source) -> Message:
-        message = {name: read(source) for name, read in plain}
-        more = {}
-        for _ in range(source.uvarint()):
-            tag, size = source.uvarint(), source.uvarint()
-            if tag not in tagged:
-                source.take(size)
-                continue
-            if tag in absent:
-                raise MessageError(f"Tag {tag} is not valid for version {version}")
-            field, read = tagged[tag]
-            more[field.name] = read(source)
-            if more[field.name] == field.default:
-                del more[field.name]
-        if not more:
-            return message
-        message |= more
-        return {name: message[name] for name in in_order if name in message}
-
-    return read_struct
+def _reader(schema: Schema, fields: tuple[Field, ...], version: int) -> MessageReader:
+    """Return the reader of these fields in `version`; above the highest version, nested structs are unknown."""
+    flexible = version >= schema.flexible_from
+    rows = [
+        (
+            field.name, kind_of(field), field.array, field.nullable, field.tag,
+            _reader(schema, field.fields, version) if field.fields and version <= schema.highest else None,
+            field.default,
+        )
+        for field in fields
+        if field.first <= version <= field.last and (flexible or field.tag is None)
+    ]  # fmt: skip
+    known = {row[4] for row in rows}
+    refused = {
+        field.tag: f"Tag {field.tag} is not valid for version {version}"
+        for field in fields
+        if field.tag is not None and field.tag not in known
+    }
+    return MessageReader(None, flexible, rows, _DIALECT, refused)
 
 
-def field_reader(field: Field, version: int, flexible: bool, highest: int) -> Read:
-    """Reads one field as it is in that version."""
-    one = _item_reader(field, version, flexible, highest)
-    if not field.array:
-        return one
-    size_of = _size_reader(flexible)
-    name, nullable = field.name, field.nullable
-
-    def read_array(source: Source) -> Any:
-        count = size_of(source)
-        if count < 0:
-            return _null(nullable, name)
-        if count > source.left:
-            raise MessageError(
-                f"Tried to allocate a collection of size {count}, but there are only {source.left} bytes remaining."
-            )
-        return [one(source) for _ in range(count)]
-
-    return read_array
-
-
-def _null(allowed: bool, name: str) -> Any:
-    """None, where the field may be null."""
-    if not allowed:
-        raise MessageError(f"non-nullable field {name} was serialized as null")
-    return None
-
-
-def _no_struct(source: Source) -> Any:
-    raise MessageError("a struct of a newer version cannot be read")
-
-
-def _size_reader(flexible: bool) -> Callable[[Source], int]:
-    return (lambda source: source.uvarint() - 1) if flexible else Source.i32
-
-
-def _item_reader(field: Field, version: int, flexible: bool, highest: int) -> Read:
-    """Reads one value of the field's type: the field, or an element of its array (which is never null)."""
-    if field.type in _PLAIN:
-        return _PLAIN[field.type]
-    nullable = field.nullable and not field.array
-    if field.type not in ("string", "bytes"):
-        read = struct_reader(field.fields, version, flexible, highest) if version <= highest else _no_struct
-        if not nullable:
-            return read
-        if field.tag is not None:
-            return lambda source: read(source) if source.uvarint() > 0 else None
-        return lambda source: read(source) if source.i8() >= 0 else None
-    name = f"{field.name} element" if field.array else field.name
-    is_text = field.type == "string"
-    size_of = Source.i16 if is_text and not flexible else _size_reader(flexible)
-
-    def read_sized(source: Source) -> Any:
-        size = size_of(source)
-        if size < 0:
-            return _null(nullable, name)
-        return source.text(size, name) if is_text else source.take(size)
-
-    return read_sized
+def kind_of(field: Field) -> str:
+    """Return the name of a field's type in the compiled reader and writer."""
+    return "struct" if field.type == "{}" else field.type
 
 
 # --- the notation of the tables
 
 
 def schemas(text: str) -> dict[str, Schema]:
-    """The schemas of a table, by name; `#` begins a comment. ValueError for a line that is none."""
+    """Parse a table into schemas by name; `#` begins a comment. Raises ValueError for an invalid line."""
     lines = [(len(line) - len(line.lstrip()), line.split("#")[0].strip()) for line in text.splitlines()]
     lines = [(depth, words) for depth, words in lines if words]
     structs: dict[str, tuple[Field, ...]] = {}
@@ -214,7 +157,7 @@ def schemas(text: str) -> dict[str, Schema]:
 def _fields(
     lines: list[tuple[int, str]], at: int, outer: int, structs: dict[str, tuple[Field, ...]]
 ) -> tuple[tuple[Field, ...], int]:
-    """The fields of the lines that are deeper than `outer`, and the line after them."""
+    """Parse the lines deeper than `outer` into fields; return them and the index of the line after them."""
     fields = []
     while at < len(lines) and lines[at][0] > outer:
         match = _FIELD.fullmatch(lines[at][1])
@@ -228,7 +171,7 @@ def _fields(
 
 def _field(match: re.Match[str], inner: tuple[Field, ...]) -> Field:
     kind = match["type"]
-    if kind not in _PLAIN and kind not in _ZEROS and kind != "{}" and not inner:
+    if kind not in _NUMBERS and kind not in _ZEROS and kind != "{}" and not inner:
         raise ValueError(f"{match[0]!r}: there is no type {kind}")
     first = int(match["first"] or 0)
     return Field(

@@ -4,18 +4,18 @@ MAX_SEQUENCE = 2**31 - 1
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence number `by` steps after this one; after 2147483647 comes 0.
+    """Return the sequence number `by` steps after this one; 2147483647 is followed by 0.
 
-    Both are from 0 to 2147483647; anything else is a ValueError.
+    Raises ValueError unless both are from 0 to 2147483647.
     """
     _check(sequence, by)
     return (sequence + by) & MAX_SEQUENCE
 
 
 def decrement_sequence(sequence: int, by: int) -> int:
-    """The sequence number `by` steps before this one; before 0 comes 2147483647.
+    """Return the sequence number `by` steps before this one; 0 is preceded by 2147483647.
 
-    Both are from 0 to 2147483647; anything else is a ValueError.
+    Raises ValueError unless both are from 0 to 2147483647.
     """
     _check(sequence, by)
     return (sequence - by) & MAX_SEQUENCE

@@ -10,6 +10,7 @@ from kafkalog._core.arrow import array_of, schema_of, stream_of
 from kafkalog._core.columns import Columns, gathered
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.shown import html_table
 
 if TYPE_CHECKING:
     import numpy
@@ -17,22 +18,24 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordBatchColumns", "Table", "TableColumn"]
 
+SHOWN_ROWS = 20
+"""Most rows displayed in a notebook."""
 _FIXED = frozenset(COLUMNS.index(name) for name in ("partition", "offset", "timestamp", "timestampType"))
 
 
 class Table:
-    """Records as columns; `len` is their number. Nothing in it changes, so any number of threads may use it.
+    """Records as columns; `len` is their number. A table is immutable, so any number of threads may use it.
 
-    `offsets`, `timestamps` (ms), `timestamp_types` and `partitions` are NumPy arrays over the table's own memory, read-
-    only; the first one touched makes these columns contiguous in a table of several record batches. `table["key"]` is
-    one column, `table[a:b]` some rows, `table.select([...])` some columns, none of them copied. `table[i]` is a row as
-    a dict.
+    `offsets`, `timestamps` (ms), `timestamp_types` and `partitions` are read-only NumPy arrays over the table's own
+    memory. In a table of several record batches, the first access to one makes these columns contiguous. `table["key"]`
+    is one column, `table[a:b]` some rows, `table.select([...])` some columns, all without a copy. `table[i]` is a row
+    as a dict.
 
-    It is read by whatever reads the Arrow C stream interface: `pyarrow.table(t)`, `polars.DataFrame(t)`, `FROM t` in
+    Any consumer of the Arrow C stream interface can read it: `pyarrow.table(t)`, `polars.DataFrame(t)`, `FROM t` in
     DuckDB. Types are those of Spark's Kafka source, every column nullable: key and value binary, topic string,
     partition int32, offset int64, timestamp timestamp[ms, UTC], timestampType int32 (0 CreateTime, 1 LogAppendTime, -1
-    none), headers list<struct<key: string, value: binary>>. A consumer that asks for large_binary, binary_view, their
-    string kin, or timestamps in microseconds or another time zone, is given that.
+    none), headers list<struct<key: string, value: binary>>. A consumer may request large_binary, binary_view, the
+    corresponding string types, or timestamps in microseconds or another time zone.
     """
 
     __slots__ = ("_columns", "_start", "_stop")
@@ -44,42 +47,42 @@ class Table:
 
     @classmethod
     def of(cls, parts: Iterable[Columns], kinds: bytes) -> Table:
-        """The records of all parts, in order."""
+        """Return a table with the records of all parts, in order."""
         return cls(gathered(parts, kinds))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """Names of the columns."""
         return tuple(COLUMNS[kind] for kind in self._columns.kinds)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory behind the table; what a slice leaves out is counted, since it stays."""
+        """Bytes of the memory behind the table; memory outside a slice counts too, since it stays allocated."""
         return self._columns.nbytes
 
     # Columns with one value a row
 
     @property
     def offsets(self) -> numpy.ndarray[Any, Any]:
-        """The offsets, int64."""
+        """Offsets, int64."""
         return self["offset"].to_numpy()
 
     @property
     def timestamps(self) -> numpy.ndarray[Any, Any]:
-        """The timestamps, int64: ms since 1970, -1 for none. `.view("datetime64[ms]")` copies nothing."""
+        """Timestamps, int64: ms since 1970, -1 for none. `.view("datetime64[ms]")` copies nothing."""
         return self["timestamp"].to_numpy()
 
     @property
     def timestamp_types(self) -> numpy.ndarray[Any, Any]:
-        """0 CreateTime, 1 LogAppendTime, -1 for records of format v0, which have no time; int32."""
+        """Timestamp types, int32: 0 CreateTime, 1 LogAppendTime, -1 for format v0, which has no timestamps."""
         return self["timestampType"].to_numpy()
 
     @property
     def partitions(self) -> numpy.ndarray[Any, Any]:
-        """The partition's number in every row, int32."""
+        """Partition number of every row, int32."""
         return self["partition"].to_numpy()
 
-    # Parts of it
+    # Selection
 
     @overload
     def __getitem__(self, key: str) -> TableColumn: ...
@@ -99,11 +102,11 @@ class Table:
         return {COLUMNS[kind]: self._columns.values(kind, row, row + 1)[0] for kind in self._columns.kinds}
 
     def select(self, columns: Iterable[str]) -> Table:
-        """The same records with these columns, in this order. IllegalArgument for a column that is not here."""
+        """Return the same records with these columns, in this order; raise IllegalArgument for a missing column."""
         return type(self)(self._columns.chosen(kinds_of(columns, self.columns)), self._start, self._stop)
 
     def batches(self) -> Iterator[RecordBatchColumns]:
-        """The record batches of the table, none empty: each has `__arrow_c_array__` too."""
+        """Yield the record batches of the table, none empty; each also has `__arrow_c_array__`."""
         first = 0
         for number, end in enumerate(self._columns.piece_ends):
             start, stop = max(self._start, first), min(self._stop, end)
@@ -112,10 +115,10 @@ class Table:
             first = end
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas DataFrame, made without pyarrow: numbers are copied, keys and values become bytes objects.
+        """Return a pandas DataFrame, made without pyarrow: numbers are copied, keys and values become bytes objects.
 
-        timestamp is datetime64[ms, UTC], key, value, topic and headers are objects, headers as in `Record.headers`.
-        ImportError where pandas is not installed.
+        timestamp is datetime64[ms, UTC]; key, value, topic and headers are objects, headers as in `Record.headers`.
+        Raises ImportError if pandas is not installed.
         """
         from kafkalog.records.frames import to_pandas
 
@@ -144,9 +147,14 @@ class Table:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} records: {', '.join(self.columns)}>"
 
+    def _repr_html_(self) -> str:
+        rows = [list(row.values()) for row in self[:SHOWN_ROWS]]
+        first = f"the first {SHOWN_ROWS} of " if len(self) > SHOWN_ROWS else ""
+        return html_table(self.columns, rows, f"{first}{len(self):,} records")
+
 
 class RecordBatchColumns(Table):
-    """The records of one record batch of a table; `__arrow_c_array__` hands it out whole: `pyarrow.record_batch(b)`."""
+    """Records of one record batch of a table; `__arrow_c_array__` exports it whole: `pyarrow.record_batch(b)`."""
 
     __slots__ = ()
 
@@ -167,12 +175,12 @@ class TableColumn:
 
     @property
     def name(self) -> str:
-        """The column's name."""
+        """Name of the column."""
         return COLUMNS[self._kind]
 
     def to_numpy(self) -> numpy.ndarray[Any, Any]:
-        """A read-only view of the table's memory for a column of numbers; else a new array of Python objects."""
-        import numpy
+        """Return a read-only view of the table's memory for a numeric column; else a new array of Python objects."""
+        from kafkalog.records.arrays import numpy
 
         if self._kind in _FIXED:
             return numpy.asarray(self._columns.fixed(self._kind))[self._start : self._stop]
@@ -181,7 +189,7 @@ class TableColumn:
         return out
 
     def to_pylist(self) -> list[Any]:
-        """The values as Python objects: bytes or None, str, int, headers as in `Record.headers`."""
+        """Return the values as Python objects: bytes or None, str, int, headers as in `Record.headers`."""
         return self._columns.values(self._kind, self._start, self._stop)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
@@ -221,7 +229,7 @@ class TableColumn:
 
 
 def _row(index: int, count: int) -> int:
-    """A row's number; negative ones count from the end. IndexError for one that is not there."""
+    """Return a row's number; negative ones count from the end. Raises IndexError for a missing row."""
     row = index + count if index < 0 else index
     if not 0 <= row < count:
         raise IndexError(f"row {index} of a table of {count} records")

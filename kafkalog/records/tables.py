@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkalog._core.decode import RecordTable, decode
+from kafkalog._core.decode import STATUS_OK, RecordTable, decode
 from kafkalog._core.scan import BatchTable
 from kafkalog.records.compression import DECODED_LIMIT_BYTES
-from kafkalog.records.plain_runs import plain_run, plain_runs
+from kafkalog.records.plain_runs import PlainRun, plain_run, plain_runs
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -26,12 +26,22 @@ def record_tables(
     path: str | None = None,
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> Iterator[RecordTable]:
-    """The tables of rows `first` up to `last` (exclusive; -1 is all) of a batch table made from `data`, none empty.
+    """Yield record tables for rows `first` up to `last` (exclusive; -1 is all) of a batch table; none is empty.
 
-    `base_position` is the one the scan was given, `path` the file that errors name, `limit_bytes` what one batch may
-    decompress to. After the records before it, damage raises InvalidRecord, a message that is no whole one
-    CorruptRecord, an unknown codec IllegalArgument, each with the batch's offset and position.
+    `data` is the buffer the batch table was made from, `base_position` is the scan's, `path` is the file that errors
+    name, `limit_bytes` limits the decompressed size of one batch. After the records before it, damage raises
+    InvalidRecord, an incomplete message CorruptRecord, an unknown codec IllegalArgument, each with the batch's offset
+    and position.
     """
+    if not batches.codec:  # the fast path for most chunks of most logs: nothing to decompress
+        table = decode(data, batches, first, last, base_position=base_position)
+        if len(table):
+            yield table
+        if table.status != STATUS_OK:
+            run = PlainRun(data, batches, first, last, base_position)
+            run.note(table)
+            run.raise_failure(path)
+        return
     for run in plain_runs(data, batches, first, last, base_position=base_position, limit_bytes=limit_bytes):
         table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position)
         run.note(table)
@@ -50,7 +60,10 @@ def batch_table(
     lenient: bool = False,
     limit_bytes: int = DECODED_LIMIT_BYTES,
 ) -> RecordTable:
-    """The records of one batch, arguments and errors as for `record_tables`; `lenient` as for `_core.decode.decode`."""
+    """Return the records of one batch; arguments and errors as for `record_tables`.
+
+    `lenient` as for `_core.decode.decode`.
+    """
     run = plain_run(data, batches, row, row + 1, base_position=base_position, limit_bytes=limit_bytes)
     table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position, lenient=lenient)
     run.note(table)

@@ -1,8 +1,8 @@
-"""LogValidator: what a leader asks of a batch before it gives it offsets, and what it makes of it.
+"""LogValidator: checks that a leader makes before it assigns offsets to a batch, and the batch that results.
 
-The rules and their order are those of format.md section 11, stage C. A batch in the format and codec of the log is
-checked where it lies, or decompressed once into an arena, and written as it came but for offset, epoch and time; any
-other is written anew from the plain records (VAL-7, VAL-8). All that touches records is compiled.
+The rules and their order are those of format.md section 11, stage C. A batch in the log's format and codec is checked
+in place, or decompressed once into an arena; it is written unchanged except for offset, epoch and timestamp. Any other
+batch is rebuilt from the uncompressed records (VAL-7, VAL-8). All code that touches records is compiled.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WRAPPER_OVERHEAD: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
 
 
 class ValidationRules:
-    """What a topic's configuration asks of a batch: codec and level, whose times count and how far, keys."""
+    """A topic's requirements for batches: codec and level, timestamp type and bounds, keys."""
 
     __slots__ = ("after_ms", "append_time", "before_ms", "codec", "level", "need_keys")
 
@@ -63,7 +63,7 @@ class ValidationRules:
         after_ms: int = _MAX_LONG,
         need_keys: bool = False,
     ) -> None:
-        """`codec` None keeps the producer's; `append_time` is for LogAppendTime; the bounds are ms around now."""
+        """`codec` None keeps the producer's; `append_time` selects LogAppendTime; the bounds are ms around now."""
         self.codec = codec
         self.level = level
         self.append_time = append_time
@@ -73,7 +73,7 @@ class ValidationRules:
 
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:
-        """The rules of a topic's settings."""
+        """Return the rules of a topic's settings."""
         own = topic_compression(config)
         return cls(
             None if own is None else own.codec,
@@ -85,22 +85,22 @@ class ValidationRules:
         )
 
     def bounds(self, now_ms: int) -> tuple[int, int]:
-        """Oldest and newest timestamp of a record (ms)."""
+        """Return the oldest and newest timestamp (ms) that a record may have."""
         return max(now_ms - self.before_ms, -_MAX_LONG), min(now_ms + self.after_ms, _MAX_LONG)
 
 
 class ValidationStats(NamedTuple):
-    """What validation cost: bytes of plain records it made besides the batch, and records written anew (VAL-21)."""
+    """Cost of validation: bytes of uncompressed records made besides the batch, and records rebuilt (VAL-21)."""
 
     temporary_memory_bytes: int = 0
     records_converted: int = 0
 
 
 class Checked(NamedTuple):
-    """A batch that may be appended: `data` is what to write, the given buffer itself or one that was made from it.
+    """A batch that may be appended: `data` is what to write, the given buffer itself or one made from it.
 
-    `table` is the batch table of `data`; `rebuilt` says that its size may have changed. `max_timestamp` (ms) and
-    `record_count` are those of its records.
+    `table` is the batch table of `data`. `rebuilt` is None unless the batch was rebuilt, so that its size may have
+    changed. `max_timestamp` (ms) and `record_count` are those of its records.
     """
 
     data: Any
@@ -112,7 +112,7 @@ class Checked(NamedTuple):
 
 
 class ValidationResult(NamedTuple):
-    """What the reference's validator returns; times in ms, `records` is the batch as it goes into the log."""
+    """Result of the reference's validator; times in ms, `records` is the batch as the log stores it."""
 
     records: Any
     next_offset: int
@@ -136,17 +136,17 @@ def check_append(
     partition: str | None = None,
     metrics: ValidatorMetrics | None = None,
 ) -> Checked:
-    """The batch of `table`, or its plain v0 or v1 messages, as it may be appended in format `magic`.
+    """Return the batch of `table`, or its plain v0 or v1 messages, in a form that may be appended in format `magic`.
 
-    Offsets are still to be assigned, but for those of a v0 wrapper, which begins at `first_offset`; a batch that was
-    written anew has its times. In place a wrong max timestamp or type in the header is put right, which needs a
-    writable `buffer`. Checksums of batches are not looked at. `from_client` brings the rules for clients;
-    `any_base_offset` says that the base offset of a compressed v2 batch has no meaning. `partition` is named to the
-    client, `metrics` counts faults.
+    Offsets are still to be assigned, except those of a v0 wrapper, which begins at `first_offset`. A rebuilt batch has
+    its final timestamps. In place, a wrong max timestamp or type in the header is corrected, which requires a writable
+    `buffer`. Batch checksums are not checked. `from_client` enables the rules for clients. `any_base_offset` states
+    that the base offset of a compressed v2 batch has no meaning. `partition` is named in errors sent to the client;
+    `metrics` counts faults.
 
-    InvalidRecord and InvalidTimestamp (with `record_errors`), CorruptRecord for a checksum inside a wrapper,
-    UnsupportedForFormat for a producer id in v0 or v1, IllegalArgument for an unknown codec, headers in v0 or v1, and a
-    batch to be written anew whose producer gives no epoch or sequence.
+    Raises InvalidRecord and InvalidTimestamp (with `record_errors`), CorruptRecord for a checksum inside a wrapper, and
+    UnsupportedForFormat for a producer id in v0 or v1. Raises IllegalArgument for an unknown codec, for headers in v0
+    or v1, and if the producer of a batch to be rebuilt has no epoch or sequence.
     """
     rows = table.count
     if rows == 0:
@@ -159,11 +159,11 @@ def check_append(
     packed = bool(source or target)
     in_place = same and not (packed and magic == MAGIC_V0)
     if packed and not source and source_magic == MAGIC_V2 and table.attributes(0) & CONTROL_BIT:
-        in_place = source_magic == magic  # control records stay as they are (VAL-4)
+        in_place = source_magic == magic  # control records stay unchanged (VAL-4)
     _check_header(table, from_client, magic, metrics)
     data, plain = (buffer, table) if not source else plain_row(buffer, table, 0)
     check = _check_records(data, plain, table, rules, now_ms, partition, metrics)
-    if check.count == 0:  # compaction leaves such a batch; one that is appended would take no offset
+    if check.count == 0:  # compaction leaves such batches; appended, one would take no offset
         raise InvalidRecord("the batch holds no records", offset=table[0].base_offset)
     if in_place and packed and source:
         in_place = _numbered_from_zero(check, plain, magic, any_base_offset)
@@ -193,9 +193,9 @@ def _written_anew(
     first_offset: int,
     now_ms: int,
 ) -> Rebuilt:
-    """The records in another codec, format or order: only the header is new where they are as if just built."""
+    """Rebuild the records in another codec, format or order; if they are fresh, only the header is rebuilt."""
     level = rules.level if rules.codec is not None else None
-    append_time = now_ms if rules.append_time else -1
+    append_time = now_ms if rules.append_time else NO_TIMESTAMP
     if check.fresh and plain.magic(0) == magic == MAGIC_V2 and not plain.attributes(0) & DELETE_HORIZON_BIT:
         return repack(
             data,
@@ -212,9 +212,10 @@ def _written_anew(
 
 
 def check_batches(buffer: Any, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:
-    """Return when a leader takes every batch of a client: uncompressed v2 ones, as this library has just built them.
+    """Raise the error for the first batch that a leader would reject from a client, if there is one.
 
-    InvalidRecord and InvalidTimestamp for the first that it would refuse, as `check_append`.
+    The batches are uncompressed v2 batches that this library has just built. Raises InvalidRecord and InvalidTimestamp
+    as `check_append` does.
     """
     for row in range(table.count):
         fault = table.header_fault(row)
@@ -224,7 +225,7 @@ def check_batches(buffer: Any, table: BatchTable, rules: ValidationRules, now_ms
 
 
 def _check_header(table: BatchTable, from_client: bool, magic: int, metrics: ValidatorMetrics | None) -> None:
-    """What the headers must not say (stage C2), but for a second format, which comes up when its turn has come."""
+    """Check the batch headers (stage C2); `_check_records` finds a second format in the append when it gets there."""
     check_codec(table.codec)
     fault = table.header_fault(0, from_client)
     if fault:
@@ -237,7 +238,7 @@ def _check_header(table: BatchTable, from_client: bool, magic: int, metrics: Val
 
 
 def _check_producer(header: BatchHeader) -> None:
-    """IllegalArgument for producer fields that nobody writes: what is written anew has to be in order (REC-26)."""
+    """Raise IllegalArgument for invalid producer fields, since a rebuilt batch must have valid ones (REC-26)."""
     if header.is_transactional and header.producer_id < 0:
         raise IllegalArgument("a transactional batch needs a producer id", offset=header.base_offset)
     if header.producer_id >= 0 and not header.is_control:
@@ -259,7 +260,7 @@ def _check_records(
     first: int = 0,
     last: int = -1,
 ) -> RecordCheck:
-    """What the records are, once none breaks a rule (stage C3)."""
+    """Check the records (stage C3) and return their summary; raise the error for those that break a rule."""
     bounds = rules.bounds(now_ms)
     last = plain.count if last < 0 else last
     end = min(end_of_magic(plain, first), last)
@@ -289,10 +290,10 @@ def _check_records(
 
 
 def _numbered_from_zero(check: RecordCheck, plain: BatchTable, magic: int, any_base_offset: bool) -> bool:
-    """True when a compressed batch can keep its payload: offsets 0, 1, 2 ... inside.
+    """Return True if a compressed batch can keep its payload: its inner offsets are 0, 1, 2 ...
 
-    Some old clients number the messages of a v1 wrapper wrongly; those are written anew (VAL-16). A v2 batch with
-    other offsets the reference can neither take nor refuse in order: it is refused here.
+    Some old clients number the messages of a v1 wrapper wrongly; such wrappers are rebuilt (VAL-16). A v2 batch with
+    other offsets is rejected: the reference can neither accept nor reject it properly.
     """
     if magic < MAGIC_V2:
         return check.consecutive
@@ -306,7 +307,7 @@ def _numbered_from_zero(check: RecordCheck, plain: BatchTable, magic: int, any_b
 
 
 def _overhead(magic: int, codec: int) -> int:
-    """Bytes of a batch's header or of a wrapper around its messages."""
+    """Return the bytes of a batch's header or of a wrapper around its messages."""
     if magic == MAGIC_V2:
         return BATCH_OVERHEAD_BYTES
     return _WRAPPER_OVERHEAD[magic] if codec else 0
@@ -324,9 +325,9 @@ def validate_and_assign_offsets(
     partition: str | None = None,
     metrics: ValidatorMetrics | None = None,
 ) -> ValidationResult:
-    """The batch of `buffer` as a leader writes it from `first_offset` on, in format `magic`: LogValidator.
+    """Return the batch of `buffer` as a leader writes it from `first_offset` on, in format `magic`: LogValidator.
 
-    A bytearray is edited in place, other buffers are copied. Arguments and errors as for `check_append`.
+    A bytearray is edited in place; other buffers are copied. Arguments and errors as for `check_append`.
     """
     data = buffer if isinstance(buffer, bytearray) else bytearray(buffer)
     table = scan(data, check_crc=False)
@@ -345,12 +346,12 @@ def validate_and_assign_offsets(
     codec = checked.table.codec
     if magic == MAGIC_V2:
         next_offset = first_offset + checked.record_count
-        # the last record gets the last offset, also where the header of a coordinator's batch counts others
+        # the last record gets the last offset, even if the header of a coordinator's batch counts others
         header = checked.table[0]
         base = next_offset - 1 - (header.last_offset - header.base_offset)
         if base < 0:
             raise InvalidRecord(f"the batch spans more offsets than there are below {next_offset}")
-        assign(checked.data, checked.table, base, leader_epoch, now_ms if rules.append_time else -1)
+        assign(checked.data, checked.table, base, leader_epoch, now_ms if rules.append_time else NO_TIMESTAMP)
     elif made is None:
         next_offset = assign_messages(
             data,
@@ -369,7 +370,7 @@ def validate_and_assign_offsets(
 def _largest(
     checked: Checked, rules: ValidationRules, now_ms: int, magic: int, codec: int, first_offset: int, next_offset: int
 ) -> tuple[int, int]:
-    """Max timestamp (ms) and the offset reported for it: the last one of the batch that holds it (VAL-17)."""
+    """Return the max timestamp (ms) and the offset reported with it: the last of the batch that holds it (VAL-17)."""
     if checked.rebuilt is not None:
         return checked.rebuilt.max_timestamp, checked.rebuilt.offset_of_max_timestamp
     if codec or magic == MAGIC_V2:
@@ -379,5 +380,5 @@ def _largest(
         return NO_TIMESTAMP, -1
     if rules.append_time:
         return now_ms, first_offset
-    # plain v1 messages are batches of one record, whose times the table has
+    # plain v1 messages are batches of one record; the table has their timestamps
     return checked.table.max_timestamp, checked.table.offset_of_max_timestamp

@@ -1,7 +1,7 @@
-"""Snappy as Kafka frames it: the stream format of xerial's snappy-java, and the bare blocks of very old clients.
+"""Snappy in Kafka's framing: the stream format of xerial's snappy-java, and the bare blocks of very old clients.
 
 format.md section 6: 8 bytes magic, i32 version, i32 oldest version that can read it, then blocks of i32 length and raw
-snappy; 32 KiB uncompressed each, as the Java client writes them. `_core/unpack` reads them.
+snappy, of 32 KiB uncompressed data each, as the Java client writes them. `_core/unpack` reads them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STREAM_START: Final = _HEADER.pack(MAGIC, _VERSION, _VERSION)
 
 @functools.cache
 def _block_encoder() -> Callable[[Buffer, Buffer], int]:
-    """What compresses a block into a buffer, imported on first use."""
+    """Return the function that compresses a block into a buffer, imported on first use."""
     from cramjam import snappy
 
     encoder: Callable[[Buffer, Buffer], int] = snappy.compress_raw_into
@@ -36,24 +36,24 @@ def _block_encoder() -> Callable[[Buffer, Buffer], int]:
 
 
 def tool() -> Tool:
-    """What decompresses blocks."""
+    """Return the tool that decompresses blocks."""
     from cramjam import DecompressionError, snappy
 
     return Tool(snappy.decompress_raw_into, DecompressionError)
 
 
 def compress_into(store: Store, data: memoryview) -> None:
-    """Appends the framed form of `data`."""
+    """Append the framed form of `data`."""
     squeeze = _block_encoder()
     store.append(_STREAM_START)
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
-        # the encoder asks for this much room: what it may write to, not what it needs
+        # room that the encoder requires for writing; the result is smaller
         store.fill_sized(squeeze, block, 32 + len(block) + len(block) // 6, big_endian=True)
 
 
 def compress(data: memoryview) -> bytes:
-    """The framed form of `data`."""
+    """Return the framed form of `data`."""
     store = Store()
     compress_into(store, data)
     return bytes(store.take())

@@ -1,7 +1,7 @@
-"""Zstandard: the package that does it.
+"""Zstandard, by one of two packages.
 
-`zstandard` is used where it is installed, since it is faster on small batches; cramjam otherwise, which makes a context
-for each call.
+`zstandard` is used if installed, since it is faster on small batches; otherwise cramjam, which creates a context for
+each call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_LEVEL: Final = 3
 
 
 class _Contexts(threading.local):
-    """The compressors of one thread: making one costs more than a small batch."""
+    """The compressors of one thread: creating one costs more than compressing a small batch."""
 
     def __init__(self) -> None:
         import zstandard
@@ -28,7 +28,7 @@ class _Contexts(threading.local):
         self.writers: dict[int, Any] = {}
 
     def writer(self, level: int) -> Any:
-        """The compressor of a level."""
+        """Return the compressor for a level."""
         found = self.writers.get(level)
         if found is None:
             found = self.writers[level] = self.package.ZstdCompressor(level=level)
@@ -37,7 +37,7 @@ class _Contexts(threading.local):
 
 @functools.cache
 def _contexts() -> _Contexts | None:
-    """The compressors of `zstandard`, or None where it is not installed."""
+    """Return the compressors of `zstandard`, or None if it is not installed."""
     try:
         return _Contexts()
     except ImportError:
@@ -45,7 +45,7 @@ def _contexts() -> _Contexts | None:
 
 
 def tool() -> Tool:
-    """What decompresses frames, with a context of its own."""
+    """Return the tool that decompresses frames, with its own context."""
     try:
         import zstandard
     except ImportError:
@@ -56,7 +56,7 @@ def tool() -> Tool:
 
 
 def compress_into(store: Store, data: memoryview, level: int | None = None) -> None:
-    """Appends one frame with `data`."""
+    """Append one frame with `data`."""
     contexts = _contexts()
     chosen = DEFAULT_LEVEL if level is None else level
     if contexts is not None:
@@ -65,13 +65,13 @@ def compress_into(store: Store, data: memoryview, level: int | None = None) -> N
     from cramjam import zstd
 
     squeeze = zstd.compress_into
-    # ZSTD_COMPRESSBOUND, and the frame's own fields
+    # ZSTD_COMPRESSBOUND plus the frame's own fields
     most = len(data) + (len(data) >> 8) + 128
     store.fill(lambda raw, room: int(squeeze(raw, room, level=chosen)), data, most)
 
 
 def compress(data: memoryview, level: int | None = None) -> bytes:
-    """One frame with `data`."""
+    """Return one frame with `data`."""
     store = Store()
     compress_into(store, data, level)
     return bytes(store.take())

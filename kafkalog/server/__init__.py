@@ -1,1 +1,1 @@
-"""The broker's side of Kafka's protocol: what a client sends, and what it is answered."""
+"""The broker side of Kafka's protocol: a server for Kafka clients."""

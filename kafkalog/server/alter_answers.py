@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: each resource is changed by itself, and told of by a row."""
+"""Shared code of AlterConfigs and IncrementalAlterConfigs: each resource is changed independently, with its own row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def altered(
     node: Node, context: RequestContext, request: Any, alter: Callable[[Any], Awaitable[None]]
 ) -> Answer:
-    """The answer once `alter` was called for each resource that the client may change."""
+    """Call `alter` for each resource that the client may change, and return the response."""
     counts = Counter(map(_key, request.resources))
     rows: list[Tree] = []
     turns = Turns()
@@ -42,7 +42,7 @@ async def altered(
 
 
 def all_refused(context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each resource with the error."""
+    """Return the error for each resource."""
     rows = [_row(resource, error_code, message) for resource in request.resources]
     return {"throttle_time": context.throttle_ms, "responses": rows}
 

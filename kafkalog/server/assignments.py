@@ -1,4 +1,4 @@
-"""Where replicas of new partitions are to lie: on the one node that there is."""
+"""Checks of replica assignments for new partitions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kafkalog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
 def check_factor(factor: int, nodes: int = 1) -> None:
-    """Return for a number of copies up to that of the nodes, and -1, the default; InvalidReplicationFactor.
+    """Raise InvalidReplicationFactor unless `factor` is 1 to `nodes`, or -1 for the default.
 
-    In a replica set every node has a copy, also where fewer were asked for.
+    In a replica set every node has a copy, even if fewer are requested.
     """
     if factor == 0 or factor < -1:
         raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
@@ -24,7 +24,7 @@ def check_factor(factor: int, nodes: int = 1) -> None:
 
 
 def check_replicas(node_id: int, by_partition: Mapping[int, Sequence[int]], rows: Sequence[Any]) -> None:
-    """Return where each partition from 0 on is given once, with this node alone; InvalidReplicaAssignment."""
+    """Raise InvalidReplicaAssignment unless each partition from 0 on is given once, with only this node as replica."""
     if len(by_partition) < len(rows):
         indexes = [row.partition_index for row in rows]
         twice = next(index for index in indexes if indexes.count(index) > 1)
@@ -36,7 +36,7 @@ def check_replicas(node_id: int, by_partition: Mapping[int, Sequence[int]], rows
 
 
 def check_one(node_id: int, replicas: Sequence[int]) -> None:
-    """Return where these are the replicas of a partition here; InvalidReplicaAssignment otherwise."""
+    """Raise InvalidReplicaAssignment unless this node is the only replica."""
     given = "The manual partition assignment includes"
     if not replicas:
         raise InvalidReplicaAssignment(f"{given} an empty replica list.")

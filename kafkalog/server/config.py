@@ -1,4 +1,4 @@
-"""The settings of one server: those of its store and those of its own, from a `server.properties` file and by name."""
+"""The settings of a server, its store's and its own, from a `server.properties` file or by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG: Final = logging.getLogger(__name__)
 _BY_NAME: Final = {key.name: key for key in SERVER_CONFIGS}
 STORE_NAMES: Final = frozenset(key.name for key in BROKER_TABLE.keys)
 KEYS: Final = tuple(sorted((*SERVER_CONFIGS, *BROKER_TABLE.keys), key=lambda key: key.name))
-"""The rows of all settings, by name."""
+"""The definitions of all settings, sorted by name."""
 _DIRECTORIES: Final = ("log.dirs", "log.dir")
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_FILE_HINT: Final = "is it the file that was meant?"
@@ -27,8 +27,8 @@ MAX_FILE_HINT: Final = "is it the file that was meant?"
 class ServerConfig:
     """Settings by their dotted names: `config["num.io.threads"]`; `store` has those of the logs. Immutable.
 
-    What is meant for one listener (`listener.name.NAME.SETTING`) is got by `of_listener`. Names that mean nothing to a
-    single node are in `ignored`, as a broker ignores names that it does not know.
+    `of_listener` returns the settings of a listener (`listener.name.NAME.SETTING`). Names without a meaning for a
+    single node are in `ignored`, as a broker ignores unknown names.
     """
 
     __slots__ = ("_given", "_listener_values", "_values", "ignored", "store")
@@ -66,41 +66,41 @@ class ServerConfig:
         yield from sorted(STORE_NAMES)
 
     def key(self, name: str) -> Key:
-        """The row of a setting: type, default, what it is for. UnknownConfig."""
+        """Return the definition of a setting: type, default, documentation. Raise UnknownConfig."""
         return _BY_NAME[name] if name in _BY_NAME else BROKER_TABLE.find(name)
 
     def is_set(self, name: str) -> bool:
-        """Whether it was given, as opposed to its default."""
+        """Return True if the setting was given, as opposed to its default."""
         return name in self._given
 
     def overrides(self) -> dict[str, str]:
-        """What was given, as text, by name."""
+        """Return the given settings as text, by name."""
         return {name: value_text(value) for name, value in sorted(self._given.items())}
 
     def given(self) -> dict[str, Any]:
-        """What was given, by name: `ServerConfig` takes it back."""
+        """Return the given settings by name, in a form that `ServerConfig` accepts."""
         return dict(self._given)
 
     def of_listener(self, listener: str, name: str) -> Any:
-        """A setting for one listener: its own, or the server's."""
+        """Return a setting for one listener: its own, or the server's."""
         value = self._listener_values.get(f"listener.name.{listener.lower()}.{name}")
         return self._values[name] if value is None else parse_value(_BY_NAME[name], value)
 
     @property
     def listener_settings(self) -> tuple[str, ...]:
-        """The names of all that was given for one listener."""
+        """Names of all given per-listener settings, sorted."""
         return tuple(sorted(self._listener_values))
 
     def listener_setting(self, listener: str, name: str) -> Any:
-        """What was given for this listener alone, as text, such as a mechanism's users; None where nothing was."""
+        """Return the text given for this listener only, such as a mechanism's users, or None."""
         return self._listener_values.get(f"listener.name.{listener.lower()}.{name}")
 
     def replace(self, **values: Any) -> ServerConfig:
-        """A copy with some settings changed; keywords have underscores for dots."""
+        """Return a copy with some settings changed; keywords have underscores for dots."""
         return ServerConfig({**self._given, **{name.replace("_", "."): value for name, value in values.items()}})
 
     def with_(self, values: Mapping[str, Any]) -> ServerConfig:
-        """A copy with some settings changed, by dotted names; None takes one back to its default."""
+        """Return a copy with some settings changed, by dotted names; None resets one to its default."""
         merged = {**self._given, **values}
         return ServerConfig({name: value for name, value in merged.items() if value is not None})
 
@@ -113,7 +113,7 @@ class ServerConfig:
         return ()
 
     def slips(self) -> list[str]:
-        """A sentence for each name that means nothing here and is close to one that does."""
+        """Return a sentence for each ignored name that is similar to a known one."""
         from difflib import get_close_matches
 
         known = [*self]
@@ -121,7 +121,7 @@ class ServerConfig:
         return [f"{name} is no setting of a server; did you mean {one[0]}?" for name, one in near.items() if one]
 
     def tell_ignored(self) -> None:
-        """One line in the log for the names that mean nothing here, and one for each that is likely a slip."""
+        """Log the ignored names in one line, and a warning for each likely typo."""
         for slip in self.slips():
             _LOG.warning("%s", slip)
         if self.ignored:
@@ -129,12 +129,12 @@ class ServerConfig:
 
 
 def _for_one_node(store: dict[str, Any]) -> dict[str, Any]:
-    """A store's settings without the number of copies, which files of clusters set to 3: there is one."""
+    """Return the store's settings without the replication factor, which the files of clusters often set to 3."""
     return {name: value for name, value in store.items() if name != "default.replication.factor"}
 
 
 def read_server_properties(path: str | os.PathLike[str], fs: FileSystem = OS) -> dict[str, str]:
-    """The pairs of a `server.properties` file. StorageError, ConfigError."""
+    """Read the pairs of a `server.properties` file. Raise StorageError, ConfigError."""
     try:
         content = fs.read_file(path, MAX_FILE_BYTES)
     except OSError as error:

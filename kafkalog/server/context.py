@@ -1,19 +1,16 @@
-"""Who asks: a client's connection, and one request of it."""
+"""A client's connection and one of its requests, as handlers see them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, final
 
-from kafkalog.server.wire.fetch_response import FetchAnswer
-from kafkalog.server.wire.produce_response import ProduceAnswer
-
 ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 @final
 class Close:
-    """The answer that is none: the connection is closed."""
+    """Close the connection without a response."""
 
     __slots__ = ()
 
@@ -23,9 +20,9 @@ class Close:
 
 CLOSE: Final = Close()
 
-Answer = Mapping[str, Any] | FetchAnswer | ProduceAnswer | bytes | Close | None
-"""What a handler gives: a response as a tree by kio's names, a fetch's or a produce's, one that is written already (all
-that follows the correlation id), CLOSE, or None where nothing is sent."""
+Answer = Mapping[str, Any] | bytes | Close | None
+"""Result of a handler: a response as a tree by kio's names, a serialized response (the bytes after the correlation id),
+CLOSE, or None if nothing is sent."""
 
 
 class Connection:
@@ -51,22 +48,21 @@ class Connection:
         self.principal = ANONYMOUS
         self.software_name = ""
         self.software_version = ""
-        self.sasl: Any = None  # what an authentication that has begun must remember
+        self.sasl: Any = None  # state of an authentication that has begun
         self.is_authenticated = not security_protocol.startswith("SASL_")
-        self.may_cancel = False  # whether its request ends when the client goes away while it waits
-        self.closes_after_answer = False  # it is told what was wrong, and no more is taken from it
-        self.mute_until_ms = 0  # monotonic: nothing is read from it before
+        self.may_cancel = False  # a waiting request is cancelled if the client disconnects
+        self.closes_after_answer = False  # closes after the response, which reports an error
+        self.mute_until_ms = 0  # monotonic time until which nothing is read from it
 
     def __repr__(self) -> str:
         return f"<Connection {self.id} of {self.peer_host}:{self.peer_port}, {self.principal}>"
 
 
 class RequestContext:
-    """One request. `client_id` is "" where the client gave none, `received_ms` is wall time."""
+    """One request. `client_id` is "" if the client sent none."""
 
     __slots__ = (
-        "api_key", "api_version", "client_id", "connection", "correlation_id", "received_ms", "size_bytes",
-        "throttle_ms",
+        "api_key", "api_version", "client_id", "connection", "correlation_id", "size_bytes", "throttle_ms",
     )  # fmt: skip
 
     def __init__(
@@ -76,7 +72,6 @@ class RequestContext:
         correlation_id: int,
         client_id: str,
         connection: Connection,
-        received_ms: int,
         size_bytes: int,
     ) -> None:
         self.api_key = api_key
@@ -84,11 +79,10 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.connection = connection
-        self.received_ms = received_ms
         self.size_bytes = size_bytes
-        self.throttle_ms = 0  # what quotas ask for: told to the client, and the connection is muted for so long
+        self.throttle_ms = 0  # set by quotas: sent to the client, and the connection is muted for that long
 
     @property
     def principal(self) -> str:
-        """Who asks, as ACLs name it."""
+        """The client's principal, in the form used in ACLs."""
         return self.connection.principal

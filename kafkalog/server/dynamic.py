@@ -1,7 +1,7 @@
-"""The settings that clients changed while the node ran: kept in its first data directory, and set again at a start.
+"""Dynamic settings: changed by clients at run time, kept in the first data directory and applied again at the start.
 
-`kafkalog.settings.json` has them by resource, as the protocol does: those of nodes, where "" is every node and another
-name the node's number, and those of groups.
+`kafkalog.settings.json` has them by resource, as in the protocol: those of nodes, by the node's number or "" for every
+node, and those of groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIVE: Final = frozenset({
     "connections.max.idle.ms", "follower.replication.throttled.rate", "leader.replication.throttled.rate",
     "max.connections", "max.connections.per.ip",
 })  # fmt: skip
-"""What a broker changes while it runs, and this server does, too, besides the settings of its store."""
+"""Settings that can change at run time, as in a broker, besides those of the store."""
 MIN_ISR: Final = "min.insync.replicas"
 Changed = dict[str, dict[str, str]]
 """By resource, then by name."""
@@ -35,7 +35,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class DynamicSettings:
-    """What was changed, by resource; `given` is what the node was started with. All is called on the loop."""
+    """The changed settings by resource; `given` has those the node was started with. Used only in the loop's thread."""
 
     def __init__(self, node: Any, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
         self.path = os.path.join(os.fspath(directory), SETTINGS_FILE)
@@ -45,30 +45,30 @@ class DynamicSettings:
         self._changed: Changed = {}
         self._groups: Changed = {}
         self.check_change: Callable[[], object] = lambda: None
-        """Called before each change, and raises where none may begin."""
+        """Called before each change; raises if changes are not allowed."""
         self._changing = asyncio.Lock()
         self.on_change: Callable[[], object] = lambda: None
-        """Called when a change is on disk."""
+        """Called after a change is on disk."""
 
     def of(self, resource: str) -> Mapping[str, str]:
-        """What counts for all nodes (""), or was changed for one.
+        """Return the settings changed for one node, or for all nodes ("").
 
-        A cluster whose topics have eligible leader replicas (KIP-966), as a new one of the reference does, keeps
-        `min.insync.replicas` for all nodes, also where nobody changed it.
+        A cluster with eligible leader replicas (KIP-966), such as a new one of the reference, always has
+        `min.insync.replicas` for all nodes, even if it was never changed.
         """
         own = self._changed.get(resource, {})
         return own if resource else {MIN_ISR: value_text(self.given.get(MIN_ISR, 1)), **own}
 
     def of_group(self, group_id: str) -> Mapping[str, str]:
-        """What was set for a group."""
+        """Return the settings of a group."""
         return self._groups.get(group_id, {})
 
     def groups(self) -> list[str]:
-        """The groups that have settings, sorted."""
+        """Return the groups that have settings, sorted."""
         return sorted(self._groups)
 
     async def start(self) -> None:
-        """Set what the file has. CorruptCheckpoint, StorageError; what is no setting any more is told and left."""
+        """Apply the file's settings; log and skip those no longer valid. Raise CorruptCheckpoint, StorageError."""
         self._changed, self._groups = await self._node.run(self._read)
         changed = {**self._changed.get("", {}), **self.of(str(self._node.node_id))}
         for name in [one for one in changed if one in self._node.config and one not in STORE_NAMES | LIVE]:
@@ -77,12 +77,12 @@ class DynamicSettings:
         self._step_to_threads(changed.pop(_THREADS, None))
         try:
             self._node.alter_config(changed)
-        except KafkalogError:  # one of them: it is told which
+        except KafkalogError:  # apply each, to log the failing ones
             for name, value in changed.items():
                 self._set_at_start(name, value)
 
     def _step_to_threads(self, text: str | None) -> None:
-        """A change doubles or halves them at most, and several may lie behind us."""
+        """Set the number of cleaner threads in steps, since one change at most doubles or halves it."""
         wanted = int(text) if text is not None and text.isdecimal() else 0
         while wanted and (now := self._node.config[_THREADS]) != wanted:
             if not self._set_at_start(_THREADS, str(min(max(wanted, now // 2), now * 2))):
@@ -97,10 +97,10 @@ class DynamicSettings:
         return True
 
     async def stop(self) -> None:
-        """Nothing to do: every change is on disk."""
+        """Do nothing: every change is already on disk."""
 
     def check(self, changes: Mapping[str, str | None], resource: str) -> None:
-        """Return where all of these may be set while the node runs; ConfigError, InvalidRequest."""
+        """Raise ConfigError or InvalidRequest unless all these settings may change at run time."""
         config = self._node.config
         if MIN_ISR in changes and resource:
             raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
@@ -117,7 +117,7 @@ class DynamicSettings:
                 parse_value(key, value)
 
     def _check_cordoned(self, value: str | None) -> None:
-        """Return where it names directories of this node; InvalidRequest, as the reference has it for this one."""
+        """Raise InvalidRequest, as in the reference, unless all entries are directories of this node."""
         known = {one.path for one in self._node.store.directories}
         named = [one.strip() for one in (value or "").split(",") if one.strip() not in ("", "*")]
         missing = [one for one in named if os.path.realpath(one) not in known]
@@ -128,12 +128,12 @@ class DynamicSettings:
             )
 
     async def settled(self) -> None:
-        """Return when no change that has begun goes on."""
+        """Wait until no change is in progress."""
         async with self._changing:
             pass
 
     async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:
-        """Set these, on disk and at once; None takes one back to what it was without. ConfigError, StorageError."""
+        """Change settings on disk and apply them at once; None resets one. Raise ConfigError, StorageError."""
         async with self._changing:
             self.check_change()
             self.check(changes, resource)
@@ -141,11 +141,11 @@ class DynamicSettings:
 
     @property
     def everywhere(self) -> Mapping[str, str]:
-        """What was changed for all nodes."""
+        """Settings changed for all nodes."""
         return self._changed.get("", {})
 
     async def take(self, everywhere: Mapping[str, str], groups: Changed) -> None:
-        """Have these for all nodes and for groups, as the leader of the set has. ConfigError, StorageError."""
+        """Take over the leader's settings for all nodes and for groups. Raise ConfigError, StorageError."""
         async with self._changing:
             own = self.everywhere
             names = {name for name in (*own, *everywhere) if own.get(name) != everywhere.get(name)}
@@ -167,7 +167,7 @@ class DynamicSettings:
         self.on_change()
 
     async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
-        """Set these, which were checked, for a group; None takes one back. StorageError, PolicyViolation."""
+        """Change checked settings of a group; None resets one. Raise StorageError, PolicyViolation."""
         async with self._changing:
             self.check_change()
             groups = _with(self._groups, group_id, changes)
@@ -197,7 +197,7 @@ class DynamicSettings:
     def _write(self, changed: Changed, groups: Changed) -> None:
         tree = {"version": VERSION, "settings": changed, **({"groups": groups} if groups else {})}
         content = json.dumps(tree, indent=1, sort_keys=True) + "\n"
-        if len(content) > MAX_FILE_BYTES:  # the next start would refuse it
+        if len(content) > MAX_FILE_BYTES:  # the next start would reject it
             raise PolicyViolation(f"the settings that were changed would take more than {MAX_FILE_BYTES} bytes")
         try:
             atomic_write(self._fs, self.path, content.encode(), private=True)
@@ -206,7 +206,7 @@ class DynamicSettings:
 
 
 def _with(changed: Changed, resource: str, changes: Mapping[str, str | None]) -> Changed:
-    """What was changed once these are, too; a resource without any is none."""
+    """Return the settings with `changes` applied, without resources that have none left."""
     own = {name: value for name, value in changed.get(resource, {}).items() if name not in changes}
     own |= {name: value for name, value in changes.items() if value is not None}
     others = {name: values for name, values in changed.items() if name != resource}
@@ -227,5 +227,5 @@ def _parsed(content: bytes) -> tuple[Changed, Changed]:
 
 
 def make(node: Any) -> DynamicSettings:
-    """The changed settings of a node: those in its first data directory."""
+    """Create the dynamic settings of a node, kept in its first data directory."""
     return DynamicSettings(node, node.store.directories[0].path)

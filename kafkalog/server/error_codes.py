@@ -1,4 +1,4 @@
-"""The error codes of Kafka's protocol, with the words a broker sends where a call has nothing better to say."""
+"""The error codes of Kafka's protocol, with a broker's default messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Codes by Kafka's names."""
+    """Error codes with Kafka's names."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -110,7 +110,7 @@ class ErrorCode(IntEnum):
 
     @property
     def message(self) -> str | None:
-        """What a broker says with this code where it says nothing more; None for no error."""
+        """A broker's default message for this code; None for NONE."""
         return _MESSAGES.get(self, _OTHER if self else None)
 
 
@@ -214,7 +214,7 @@ _MESSAGES: Final = {
 
 
 def code_of(error: BaseException) -> int:
-    """The code of an exception: that of a KafkalogError, 56 for another OSError, else -1."""
+    """Return the code of an exception: its own `code`, 56 for any other OSError, else -1."""
     code = getattr(error, "code", None)
     if isinstance(code, int):
         return int(code)

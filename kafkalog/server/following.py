@@ -1,4 +1,4 @@
-"""What a node of a replica set does while another one leads: it has the leader's topics, and fetches their records."""
+"""A follower's work in a replica set: take over the leader's topics and fetch their records."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LOOK_AGAIN_SECONDS: Final = 5.0
-"""The leader's topics are looked at so often where nobody says that they have changed."""
+"""Interval of reading the leader's topics without news of a change."""
 AFTER_FAILURE_SECONDS: Final = 0.2
 
 
 class Following:
-    """Follows whoever leads the set, between `start` and `stop`. Of no use to a node that is alone."""
+    """Follows the leader of the set between `start` and `stop`. Does nothing on a single node."""
 
     def __init__(self, node: Node, peers: PeerSettings | None = None) -> None:
         self._node = node
         self._peers = PeerSettings() if peers is None else peers
-        self._leader: tuple[int, int] | None = None  # node and term that the fetcher follows
+        self._leader: tuple[int, int] | None = None  # node and term of the followed leader
         self._fetcher: ReplicaFetcher | None = None
         self._news: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._letting_go = asyncio.Lock()
-        self._holds = 0  # who needs that nobody is followed
+        self._holds = 0  # active `held` blocks; no leader is followed while there are any
         self.metadata = LeadersMetadata(node, self._leave)
-        self._refusal = ""  # why this node cannot follow, as the log has been told
+        self._refusal = ""  # the last logged reason why this node cannot follow
 
     @property
     def fetcher(self) -> ReplicaFetcher | None:
-        """What fetches now; None while nobody is followed."""
+        """The current fetcher; None while no leader is followed."""
         return self._fetcher
 
     async def start(self) -> None:
-        """Follow the quorum from now on."""
+        """Start following the quorum's leader."""
         quorum = self._node.quorum
         if quorum.replica_set is None:
             return
@@ -67,7 +67,7 @@ class Following:
         self._task = asyncio.get_running_loop().create_task(self._follow_on())
 
     async def stop(self) -> None:
-        """Fetch no more; on return nothing is being written."""
+        """Stop fetching and wait until nothing is being written."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -75,15 +75,15 @@ class Following:
         await self.let_go()
 
     async def let_go(self) -> None:
-        """Follow nobody; on return nothing that a leader sent is being written."""
-        async with self._letting_go:  # who comes second waits as well
+        """Stop following and wait until nothing from a leader is being written."""
+        async with self._letting_go:  # a second caller waits as well
             if self._fetcher is not None:
                 await self._fetcher.stop()
             self._fetcher, self._leader = None, None
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Inside, nobody is followed: no leader is told that this node has more, and the logs stay as they are."""
+        """Follow no leader inside the block: the logs do not change, and no leader learns that this node has more."""
         self._holds += 1
         try:
             await self.let_go()
@@ -94,14 +94,17 @@ class Following:
             self._wake()
 
     async def catch_up(self) -> None:
-        """Have the topics and settings that the leader has now. KafkalogError, OSError."""
+        """Take over the leader's current topics and settings. Raise KafkalogError, OSError."""
         now = self._now()
         if now is not None:
             await self._take_topics(now, needs_all=True)
 
     async def copy_from(self, voter: int, ahead: Mapping[TopicPartition, int]) -> None:
-        """Have what a voter lends, its topics and settings first, then records of partitions with the last epoch of
-        each there; nobody is followed meanwhile. KafkalogError, OSError, ValueError."""
+        """Copy what a voter lends: first topics and settings, then records.
+
+        `ahead` maps each partition to its last epoch at the voter. The caller follows no leader meanwhile. Raises
+        KafkalogError, OSError, ValueError.
+        """
         node = self._node
         if METADATA in ahead:
             connection = await self._connected(voter)
@@ -133,7 +136,7 @@ class Following:
             try:
                 await self._follow()
                 self._refusal = ""
-            except OtherCluster as error:  # nothing changes that but an operator
+            except OtherCluster as error:  # only an operator can resolve this
                 if str(error) != self._refusal:
                     self._refusal = str(error)
                     _LOG.error("this node follows nobody: %s", error)
@@ -163,7 +166,7 @@ class Following:
         if self._node.quorum.metadata.versions.complete[0] == now[1]:
             self._follow_partitions(now)
         try:
-            # records of a term come after its topics: a node with both is behind nobody who has neither
+            # a term's topics are taken before its records, so a node with both is never behind one with neither
             await self._take_topics(now)
         finally:
             self._follow_partitions(now)
@@ -184,7 +187,7 @@ class Following:
         return fetcher
 
     async def _connected(self, other: int) -> PeerConnection:
-        """A connection to a node that is of the same cluster. PeerError, OtherCluster."""
+        """Connect to another node and check that it is of the same cluster. Raise PeerError, OtherCluster."""
         member = self._node.quorum.replica_set[other]
         connection = await connect(member.host, member.port, self._peers)
         try:
@@ -235,7 +238,7 @@ class Following:
 
 
 def limits_of(config: ServerConfig) -> FetchLimits:
-    """How a node's settings let it fetch."""
+    """Return the fetch limits of a node's settings."""
     return FetchLimits(
         max_wait_ms=max(0, config["replica.fetch.wait.max.ms"]),
         min_bytes=max(0, config["replica.fetch.min.bytes"]),
@@ -247,7 +250,7 @@ def limits_of(config: ServerConfig) -> FetchLimits:
 
 
 def make(node: Node) -> Following:
-    """Made after `leading`, and stopped before it."""
+    """Create the part that follows; it is created after `leading` and stopped before it."""
     if node.quorum.replica_set is None:
         return Following(node)
     from kafkalog.server.quorum.links import settings_of

@@ -1,7 +1,7 @@
-"""What a node asks its leader for, because a client asked it: topics that are made when they are first used.
+"""Requests that a node forwards to its leader for a client: creation of topics on first use.
 
-A client may ask one node of a set again and again, and that node need not be the one that leads. Who is asked may have
-another leader by now, and asks that one: of a later term always, so that nobody is asked in a circle.
+A client may keep asking a node that does not lead. The node that receives the forwarded request may have another leader
+by then and asks that one. The term of that leader is always later, so requests never go in circles.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 async def make_on_use(node: Node, names: Sequence[str]) -> None:
-    """Let the leader make topics that are not there, as its own settings say. Where it cannot be asked nothing is made,
-    and the client, which is told that there is no such topic, asks again."""
+    """Ask the leader to create missing topics, according to its own settings.
+
+    If the leader is not available nothing is created, and the client, which gets an unknown-topic error, asks again.
+    """
     quorum = node.quorum
     leader = quorum.leader
     if not names or quorum.replica_set is None or leader in (NOBODY, node.node_id):
         return
-    # a task: a request's own steps may be taken outside of one, where there is no timeout
+    # a task, since a request may run outside of one, where `asyncio.timeout` does not work
     await asyncio.get_running_loop().create_task(_ask(node, leader, names))
 
 

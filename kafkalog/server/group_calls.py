@@ -1,4 +1,4 @@
-"""Calls that describe groups: each group that is named has a row of its own, as far as the client may see it."""
+"""Shared code of calls that describe groups: one row or error for each named group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def described(
     row_of: Callable[[str, Group | None], Row],
     wants_operations: Callable[[Row], bool],
 ) -> Row:
-    """The answer: a row of each group by `row_of`, which has what the client may do with it where that is wanted."""
+    """Return the response: a row from `row_of` for each group, with the client's allowed operations if wanted."""
     rows = []
     async for group_id in in_turns(group_ids):
         if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):

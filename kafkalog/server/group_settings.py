@@ -1,6 +1,7 @@
-"""Settings of single groups (KIP-848): which there are, what the reference takes, and what counts for a group.
+"""Settings of single groups (KIP-848): their definitions, checks and effective values.
 
-Those of share and streams groups are kept for a broker that the directory may go back to: such groups are not served.
+Settings of share and streams groups are only kept for a broker that may use the directory later; such groups are not
+served.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _NAME: Final = Check("the name of an assignor", lambda value: value != "")
 
 
 class GroupSetting(NamedTuple):
-    """A setting of a group: its row, and how low and high it may be set.
+    """A setting of a group: its definition, and its lowest and highest value.
 
-    `broker_name`: the server's setting that counts where a group has none of its own, "" where there is none.
-    `is_internal`: it is shown only where a group has one of its own.
+    `broker_name`: the server's setting that applies to a group without its own, "" if there is none.
+    `is_internal`: shown only for a group that has its own.
     """
 
     key: Key
@@ -43,7 +44,7 @@ class GroupSetting(NamedTuple):
         return f"group.{self.key.name}" if self.other_name is None else self.other_name
 
     def limit_name(self, which: str) -> str:
-        """The reference's setting that has the lowest or highest value, "min" or "max"."""
+        """Return the reference's setting for the lowest ("min") or highest ("max") value."""
         kind, _, rest = self.key.name.partition(".")
         return f"group.{kind}.{which}.{rest.removeprefix('num.')}"
 
@@ -100,14 +101,14 @@ GROUP_SETTINGS: Final[Mapping[str, GroupSetting]] = {one.key.name: one for one i
 
 
 def group_key(name: str) -> Key:
-    """The row of a group's setting; ConfigError."""
+    """Return the definition of a group's setting. Raise ConfigError if it is unknown."""
     if name not in GROUP_SETTINGS:
         raise ConfigError(f"Unknown group config name: {name}")
     return GROUP_SETTINGS[name].key
 
 
 def check_group_settings(node: Node, settings: Mapping[str, str]) -> None:
-    """Return where a group may have these settings; ConfigError in the reference's words."""
+    """Raise ConfigError, with the reference's message, unless a group may have these settings."""
     for name, value in settings.items():
         check_value(group_key(name), value)
     for name, value in settings.items():
@@ -125,12 +126,12 @@ def _limit(node: Node, one: GroupSetting, which: str, otherwise: int | None) -> 
 
 
 def default_of(node: Node, name: str) -> Any:
-    """What counts for a group without settings of its own."""
+    """Return the effective value for a group without its own settings."""
     one = GROUP_SETTINGS[name]
     return node.config[one.broker_name] if one.broker_name in node.config else one.key.default
 
 
 def group_setting(node: Node, group_id: str, name: str) -> Any:
-    """What counts for a group: its own setting, or the server's."""
+    """Return the effective value for a group: its own setting, or the server's."""
     own = node.dynamic.of_group(group_id).get(name)
     return default_of(node, name) if own is None else parse_value(GROUP_SETTINGS[name].key, own)

@@ -1,7 +1,7 @@
-"""Topics, settings, users, ACLs and quotas as the leader of a replica set has them, or a voter that lends its own.
+"""Takes over topics, settings, users, ACLs and quotas from the leader of a replica set or a voter that lends them.
 
-All of it is read first, with the version that it belongs to (`quorum/metadata_version.py`), and then made here, one
-change after the other. Only what was read and made whole raises the version of this node.
+All of it is read first, with its version (`quorum/metadata_version.py`), and then applied here, one change after the
+other. Only a complete read that is completely applied raises the version of this node.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Read(NamedTuple):
-    """What another node has; `common` None where it does not tell of users. `versions.complete` counts with all of it
-    alone."""
+    """Metadata read from another node; `common` is None if the node does not disclose users.
+
+    `versions.complete` is valid only if `is_whole`.
+    """
 
     versions: Versions
     cluster: Cluster
@@ -38,30 +40,33 @@ class Read(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of it is missing."""
+        """True if nothing is missing."""
         return self.common is not None and self.settings.keys() >= self.cluster.topics.keys()
 
 
 class LeadersMetadata:
-    """What a node makes of it. `leave` is awaited before a topic is deleted."""
+    """Applies another node's metadata to this node. `leave` is awaited before a topic is deleted."""
 
     def __init__(self, node: Node, leave: Callable[[str], Awaitable[object]]) -> None:
         self._node = node
         self._leave = leave
         self._taking = asyncio.Lock()
         self._making = asyncio.Lock()
-        self._lacks_users = False  # as the log has been told
+        self._lacks_users = False  # the lack of users has been logged
 
     async def settled(self) -> None:
-        """Return when nothing that was read is being made: what was stopped before begins no more."""
+        """Wait until nothing is being applied. A read that was stopped before does not apply anything later."""
         async with self._making:
             pass
 
     async def take(
         self, connection: PeerConnection, now: tuple[int, int], is_now: Callable[[], bool], *, needs_all: bool = False
     ) -> None:
-        """Have what the leader of a term has, `now`, as long as `is_now`. NeedsTls where all is needed and users are
-        not told; else topics go on without. KafkalogError, OSError, ValueError."""
+        """Take over the metadata of the leader and term `now`, as long as `is_now` returns True.
+
+        Raises NeedsTls if `needs_all` and the leader does not disclose users; otherwise topics are taken without them.
+        Also raises KafkalogError, OSError, ValueError.
+        """
         async with self._taking:
             found = await self._read(connection, now, needs_all)
             async with self._making:
@@ -81,9 +86,9 @@ class LeadersMetadata:
                     self._node.replicas.partition(name, index).learn_in_sync(term, in_sync)
 
     async def copy(self, connection: PeerConnection) -> None:
-        """Have what a voter has that lends it, in the place of what is here; nobody is followed meanwhile.
+        """Replace the metadata of this node with that of a voter that lends it; no leader is followed meanwhile.
 
-        PeerRefused where more than its version may be here. KafkalogError, OSError, ValueError.
+        Raises PeerRefused if this node may have newer metadata; also KafkalogError, OSError, ValueError.
         """
         common = await metadata.ask(connection, self._node.node_id, -1)
         cluster = await read_cluster(connection)
@@ -94,7 +99,7 @@ class LeadersMetadata:
         copying = asyncio.ensure_future(self._replace(found, connection.peer))
         try:
             await asyncio.shield(copying)
-        except asyncio.CancelledError:  # what is under way is not left to itself
+        except asyncio.CancelledError:  # wait for the change in progress
             await asyncio.gather(copying, return_exceptions=True)
             raise
 
@@ -108,20 +113,20 @@ class LeadersMetadata:
             await kept.finish(found.versions)
 
     async def _read(self, connection: PeerConnection, now: tuple[int, int], needs_all: bool) -> Read | None:
-        """What the leader has; None where it does not show all of its topics."""
+        """Read the leader's metadata; return None if it hides some of its topics."""
         common = await self._common(connection, now[1], needs_all)
         cluster = await read_cluster(connection)
         await self._node.quorum.cluster.take(cluster.cluster_id, f"the leader {connection.peer}", cluster.topics)
         settings = await read_topic_settings(connection, sorted(cluster.topics))
         surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
-        # a list leaves out what we may not see; asked by its name, that is an error
+        # a full list omits topics that we may not see; a request by name is an error for them
         kept = await read_cluster(connection, surplus) if surplus else None
         last = await _last_version(connection, now)
         complete = last if common is None else common.versions.complete
         return None if kept is not None and kept.topics else Read(Versions(last, complete), cluster, common, settings)
 
     def _given_up(self, cluster: Cluster) -> list[Position]:
-        """How far the logs are of topics that another node does not have."""
+        """Return the end positions of logs whose topics the other node does not have."""
         topics, theirs = self._node.topics, cluster.topics
         return [
             position for key, position in self._node.quorum.positions().items()
@@ -141,7 +146,7 @@ class LeadersMetadata:
             return None
 
     async def _make(self, found: Read, is_now: Callable[[], bool]) -> bool:
-        """Whether all was made before `is_now` was over."""
+        """Apply the metadata; return False if `is_now` ends before that is complete."""
         if found.common is not None:
             await metadata.take(self._node, found.common)
         for change in topic_changes(_states(found.cluster, found.settings), self._own()):
@@ -172,7 +177,7 @@ class LeadersMetadata:
 
 
 async def _last_version(connection: PeerConnection, now: tuple[int, int]) -> Version:
-    """What the leader has counted, whether or not it is on its disk. KafkalogError where it leads no more."""
+    """Return the leader's last version, on disk or not. Raise KafkalogError if it no longer leads."""
     answer = await connection.request(messages.DESCRIBE_QUORUM, messages.describe_request())
     leader, term = now
     if messages.read_described(answer) != (term, leader):

@@ -1,7 +1,7 @@
-"""What a node of a replica set does when it begins to lead, and when it leads no more.
+"""Starts and stops the leader's work on a node of a replica set.
 
-Roles of partitions change at once. Coordinators are made anew each time: what another leader wrote meanwhile is in the
-logs, and they read it as at a start.
+Roles of partitions change at once. New coordinators are created each time, and read what another leader wrote meanwhile
+from the logs, as at a start.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _CONTROLLERS: Final = (
 REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
     **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(_CONTROLLERS, NotController),
 }  # fmt: skip
-"""The calls that a node answers only while it leads, and the error that sends clients elsewhere."""
+"""Calls that only the leader answers, and the error that sends clients elsewhere."""
 USUAL_TIMEOUT_MS: Final = 30_000
-"""So long an answer waits for a majority where the request does not say it, as brokers wait for their controller."""
+"""Time a response waits for a majority if the request has no timeout, as brokers wait for their controller."""
 WHILE_HANDING_OVER: Final[Mapping[str, type[KafkalogError]]] = dict.fromkeys(_CONTROLLERS, NotController)
-"""Those that a leader does not answer either while another node takes its place."""
+"""Calls that a leader rejects during a handover to another node."""
 
 
 class Leading:
-    """The coordinators of a node, running while it leads. Of no use to a node that is alone."""
+    """Runs the coordinators of a node while it leads. Does nothing on a single node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._led: int | None = None  # the term that the coordinators run in
+        self._led: int | None = None  # term of the running coordinators
         self._is_over = False
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Follows the quorum from now on."""
+        """Start reacting to changes of the quorum."""
         if self._node.quorum.replica_set is not None:
             self._node.quorum.on_change(self._changed)
             if len(self._node.quorum.replica_set) > 1:
@@ -58,7 +58,7 @@ class Leading:
             self._changed()
 
     async def stop(self) -> None:
-        """Ends what runs here; nothing begins any more, whatever the quorum hears."""
+        """Stop the coordinators; later changes of the quorum are ignored."""
         self._is_over = True
         for task in tuple(self._tasks):
             task.cancel()
@@ -66,8 +66,10 @@ class Leading:
         await self._end()
 
     async def _replicated(self, request: Any) -> None:
-        """Return when a majority has what this node changed: then no later leader is without it. Errors as
-        `MetadataVersion.replicated`."""
+        """Wait until a majority has this node's changes, so that every later leader has them.
+
+        Raises as `MetadataVersion.replicated`.
+        """
         wait_ms = getattr(request, "timeout", None)
         await self._node.quorum.metadata.replicated(USUAL_TIMEOUT_MS if wait_ms is None else wait_ms)
 
@@ -117,9 +119,9 @@ class Leading:
                 await self._node.parts[name].stop()
             except Exception:
                 _LOG.exception("cannot stop the %s", name)
-            make_part(self._node, name)  # what they knew counts no more
+            make_part(self._node, name)  # discard their state
 
 
 def make(node: Node) -> Leading:
-    """Made after the parts that run while the node leads."""
+    """Create the part that leads, after the parts that run while the node leads."""
     return Leading(node)

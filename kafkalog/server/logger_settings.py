@@ -1,6 +1,6 @@
-"""The levels of the process's loggers, as the protocol shows and sets them: a resource of its own (KIP-412).
+"""The levels of the process's loggers as a config resource (KIP-412).
 
-They are of the moment: nothing of them is kept over a start.
+Changes last until the process ends; nothing is kept on disk.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ LEVELS: Final[Mapping[str, int]] = {
     "DEBUG": logging.DEBUG, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL, "INFO": logging.INFO,
     "TRACE": 5, "WARN": logging.WARNING,
 }  # fmt: skip
-"""By the reference's names; Python has no level below DEBUG of its own."""
+"""Levels by the reference's names; Python itself has none below DEBUG."""
 
 
 def logger_levels() -> dict[str, str]:
-    """The level that counts for each logger there is, by its name, sorted; `root` is the one above all."""
+    """Return the effective level of each existing logger, sorted by name; `root` is the root logger."""
     known = logging.root.manager.loggerDict
     found = {name: one for name, one in known.items() if isinstance(one, logging.Logger)}
     levels = {name: _named(found[name].getEffectiveLevel()) for name in sorted(found)}
@@ -29,15 +29,15 @@ def logger_levels() -> dict[str, str]:
 
 
 def _named(level: int) -> str:
-    """The highest of the levels that lets no more through."""
+    """Return the lowest named level that is at least `level`; FATAL if there is none."""
     fitting = [(number, name) for name, number in LEVELS.items() if number >= level]
     return min(fitting)[1] if fitting else "FATAL"
 
 
 def set_levels(changes: Iterable[Any], validate_only: bool) -> None:
-    """Set the levels of loggers that there are, all or none: `changes` have name, config_operation, value.
+    """Set the levels of existing loggers, all or none: `changes` have name, config_operation, value.
 
-    A level that is taken away is that of the logger above. InvalidRequest, ConfigError.
+    A logger whose level is removed inherits its parent's. Raises InvalidRequest, ConfigError.
     """
     known, wanted = logger_levels(), {}
     for one in changes:

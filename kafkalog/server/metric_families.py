@@ -1,4 +1,4 @@
-"""What a server counts about itself, as Prometheus reads it. Times are in seconds there, as its conventions want."""
+"""The server's metrics in Prometheus form. Times are in seconds, by its conventions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOUNDS_S = (*(bound / 1000 for bound in BOUNDS_MS), float("inf"))
 
 
 def families(metrics: Any) -> Iterator[Family]:
-    """Every metric of a `ServerMetrics`; called in the loop's thread."""
+    """Yield every metric of a `ServerMetrics`. Call it in the loop's thread."""
     yield from _requests(metrics.requests)
     yield from _network(metrics.network)
     waits = _histogram(metrics.queue.waits_ms)

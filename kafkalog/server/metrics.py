@@ -1,4 +1,4 @@
-"""What a server counts about itself: requests by call, connections, bytes. Plain numbers of the loop's thread."""
+"""The server's metrics: requests by call, connections, bytes. Plain numbers, used only in the loop's thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOUNDS_MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 
 
 
 class Histogram:
-    """How many values there were up to each of `BOUNDS_MS`, and their sum."""
+    """Number of values in each interval of `BOUNDS_MS`, and the sum of all values."""
 
     __slots__ = ("counts", "total")
 
@@ -26,24 +26,24 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """Number of values."""
         return sum(self.counts)
 
 
 class CallCounts:
-    """What is counted of one call: its times, and its answers by error code where the whole request failed."""
+    """Metrics of one call: its times, and the number of failed requests by error code."""
 
     __slots__ = ("errors", "name", "times_ms", "worked_ms")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.times_ms = Histogram()
-        self.worked_ms = 0.0  # without what they waited
+        self.worked_ms = 0.0  # without waiting time
         self.errors: dict[int, int] = {}
 
 
 class RequestCounts:
-    """Requests by call."""
+    """Metrics of requests, by API key."""
 
     __slots__ = ("calls",)
 
@@ -51,18 +51,20 @@ class RequestCounts:
         self.calls: dict[int, CallCounts] = {}
 
     def done(self, api: Api, took_ms: float, worked_ms: float, error_code: int) -> None:
-        """One request was answered."""
+        """Count one answered request."""
         call = self.calls.get(api.key)
         if call is None:
             call = self.calls[api.key] = CallCounts(api.name)
-        call.times_ms.add(took_ms)
+        times = call.times_ms
+        times.counts[bisect_left(BOUNDS_MS, took_ms)] += 1
+        times.total += took_ms
         call.worked_ms += worked_ms
         if error_code:
             call.errors[error_code] = call.errors.get(error_code, 0) + 1
 
 
 class NetworkCounts:
-    """Connections and bytes. `refused` counts connections by why they were closed by the server."""
+    """Connections and bytes. `refused` counts the connections that the server closed, by reason."""
 
     __slots__ = ("accepted", "bytes_in", "bytes_out", "open", "refused", "request_bytes", "response_bytes", "working")
 
@@ -71,18 +73,18 @@ class NetworkCounts:
         self.open = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.working = 0  # requests that are being worked on, those included that wait for something
-        self.request_bytes = 0  # bytes of requests in memory, whole ones and those that still come
-        self.response_bytes = 0  # bytes of answers in memory that their clients have not taken
+        self.working = 0  # requests in progress, including waiting ones
+        self.request_bytes = 0  # bytes of requests in memory, complete or not
+        self.response_bytes = 0  # bytes of responses in memory that clients have not read
         self.refused: dict[str, int] = {}
 
     def refuse(self, reason: str) -> None:
-        """A connection was closed, or not taken."""
+        """Count a connection that the server closed or rejected."""
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
 class QueueCounts:
-    """Calls of the log that were handed to threads: how many no thread has taken yet, and how long they waited."""
+    """Log calls handed to threads: the number still waiting for a thread, and the waiting times."""
 
     __slots__ = ("waiting", "waits_ms")
 
@@ -92,7 +94,7 @@ class QueueCounts:
 
 
 class ServerMetrics:
-    """All of it."""
+    """All metrics of a server."""
 
     __slots__ = ("network", "queue", "requests")
 

@@ -1,10 +1,11 @@
-"""Answers over HTTP for those who watch: metrics, health, and the status page, on a port of its own.
+"""HTTP endpoints for monitoring on a separate port: metrics, health, and the status page.
 
     GET /          the status page                       GET /health    200 as long as the process answers
     GET /metrics   Prometheus' text                      GET /ready     200 once clients are served, else 503
 
-One request a connection, no body, no more than `MOST_CONNECTIONS` at once. A page is made for all who ask meanwhile, in
-another thread where it is long, and then rests: however often it is asked for, it takes a small part of one processor.
+One request per connection, no body, at most `MOST_CONNECTIONS` at once. Concurrent requests share one rendering of a
+page, in another thread if it is long. It is then cached for a while, so that any number of requests uses only a small
+part of one processor.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_HEAD_BYTES: Final = 8192
 MOST_CONNECTIONS: Final = 64
 REST: Final = 10
 HEAD_S: Final = 5.0
-"""How long a request may take to arrive, and its answer to leave."""
+"""Time limit in seconds for receiving a request, and for sending its response."""
 _LOG = logging.getLogger(__name__)
 _HEADERS: Final = (
     "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
@@ -37,7 +38,7 @@ _HEADERS: Final = (
 
 
 class Page(NamedTuple):
-    """An answer."""
+    """A response."""
 
     body: str
     content_type: str = "text/plain; charset=utf-8"
@@ -48,9 +49,9 @@ Make = Callable[[], Awaitable[Page]]
 
 
 class SharedPage:
-    """A page that is made once for all who ask meanwhile, and anew when it has rested `REST` times as long as it took.
+    """A page that concurrent requests share, cached for `REST` times as long as it took to render.
 
-    `now` is a clock in seconds. Belongs to the loop.
+    `now` is a clock in seconds. Used only in the loop's thread.
     """
 
     def __init__(self, make: Make, now: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +62,7 @@ class SharedPage:
         self._rests_until = 0.0
 
     async def get(self) -> Page:
-        """The page; what `make` raises is raised for all who wait, and the next one has it made anew."""
+        """Return the page. An error of `make` is raised in all waiting callers, and the next call renders again."""
         if self._making is None:
             if self._made is not None and self._now() < self._rests_until:
                 return self._made
@@ -81,17 +82,17 @@ class SharedPage:
             self._making = None
 
     def stop(self) -> None:
-        """End what is being made."""
+        """Cancel a rendering in progress."""
         if self._making is not None:
             self._making.cancel()
 
 
 _TURNS: Final = 8
-"""Of the loop, until each connection that it had accepted was handed to us, and is closed."""
+"""Iterations of the loop after which every accepted connection was passed to `_connected` and closed."""
 
 
 class HttpListener:
-    """A port where pages are read."""
+    """A port that serves pages over HTTP."""
 
     def __init__(self, host: str, port: int, pages: Mapping[str, Make]) -> None:
         self._host = host
@@ -109,7 +110,7 @@ class HttpListener:
         return port
 
     async def start(self) -> None:
-        """Begins to listen. Raises StorageError where the address cannot be had."""
+        """Start listening. Raise StorageError if the address is not available."""
         try:
             self._server = await asyncio.start_server(
                 self._connected, self._host or None, self._wanted_port, limit=MOST_HEAD_BYTES, backlog=MOST_CONNECTIONS
@@ -122,11 +123,11 @@ class HttpListener:
             ) from None
 
     async def stop(self) -> None:
-        """Listens no more and ends what is open; what was accepted and comes to us later is closed at once."""
+        """Stop listening and end open connections; one that was accepted but arrives later is closed at once."""
         if self._server is None:
             return
         self._is_stopped = True
-        for sock in self._server.sockets:  # asyncio forgets connections that it has accepted when its server closes
+        for sock in self._server.sockets:  # closing asyncio's server loses connections it has accepted
             asyncio.get_running_loop().remove_reader(sock.fileno())
         for _ in range(_TURNS):
             await asyncio.sleep(0)
@@ -134,7 +135,7 @@ class HttpListener:
         for shared in self._pages.values():
             shared.stop()
         for task, writer in list(self._open.items()):
-            writer.close()  # by us: a task that has not begun when it is cancelled runs none of its lines
+            writer.close()  # here, since a task cancelled before its start runs no code
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
         for _ in range(_TURNS):
@@ -176,7 +177,7 @@ class HttpListener:
             await writer.drain()
             if writer.can_write_eof():
                 writer.write_eof()
-            # a close with bytes unread would take the answer away from who sent more than a head
+            # closing with unread bytes would discard the response to a client that sent more than a head
             await reader.read(MOST_HEAD_BYTES)
 
     async def _page(self, method: str, path: str) -> Page:
@@ -195,7 +196,7 @@ class HttpListener:
 
 
 def _asked(head: bytes) -> tuple[str, str]:
-    """Method and path of a request; both empty where it is none."""
+    """Return method and path of a request; both are empty if it is invalid."""
     parts = head.partition(b"\r\n")[0].split(b" ")
     if len(parts) != 3 or not parts[2].startswith(b"HTTP/1.") or not parts[0].isalpha() or not parts[1].isascii():
         return "", ""
@@ -217,7 +218,7 @@ def _answer(answer: Page, *, with_body: bool) -> bytes:
 
 
 def listener_of(node: Any) -> HttpListener | None:
-    """The pages of a node, where `kafkalog.http.listener` says; None where it says nothing. ConfigError."""
+    """Return the HTTP listener of `kafkalog.http.listener`, or None if that is not set. Raise ConfigError."""
     where = node.config["kafkalog.http.listener"]
     if not where:
         return None

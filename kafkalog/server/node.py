@@ -1,13 +1,12 @@
-"""What one server is: its settings, its store, and the parts that answer requests, put together.
+"""One server without its sockets: settings, store, and the parts that answer requests.
 
-No socket here: `net/` brings the requests, and tests hand them to `apis/dispatch.py` themselves.
+`net/` delivers the requests; tests call `apis/dispatch.py` directly.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 
 class Node:
-    """One server, between `start` and `stop`; all of it belongs to the loop's thread.
+    """One server, between `start` and `stop`; used only in the loop's thread.
 
     Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
     `following`, `authorizer`, `credentials`, `quotas`, `dynamic`.
@@ -62,21 +61,21 @@ class Node:
         self.opened = opened
         self.known = opened.known
         self.log_metrics = log_metrics
-        """The text of the logs' own metrics, from whoever is above this layer."""
+        """Returns the text of the logs' own metrics; set by the layer above."""
         self.kept_positions = kept_positions
-        """What readers of the directories keep by name, from whoever is above this layer: offsets of groups."""
+        """Positions (offsets of groups) that readers of the directories keep by name; set by the layer above."""
         self.is_ready = False
         self.is_read_only = is_read_only
         self.on_config_change: list[Callable[[ServerConfig], object]] = []
         self.refusals_told: set[str | None] = set()
-        """Mechanisms by which a client was refused, and the log says so; None for what is outside of an exchange."""
+        """Mechanisms whose first rejected client has been logged; None for a rejection outside of an exchange."""
         self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
-        """Calls that only the leader of a replica set answers, with what is told: empty where this node leads."""
+        """Calls that only a replica set's leader answers, with the error to return; empty while this node leads."""
         self.before_answers: Mapping[str, Callable[[Any], Awaitable[None]]] = {}
-        """Awaited with the request before some calls are answered: what they changed is replicated then. An error is
-        the answer. Empty where nobody has to agree."""
+        """Callbacks by call, awaited with the request before the response, until the change is replicated. An error
+        becomes the response. Empty if no other node has to agree."""
         self.producer_ids: asyncio.Future[Any] | None = None
-        """What a node of a replica set gives producer ids from, once the first was asked for."""
+        """Source of producer ids on a node of a replica set; set on first use."""
         self._started: list[str] = []
         self.store: LogManager = opened.manager
         self.node_id = opened.identity.node_id
@@ -86,29 +85,28 @@ class Node:
         self.started_ms = clock.milliseconds()
         self.clock: Callable[[], int] = clock.milliseconds
         self.monotonic_ms: Callable[[], int] = clock.monotonic_ms
-        self.monotonic = time.perf_counter
         self.pool = CallPool(config["num.io.threads"], self.metrics.queue)
         self.run = self.pool.run
         self.large = asyncio.Semaphore(1)
-        """Whoever reads or writes a message that is large: one at a time, so that their memory does not add up."""
+        """Serializes work on large messages, so that their memory does not add up."""
         self.topic_patterns = TopicPatterns(self)
         self.endpoints: dict[str, tuple[str, int]] = {}
-        """Listener -> (host, port) that clients are told."""
+        """Listener -> (host, port) advertised to clients."""
         self.parts: dict[str, Part] = make_parts(self)
 
     def endpoint(self, listener: str) -> tuple[str, int]:
-        """Where a client of this listener is told to connect. IllegalArgument for a name that is none."""
+        """Return the host and port advertised to a listener's clients. Raise IllegalArgument for an unknown name."""
         found = self.endpoints.get(listener)
         if found is None:
             raise IllegalArgument(f"there is no listener {listener!r}", hint=f"there are {', '.join(self.endpoints)}")
         return found
 
     def later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """Call back after so long; the handle has `cancel()`."""
+        """Call `callback` after `delay_ms`; the returned handle has `cancel()`."""
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback, *args)
 
     def alter_config(self, changes: Mapping[str, str | None]) -> None:
-        """Change settings that may change while it runs; None takes one back to its default. ConfigError."""
+        """Change settings at run time; None resets one to its default. Raise ConfigError if one cannot change."""
         fixed = sorted(name for name in changes if not self.config.key(name).dynamic)
         if fixed:
             hint = "stop the server, and start it with the new value"
@@ -122,15 +120,15 @@ class Node:
             callback(changed)
 
     async def start(self) -> None:
-        """Start the parts, in their order."""
+        """Start the parts in order."""
         for name, part in tuple(self.parts.items()):
             if self.quorum.replica_set is not None and name in OF_THE_LEADER:
-                continue  # `leading` starts them, when this node leads
+                continue  # `leading` starts them while this node leads
             await part.start()
             self._started.append(name)
 
     async def stop_parts(self) -> None:
-        """Stop the parts, the last one first. One that fails does not keep the others: the first error is raised."""
+        """Stop all parts, the last one first, even if some fail; then raise the first error."""
         failures: list[Exception] = []
         while self._started:
             name = self._started.pop()
@@ -143,7 +141,7 @@ class Node:
             raise failures[0]
 
     async def close(self) -> None:
-        """End the threads, and close the store. Errors as `LogManager.close`."""
+        """End the threads and close the store. Raises as `LogManager.close`."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -151,7 +149,7 @@ class Node:
         self.opened.close()
 
     async def stop(self) -> None:
-        """All of it: stop the parts, and close the store in any case."""
+        """Stop the parts, and close the store in any case."""
         try:
             await self.stop_parts()
         finally:

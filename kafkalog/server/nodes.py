@@ -1,4 +1,4 @@
-"""The nodes that clients are told of: this one, and the others of its replica set."""
+"""Addresses of the nodes: this one, and the others of its replica set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class NodeAddress(NamedTuple):
-    """Where clients reach a node."""
+    """Address of a node for clients."""
 
     node_id: int
     host: str
@@ -17,7 +17,10 @@ class NodeAddress(NamedTuple):
 
 
 def addresses(node: Node, listener: str) -> tuple[NodeAddress, ...]:
-    """All nodes, for clients of this listener; the others are where `kafkalog.replicas` says. IllegalArgument."""
+    """Return all nodes for clients of a listener; the others' addresses are those of `kafkalog.replicas`.
+
+    Raises IllegalArgument for an unknown listener.
+    """
     me = NodeAddress(node.node_id, *node.endpoint(listener))
     replicas = node.quorum.replica_set
     if replicas is None:
@@ -26,15 +29,15 @@ def addresses(node: Node, listener: str) -> tuple[NodeAddress, ...]:
 
 
 def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
-    """Where a node is; None where there is none of this id, as -1. IllegalArgument."""
+    """Return a node's address, or None for an unknown id such as -1. Raise IllegalArgument for an unknown listener."""
     return next((one for one in addresses(node, listener) if one.node_id == node_id), None)
 
 
 def address_of_leader(node: Node, listener: str) -> NodeAddress | None:
-    """Where the leader is; None while nobody is known to lead. IllegalArgument."""
+    """Return the leader's address, or None without a known leader. Raise IllegalArgument for an unknown listener."""
     return address_of(node, listener, node.quorum.leader)
 
 
 def rack_of(node: Node, node_id: int) -> Any:
-    """The rack of a node: its own is all that a node knows."""
+    """Return a node's rack, or None for another node, whose rack is unknown."""
     return node.config["broker.rack"] if node_id == node.node_id else None

@@ -1,4 +1,4 @@
-"""What a server needs that kafkalog itself does not: the extra `server`."""
+"""Check of the packages that only a server needs: the extra `server`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkalog.errors import MissingPackage
 
 
 def check_packages() -> None:
-    """Return where what reads and writes Kafka's messages is installed; MissingPackage otherwise."""
+    """Raise MissingPackage unless kio, which defines Kafka's messages, is installed."""
     if find_spec("kio") is None:
         raise MissingPackage(
             "kio, which has the messages of Kafka's protocol, is not installed", hint="pip install 'kafkalog[server]'"

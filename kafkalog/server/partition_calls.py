@@ -1,4 +1,4 @@
-"""Calls that ask the same of each partition they name, and answer each with a row of its own."""
+"""Shared code of calls that handle each named partition the same way and return a row for each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 Found = Callable[[TopicPartition, Any], Awaitable[dict[str, Any]]]
-"""What a partition's row has besides its number, by what was asked of it; a code, too, where it is not 0."""
+"""Returns a row's fields besides the partition, for its part of the request; includes the error code if not 0."""
 
 
 class PartitionCall(NamedTuple):
-    """What such a call names its things, which right it takes, and what is told where nothing is known."""
+    """Description of such a call: the operation it needs, the values of an error row, and its names of fields."""
 
     operation: Operation
     unknown: dict[str, Any]
@@ -29,7 +29,7 @@ class PartitionCall(NamedTuple):
     partition: str = "partition_index"
 
     async def answer(self, node: Node, context: RequestContext, request: Any, found: Found) -> Answer:
-        """A row for each partition; one that fails harms no other, and others are served between the rows."""
+        """Return a row for each partition. A failure affects only its row; other requests are served between rows."""
         topics = []
         turns = Turns()
         for topic in request.topics:
@@ -54,11 +54,11 @@ class PartitionCall(NamedTuple):
             return self.row(key.partition, code_for_reader(error, key))
 
     def row(self, index: int, code: int) -> dict[str, Any]:
-        """A partition of which nothing is told but the code."""
+        """Return a row with the code and the values for unknown fields."""
         return {self.partition: index, "error_code": int(code), **self.unknown}
 
     def refused(self, context: RequestContext, request: Any, error_code: int) -> Answer:
-        """The error for every partition."""
+        """Return the error for every partition."""
         topics = [
             {
                 self.topic: getattr(topic, self.topic),

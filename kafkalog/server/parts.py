@@ -1,4 +1,4 @@
-"""The parts of a node: which there are, where each is made, and the order in which they start."""
+"""The parts of a node, their modules, and the order in which they start."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 class Part(Protocol):
-    """What a part has besides its own face."""
+    """The interface that all parts share."""
 
     async def start(self) -> None:
-        """Called once, after all parts are made and those before it have started."""
+        """Start the part. Called once, after all parts are created and those before it have started."""
 
     async def stop(self) -> None:
-        """Called once, before those that it needs are stopped."""
+        """Stop the part. Called once, before the parts that it needs are stopped."""
 
 
-# attribute of the node -> the module whose `make(node)` gives it; each may use those above it
+# attribute of the node -> the module whose `make(node)` creates it; a part may use those above it
 PARTS: Final = {
     "dynamic": "kafkalog.server.dynamic",
     "authorizer": "kafkalog.server.security.authorizer",
@@ -34,16 +34,16 @@ PARTS: Final = {
     "following": "kafkalog.server.following",
 }
 OF_THE_LEADER: Final = ("groups", "transactions")
-"""Parts that run on the leader of a replica set alone."""
+"""Parts that run only on the leader of a replica set."""
 
 
 def make_part(node: Node, name: str) -> Any:
-    """A new part of that name, set as the attribute of the node."""
+    """Create a part and set it as the node's attribute of that name."""
     part = import_module(PARTS[name]).make(node)
     setattr(node, name, part)
     return part
 
 
 def make_parts(node: Node) -> dict[str, Any]:
-    """The parts by name, each set as an attribute of the node as soon as it is made."""
+    """Create all parts in order, set each as an attribute of the node at once, and return them by name."""
     return {name: make_part(node, name) for name in PARTS}

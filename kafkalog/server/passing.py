@@ -1,8 +1,8 @@
-"""Data directories that pass: one in memory, and stand-ins for directories that are read and never written.
+"""Temporary data directories: one in memory, and stand-ins for directories that must not be written.
 
-A stand-in has copies of all small files and links to the segments. Segments that would be cut or appended to are
-copied, too: the last one of a partition where the directory was not closed well, and those of the internal topics,
-since groups may be used, and are forgotten at the end. Others are copied when recovery cuts them.
+A stand-in has copies of all small files and links to the segments. Segments that may be truncated or appended to are
+copied, too: the last one of each partition after an unclean shutdown, and those of the internal topics, since groups
+may be used (their changes are discarded at the end). Others are copied when recovery truncates them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 
 @contextmanager
 def in_memory() -> Iterator[str]:
-    """A directory on /dev/shm where there is one, else among temporary files; deleted at the end."""
+    """Create a directory on /dev/shm, or among temporary files if there is none; delete it at the end."""
     parent = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK | os.X_OK) else None
     with _temporary("kafkalog-memory-", parent) as path:
         yield path
@@ -36,7 +36,10 @@ def in_memory() -> Iterator[str]:
 
 @contextmanager
 def stand_ins(directories: Sequence[str]) -> Iterator[list[str]]:
-    """A stand-in for each directory; deleted at the end. DirectoryLocked where a process writes there."""
+    """Create a stand-in for each directory; delete them at the end.
+
+    Raises DirectoryLocked if another process writes to a directory, PartitionNotFound if one is missing, StorageError.
+    """
     with _temporary("kafkalog-read-", None) as parent:
         made = []
         for number, directory in enumerate(directories):
@@ -54,10 +57,10 @@ def stand_ins(directories: Sequence[str]) -> Iterator[list[str]]:
 
 
 class NoWritesToLinks(FileSystem):
-    """Files that are links are opened for reading, whatever was asked for: a write to one fails, a cut copies it."""
+    """Opens symbolic links read-only in every mode: a write to one fails, a truncation copies it."""
 
     def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
-        """As everywhere, but for links. OSError (EROFS) for a new file in a link's place."""
+        """Open a file; a link is opened read-only. Raise OSError (EEXIST) for a new file in a link's place."""
         if mode != "r" and os.path.islink(path):
             if mode == "exclusive":
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
@@ -67,7 +70,7 @@ class NoWritesToLinks(FileSystem):
 
 
 class _Linked(File):
-    """A segment behind a link. Cut, where recovery finds damage in it, it becomes a copy of what is left."""
+    """A linked segment. If recovery truncates it because of damage, it becomes a copy of the remaining part."""
 
     __slots__ = ()
 
@@ -78,7 +81,7 @@ class _Linked(File):
         try:
             os.ftruncate(copy, length)
             os.replace(made, self.path)
-            os.dup2(copy, self.fileno(), inheritable=False)  # who reads by the descriptor goes on with the copy
+            os.dup2(copy, self.fileno(), inheritable=False)  # readers of this descriptor continue with the copy
         finally:
             os.close(copy)
 
@@ -108,7 +111,7 @@ def _stand_in(source: str, target: str) -> None:
                 copied += _partition(path, os.path.join(target, name), is_clean)
         elif name != _LOCK:
             shutil.copyfile(path, os.path.join(target, name))
-            os.chmod(os.path.join(target, name), 0o600)  # one of them holds keys
+            os.chmod(os.path.join(target, name), 0o600)  # one of these files holds keys
     if not is_clean:
         _LOG.info("%s was not closed well: %d bytes of its last segments are copied and recovered", source, copied)
 
@@ -123,7 +126,7 @@ def _is_served(name: str) -> bool:
 
 
 def _partition(source: str, target: str, is_clean: bool) -> int:
-    """How many bytes of segments were copied."""
+    """Create a partition's stand-in and return the number of bytes of segments copied."""
     os.mkdir(target)
     names = sorted(OS.names(source))
     segments = [name for name in names if name.endswith(LOG_SUFFIX)]

@@ -1,4 +1,4 @@
-"""Patterns of strangers, matched with names: a thread does what takes long, and its cost has a limit."""
+"""Matching of untrusted patterns with names: long work runs in a thread, and its cost is limited."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 QUICK: Final = 2000
-"""The loop itself does what has no more than so many characters of names times characters of the pattern."""
+"""Limit for matching in the loop itself: characters of all names times characters of the pattern."""
 MAX_REMEMBERED: Final = 200
 
 
 async def matching_names(node: Node, pattern: str, names: Sequence[str]) -> frozenset[str]:
-    """Those of the names that the pattern matches as a whole. PatternError for what is none, or costs too much."""
+    """Return the names that the whole pattern matches. Raise PatternError for an invalid or too costly pattern."""
     if len(pattern) * sum(map(len, names)) <= QUICK and "{" not in pattern:
         return matching(pattern, names)
     async with node.large:
@@ -25,9 +25,9 @@ async def matching_names(node: Node, pattern: str, names: Sequence[str]) -> froz
 
 
 class TopicPatterns:
-    """What patterns stand for among the topics that there are; remembered until there are others.
+    """Topics that patterns match, cached until topics are created or deleted.
 
-    Every heartbeat of a group asks for all of its patterns.
+    Every heartbeat of a group looks up all of its patterns.
     """
 
     def __init__(self, node: Node) -> None:
@@ -36,7 +36,7 @@ class TopicPatterns:
         self._found: OrderedDict[str, frozenset[str] | PatternError] = OrderedDict()
 
     async def of(self, patterns: Iterable[str]) -> dict[str, frozenset[str] | PatternError]:
-        """The topics that each pattern stands for, or what is wrong with it."""
+        """Return the topics that each pattern matches, or its error."""
         result = {}
         for pattern in patterns:
             names = self._node.topics.names()
@@ -48,8 +48,8 @@ class TopicPatterns:
                 try:
                     found = await matching_names(self._node, pattern, names)
                 except PatternError as error:
-                    found = PatternError(str(error))  # without what it was raised in
-                if names == self._names:  # else they are others by now
+                    found = PatternError(str(error))  # without the traceback
+                if names == self._names:  # else the topics changed meanwhile
                     self._remember(pattern, found)
             else:
                 self._found.move_to_end(pattern)

@@ -1,4 +1,4 @@
-"""The threads for the log's long calls: `num.io.threads` of them, with a count of what waits for one."""
+"""The pool of `num.io.threads` threads for the log's long calls, with metrics of waiting calls."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class CallPool:
-    """Runs functions in threads; used by the loop's thread alone.
+    """Runs functions in threads; used only in the loop's thread.
 
-    `pending` calls have been handed over and have not come back. `on_change` is called when one comes back.
+    `pending` is the number of unfinished calls. `on_change` is called whenever one finishes.
     """
 
     def __init__(self, threads: int, counts: QueueCounts | None = None) -> None:
@@ -30,11 +30,11 @@ class CallPool:
 
     @property
     def waiting(self) -> int:
-        """Calls that no thread has taken yet."""
+        """Number of calls that no thread has taken yet."""
         return max(0, self.pending - self.threads)
 
     def run(self, function: Callable[..., T], *args: Any, **named: Any) -> Awaitable[T]:
-        """What the function gives, or raises, once a thread has run it. An error brings none of its buffers along."""
+        """Run a function in a thread; return its result or raise its error, whose traceback keeps no buffers alive."""
         if named:
             function = partial(function, **named)
         loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ class CallPool:
             self.on_change()
 
     def close(self) -> None:
-        """Wait for the calls that run, and end the threads."""
+        """Wait for pending calls and end the threads."""
         self._executor.shutdown()
 
 
@@ -62,7 +62,7 @@ def _timed(function: Callable[..., T], args: tuple[Any, ...], asked: float) -> t
     try:
         return function(*args), waited
     except BaseException as error:
-        clear_frames(error)  # what was unpacked is free before the error is answered
+        clear_frames(error)  # frees unpacked data before the error is reported
         raise
 
 
@@ -70,4 +70,4 @@ async def _result(future: asyncio.Future[tuple[T, float]]) -> T:
     try:
         return (await future)[0]
     finally:
-        del future  # else it, its error and this frame keep each other alive
+        del future  # else the future, its error and this frame keep each other alive

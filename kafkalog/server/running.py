@@ -1,4 +1,4 @@
-"""A server as the whole of a process: the loop, signals, the file that says it is ready."""
+"""A server as a whole process: event loop, signals, ready file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WANTED_DESCRIPTORS: Final = 65_536
 
 
 def run(directories: Sequence[str], config: ServerConfig, *, ready_file: str | None = None, **more: Any) -> int:
-    """Serve until SIGTERM, SIGINT or SIGHUP; the exit status, 0. Errors of the start and of the stop are raised."""
+    """Serve until SIGTERM, SIGINT or SIGHUP and return the exit status 0. Raises errors of the start and the stop."""
     raise_descriptor_limit()
     config.tell_ignored()
     runner = asyncio.Runner(loop_factory=loop_factory())
@@ -32,7 +32,7 @@ def run(directories: Sequence[str], config: ServerConfig, *, ready_file: str | N
 
 
 def loop_factory() -> Any:
-    """What makes the loop: uvloop's where it is installed."""
+    """Return uvloop's loop factory if it is installed, else None."""
     try:
         import uvloop
     except ImportError:
@@ -41,7 +41,7 @@ def loop_factory() -> Any:
 
 
 def raise_descriptor_limit(wanted: int = WANTED_DESCRIPTORS) -> int:
-    """As many open files as this process may have: its limit after it was raised, up to `wanted`."""
+    """Raise this process's limit of open files to `wanted` if possible, and return the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < goal:
@@ -59,7 +59,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[int] = loop.create_future()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, and shells for what they put in the background
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored by nohup, and by shells for background jobs
             loop.add_signal_handler(number, _asked_to_stop, stopped, number)
     async with serving(directories, config, **more) as server:
         _say_what_runs(directories, server)

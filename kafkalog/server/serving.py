@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.manager.log_manager import LoadProgress
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 DRAIN_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 5.0
-"""Requests that are being worked on have so long to be answered when a server stops."""
+"""Time for requests in progress to finish when the server stops."""
 
 
 class Server:
-    """A node and its network, in the running loop. `ports` has the port of each listener once it has started."""
+    """A node and its network in the running loop. `ports` has the port of each listener after the start."""
 
     def __init__(self, config: ServerConfig, store: Store, **more: Any) -> None:
         self.config = config
         self.node = Node(config, store, **more)
         self.network = Network(
-            config, self._dispatch, self.node.metrics.network, self.node.pool, self.node.monotonic_ms
+            config, partial(dispatch, self.node), self.node.metrics.network, self.node.pool, self.node.monotonic_ms
         )
         self.network.takes_connection = self.node.quotas.takes_connection
         self.node.on_config_change.append(self.network.take_config)
@@ -46,15 +47,12 @@ class Server:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """What clients of each listener connect to: HOST:PORT, an IPv6 address in brackets."""
+        """Advertised address of each listener: HOST:PORT, an IPv6 address in brackets."""
         told = self.node.endpoints.items()
         return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in told}
 
-    def _dispatch(self, connection: Any, frame: bytearray) -> Any:
-        return dispatch(self.node, connection, frame)
-
     async def start(self) -> None:
-        """Bind, start the parts, accept. What was begun is taken back where something fails."""
+        """Bind the listeners, start the parts and accept connections. Undo everything on an error."""
         try:
             for endpoint in self._endpoints:
                 listener = self.network.listen(endpoint)
@@ -73,7 +71,7 @@ class Server:
         self.node.is_ready = True
 
     async def _start_http(self) -> None:
-        """Who watches is answered while parts still start: then the server lives and is not ready."""
+        """Start the HTTP listener, so that health checks see a live but not ready server while parts start."""
         if self.config["kafkalog.http.listener"]:
             from kafkalog.server.metrics_http import listener_of
 
@@ -82,10 +80,10 @@ class Server:
             await self.http.start()
 
     async def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """Accept no more, answer what is being worked on, stop the parts, close the store."""
+        """Stop accepting, answer requests in progress within `seconds`, stop the parts and close the store."""
         self.node.is_ready = False
         self.network.stop_accepting()
-        await self.network.drain(DRAIN_SECONDS)  # what is about to be answered; what waits is woken by its part
+        await self.network.drain(DRAIN_SECONDS)  # responses about to be sent; parts wake waiting requests later
         try:
             await self.node.stop_parts()
         finally:
@@ -104,10 +102,10 @@ async def serving(
     is_read_only: bool = False,
     **more: Any,
 ) -> AsyncIterator[Server]:
-    """A server on these data directories, which answers until the block ends.
+    """Run a server on these data directories until the block ends.
 
-    With `is_read_only` nothing is written to them, and calls that would change something are refused. MissingPackage,
-    and a port that cannot be had, are raised before a directory is made.
+    With `is_read_only` nothing is written to them, and calls that change something are rejected. MissingPackage and
+    errors of unavailable ports are raised before a directory is created.
     """
     check_packages()
     settings = ServerConfig() if config is None else config

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs do: a resource's settings as they would be, checked, then set."""
+"""Changes of settings by AlterConfigs and IncrementalAlterConfigs: the resulting settings are checked, then set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def denied(node: Node, context: RequestContext, operation: Operation, kind: int, name: str) -> ErrorCode | None:
-    """The code of a client that may not do this with the settings of a resource."""
+    """Return the error code if the client may not perform the operation on a resource's settings, else None."""
     if kind == TOPIC:
         if not node.authorizer.allows(context, operation, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -33,7 +33,7 @@ def denied(node: Node, context: RequestContext, operation: Operation, kind: int,
 
 
 def check_resource(node: Node, kind: int, name: str) -> None:
-    """Return where there is such a resource. InvalidRequest, UnknownTopicOrPartition."""
+    """Raise InvalidRequest or UnknownTopicOrPartition unless the resource exists and its settings can change."""
     if kind == TOPIC:
         if not name:
             raise InvalidRequest("Default topic resources are not allowed.")
@@ -49,21 +49,21 @@ def check_resource(node: Node, kind: int, name: str) -> None:
 
 
 def check_broker(node: Node, name: str) -> None:
-    """Return for the node's number, and for "", which stands for all nodes; InvalidRequest otherwise."""
+    """Raise InvalidRequest unless `name` is this node's number, or "" for all nodes."""
     if not name:
         return
     try:
         number = int(name)
     except ValueError:
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}") from None
-    if str(number) != name:  # "01" would be kept as another node's
+    if str(number) != name:  # "01" would be stored as another node
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
     if number != node.node_id:
         raise InvalidRequest(f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}")
 
 
 def _check_node(node: Node, name: str) -> None:
-    """As `check_broker` of what is one node's alone, in the words for it."""
+    """Raise InvalidRequest, with the reference's message for loggers, unless `name` is this node's number."""
     if not name.isdecimal():
         raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
     if name != str(node.node_id):
@@ -71,7 +71,7 @@ def _check_node(node: Node, name: str) -> None:
 
 
 def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
-    """What was set for a resource itself, name to text."""
+    """Return the settings of a resource itself, name to text."""
     if kind == TOPIC:
         own: Mapping[str, str] = node.topics.own_settings(name)
         return own
@@ -80,7 +80,7 @@ def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
 
 
 async def set_all(node: Node, kind: int, name: str, settings: Mapping[str, str | None], validate_only: bool) -> None:
-    """Let a resource have these settings and no others. ConfigError, StorageError, and as `check_resource`."""
+    """Replace all settings of a resource. Raise ConfigError, StorageError, and as `check_resource`."""
     check_resource(node, kind, name)
     own = own_settings(node, kind, name)
     changes = {**dict.fromkeys(own), **settings}
@@ -91,7 +91,7 @@ async def set_all(node: Node, kind: int, name: str, settings: Mapping[str, str |
 
 
 async def change(node: Node, kind: int, name: str, changes: list[Any], validate_only: bool) -> None:
-    """Change some settings of a resource: `changes` have name, config_operation, value. Errors as `set_all`."""
+    """Change some settings of a resource: `changes` have name, config_operation, value. Raises as `set_all`."""
     names = [one.name for one in changes]
     if len(set(names)) < len(names):
         raise InvalidRequest("Error due to duplicate config keys")
@@ -137,7 +137,7 @@ async def _set(
 
 
 def _changed(node: Node, kind: int, current: str | None, one: Any) -> str | None:
-    """The value that a setting has after a change; None where it has none of its own any more."""
+    """Return a setting's value after a change; None if the resource no longer has its own."""
     if one.config_operation == Change.SET:
         return str(one.value)
     if one.config_operation == Change.DELETE:

@@ -1,4 +1,4 @@
-"""Settings of topics that a client sends: what is wrong with them, in the words of the reference."""
+"""Checks of topic settings from clients, with the reference's error messages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BETWEEN: Final = re.compile(r"(-?[0-9]+) to (-?[0-9]+)")
 def checked_topic_settings(
     settings: Mapping[str, str | None], defaults: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """The settings of a topic, where all of them are taken; ConfigError otherwise.
+    """Check and return the settings of a topic. Raise ConfigError.
 
-    `defaults` are the node's. `segment.bytes` has the reference's lower bound: a client knows no other.
+    `defaults` are the node's. `segment.bytes` has the reference's lower bound, the only one that clients know.
     """
     if not settings:
         return {}
@@ -34,7 +34,7 @@ def checked_topic_settings(
 
 
 def check_together(settings: Mapping[str, str], defaults: Mapping[str, Any] | None) -> dict[str, str]:
-    """Settings that are taken one by one, where they do not contradict each other or the node's; ConfigError."""
+    """Return valid settings in stored form. Raise ConfigError if they contradict each other or the node's."""
     try:
         return LogConfig.from_stored(settings, defaults).overrides()
     except ConfigError:
@@ -46,14 +46,14 @@ def check_together(settings: Mapping[str, str], defaults: Mapping[str, Any] | No
 
 
 def topic_key(name: str) -> Key:
-    """The row of a topic's setting, by its dotted name; ConfigError."""
+    """Return the definition of a topic's setting by its dotted name. Raise ConfigError if it is unknown."""
     if not _is_known(name):
         raise ConfigError(f"Unknown topic config name: {name}")
     return key_for(name)
 
 
 def _is_known(name: str) -> bool:
-    """Whether a topic has a setting of this dotted name."""
+    """Return True if topics have a setting of this dotted name."""
     try:
         return key_for(name).name == name
     except UnknownConfig:
@@ -61,7 +61,7 @@ def _is_known(name: str) -> bool:
 
 
 def check_value(key: Key, value: str) -> None:
-    """Return where a setting takes this text; ConfigError otherwise."""
+    """Raise ConfigError unless the text is a valid value of the setting."""
     try:
         parsed = parse_value(key, value)
     except ConfigError:

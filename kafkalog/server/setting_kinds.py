@@ -1,4 +1,4 @@
-"""What has settings in the protocol, and what is done with one of them."""
+"""Resource types with settings, and operations on a setting, by the protocol's numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
 
 
 class Change(IntEnum):
-    """What is done with one setting (KIP-339); the last two are for lists."""
+    """Operation on one setting (KIP-339); the last two are for lists."""
 
     SET = 0
     DELETE = 1

@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs shows them: value, where it comes from, type, and what it is for."""
+"""Settings as DescribeConfigs returns them: value, source, type and documentation."""
 
 from __future__ import annotations
 
@@ -35,22 +35,17 @@ SENSITIVE: Final = frozenset(
     }
 )  # fmt: skip
 _HIDDEN: Final = frozenset({"internal.segment.bytes"})
-_SINCE_4_4: Final = frozenset({
-    "errors.deadletterqueue.group.enable", "max.decompressed.message.bytes", "remote.copy.lag.bytes",
-    "remote.copy.lag.ms",
-})  # fmt: skip
-"""Shown where a topic has one: the answers are those of a broker of 4.3, which gives back what it does not know."""
 
 
 class Synonym(NamedTuple):
-    """A value that counts, or would if those before it were not there, and where it comes from."""
+    """A value of a setting and its source, in a list by precedence: the first value is effective."""
 
     name: str
     value: str | None
     source: int
 
     def row(self) -> Tree:
-        """As the response has it."""
+        """Return the synonym in the form used in responses."""
         return self._asdict()
 
 
@@ -62,12 +57,13 @@ def topic_rows(
     synonyms: bool = False,
     documented: bool = False,
 ) -> list[Tree]:
-    """The settings of a topic, `names` of them or all."""
+    """Return the settings of a topic, `names` of them or all."""
     wanted = None if names is None else set(names)
     own = config.overrides()
     rows = []
     for key in CONFIGS:
-        is_absent = key.name in _HIDDEN or (key.name in _SINCE_4_4 and key.name not in own)
+        # as a 4.3 broker, which returns an unknown setting only if the topic has it
+        is_absent = key.name in _HIDDEN or (key.since and key.name not in own)
         if is_absent or (wanted is not None and key.name not in wanted):
             continue
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
@@ -78,13 +74,13 @@ def topic_rows(
 
 
 _LOG_DIRS: Final = Key("log.dirs", "string", None, None, "the data directories", dynamic=False)
-"""What the server was started with, by an option or by a setting."""
+"""The directories the server was started with, by an option or by a setting."""
 
 
 def broker_rows(
     node: Node, resource: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
 ) -> list[Tree]:
-    """The settings of the node, `names` of them or all; those of every node ("") are the ones that were changed."""
+    """Return the settings of the node, `names` of them or all; for every node (""), only the changed ones."""
     wanted = None if names is None else set(names)
     rows = []
     for name in sorted(node.config):
@@ -111,7 +107,7 @@ def broker_rows(
 def group_rows(
     node: Node, group_id: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
 ) -> list[Tree]:
-    """The settings of a group, `names` of them or all; each group has them, whether it is there or not."""
+    """Return the settings of a group, `names` of them or all, even if the group does not exist."""
     wanted = None if names is None else set(names)
     own = node.dynamic.of_group(group_id)
     rows = []
@@ -130,7 +126,7 @@ def group_rows(
 
 
 def logger_rows(names: Iterable[str] | None = None) -> list[Tree]:
-    """The levels of the loggers, `names` of them or all."""
+    """Return the levels of the loggers, `names` of them or all."""
     wanted = None if names is None else set(names)
     rows: list[Tree] = []
     for name, level in logger_levels().items():
@@ -149,7 +145,7 @@ _CLIENT_METRICS: Final = (
 
 
 def client_metrics_rows(names: Iterable[str] | None = None, *, documented: bool = False) -> list[Tree]:
-    """The settings of a subscription to clients' metrics, of which there is none: the defaults."""
+    """Return the defaults of a client metrics subscription, since there are no subscriptions."""
     wanted = None if names is None else set(names)
     return [
         _row(key, value_text(key.default), [], False, documented)
@@ -159,12 +155,12 @@ def client_metrics_rows(names: Iterable[str] | None = None, *, documented: bool 
 
 
 def created_rows(node: Node, config: LogConfig) -> list[Tree]:
-    """The settings of a topic that is made, as CreateTopics tells them: sorted by name."""
+    """Return the settings of a new topic for CreateTopics, sorted by name."""
     return sorted(topic_rows(node, config), key=lambda row: str(row["name"]))
 
 
 def _broker_synonyms(node: Node, names: Iterable[str]) -> list[Synonym]:
-    """What the node says of a setting by these names, what counts first; of the defaults the first name's alone."""
+    """Return the node's values under these names, by precedence; a default only for the first name."""
     found = []
     listed = tuple(names)
     for source, values in (

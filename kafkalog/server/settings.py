@@ -1,8 +1,8 @@
 """The settings of a server beyond those of its store, by their names in `server.properties`.
 
-Types, defaults and ranges are those of Kafka 4.3.1, but for these: `sasl.enabled.mechanisms` has no GSSAPI; the backlog
-is 1024 and not 50, with which clients that come at once wait a second; socket buffers are the system's, which grow;
-requests in memory have 256 MiB at the most, where a broker has no limit; stores of keys are PEM files.
+Types, defaults and ranges are those of Kafka 4.3.1, with these exceptions: `sasl.enabled.mechanisms` has no GSSAPI. The
+backlog is 1024, not 50, with which clients that connect at the same time wait a second. Socket buffers are the
+system's, which grow. Requests in memory are limited to 256 MiB, where a broker has no limit. Key stores are PEM files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KNOWN_MECHANISMS: Final = Check(", ".join(MECHANISMS), lambda value: set(value)
 
 
 def _start(name: str, kind: Any, default: Any, check: Check | None, doc: str) -> Key:
-    """The row of a setting that is read at the start, and never again."""
+    """Return the definition of a setting that is read only at the start."""
     return Key(name, kind, default, check, doc, dynamic=False)
 
 
@@ -161,12 +161,12 @@ SERVER_TABLE: Final = Table(SERVER_CONFIGS, {}, "setting of a server", "kafkalog
 
 
 def check_together(values: dict[str, Any]) -> None:
-    """ConfigError for settings that contradict each other."""
+    """Raise ConfigError for settings that contradict each other."""
     if values["group.min.session.timeout.ms"] > values["group.max.session.timeout.ms"]:
         least = values["group.min.session.timeout.ms"]
         raise ConfigError(f"group.min.session.timeout.ms={least} is above group.max.session.timeout.ms")
     wait_ms = values["replica.fetch.wait.max.ms"]
-    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):  # else followers are late that are not
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):  # else healthy followers would count as late
         if wait_ms > values[name]:
             raise ConfigError(f"replica.fetch.wait.max.ms={wait_ms} is above {name}={values[name]}")
     parse_replicas(values["kafkalog.replicas"])

@@ -1,4 +1,4 @@
-"""What a node looks like at a moment: topics, groups with their lag, the cleaner, the disks. Values, for the page."""
+"""A snapshot of a node for the status page: topics, groups with their lag, the cleaner, the disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalog.types import TopicPartition
 
 
 class PartitionStatus(NamedTuple):
-    """A partition: its offsets, epoch, segments and bytes; `problem` is why it cannot be served, "" where it can."""
+    """A partition: its offsets, epoch, segments and bytes; `problem` is the reason why it is offline, else ""."""
 
     partition: int
     log_start_offset: int
@@ -36,7 +36,7 @@ class TopicStatus(NamedTuple):
 
 
 class LagStatus(NamedTuple):
-    """How far a group is in a partition; the lag is None where the partition is not there any more."""
+    """A group's position in a partition; the lag is None if the partition no longer exists."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class LagStatus(NamedTuple):
 
 
 class GroupStatus(NamedTuple):
-    """A group, as ListGroups calls its state and type."""
+    """A group, with ListGroups' names for its state and type."""
 
     group_id: str
     state: str
@@ -64,7 +64,7 @@ class DiskStatus(NamedTuple):
 
 
 class Status(NamedTuple):
-    """All of it. Times are wall-clock ms."""
+    """The status of a node. Times are wall-clock ms."""
 
     cluster_id: str
     node_id: int
@@ -79,7 +79,7 @@ class Status(NamedTuple):
 
 
 async def status_of(node: Any) -> Status:
-    """The status of a node; the disks are asked in its pool, all else is at hand, and clients are served in between."""
+    """Return the status of a node. The disks are queried in its pool; clients are served in between."""
     disks = await node.run(_disks, node.store.directories)
     topics = await _topics(node)
     groups = await _groups(node, _ends(topics))

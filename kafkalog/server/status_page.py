@@ -1,4 +1,4 @@
-"""The status page: one HTML document without scripts, pictures or anything else to fetch; it renews itself."""
+"""The status page: one self-contained HTML document without scripts, which refreshes itself."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kafkalog.server.status import DiskStatus, GroupStatus, LagStatus, Partition
 __all__ = ["page", "status_of"]
 
 MOST_ROWS: Final = 2000
-"""Rows of partitions, and of groups' offsets, that a page has; it says how many more there are."""
+"""Maximum rows of partitions, and of groups' offsets; the page shows the number of omitted rows."""
 MOST_BYTES: Final = 400_000
-"""Of topics, and of groups: what does not fit is counted. Clients name groups, with as many and as long names as they
-like."""
+"""Maximum bytes of topics, and of groups; the page shows the number of omitted ones. Clients choose number and names of
+groups."""
 _MOST_NAME: Final = 260
 _MOST_UNCLEANABLE: Final = 50
 REFRESH_S: Final = 10
@@ -52,7 +52,7 @@ Block = Callable[[T, Sequence[R]], str]
 
 
 def page(status: Status) -> str:
-    """The document. Every text that came from outside is escaped."""
+    """Render the HTML document. All external text is escaped."""
     body = "".join((_head(status), _cards(status), _disks(status), _topics(status), _groups(status), _cleaner(status)))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -110,7 +110,7 @@ def _topics(status: Status) -> str:
 
 
 def _listed(title: str, listed: Sequence[T], rows_of: Callable[[T], Sequence[R]], block: Block[T, R]) -> str:
-    """A block for each, with so many of their rows, and so many of them, as a page has."""
+    """Render a block for each item, within the page's limits of rows and bytes."""
     parts: list[str] = []
     left, room = MOST_ROWS, MOST_BYTES
     for one in listed:
@@ -133,7 +133,7 @@ def _bytes(text: str) -> int:
 
 
 def _text(text: str) -> str:
-    """What came from outside, as HTML; of a long text the beginning."""
+    """Return external text as HTML; only the beginning of a long one."""
     return escape(text if len(text) <= _MOST_NAME else text[:_MOST_NAME] + "…")
 
 
@@ -166,7 +166,7 @@ def _partition(one: PartitionStatus) -> tuple[Cell, ...]:
 
 
 def _problem(text: str) -> str:
-    """An error's words, which name files and what to do."""
+    """Return an error's message as HTML, with at most 500 characters."""
     return escape(text[:500])
 
 

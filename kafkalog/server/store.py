@@ -1,4 +1,4 @@
-"""Opening the data directories of a server: the log manager with its jobs and its cleaner, and who the node is."""
+"""Opening of a server's data directories: the log manager with its jobs and cleaner, and the node's identity."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write
 from kafkalog.util.scheduler import Schedules
 
 NODE_FILE: Final = "kafkalog.node.json"
-"""Who the node is, in a directory that no broker has formatted."""
+"""File with the node's identity, in a directory that no broker has formatted."""
 DEFAULT_NODE_ID: Final = 1
 _MAX_FILE_BYTES: Final = 1 << 16
 
 
 class Identity(NamedTuple):
-    """The node's number, and its cluster's id (22 characters); "" for a node of a replica set that was in no cluster
-    yet."""
+    """The node's number, and its cluster's id (22 characters).
+
+    The cluster's id is "" for a node of a replica set that has not joined a cluster.
+    """
 
     node_id: int
     cluster_id: str
 
 
 class Store(NamedTuple):
-    """The manager, the threads of its jobs, what the directories say of topics, and who the node is."""
+    """The log manager, the threads of its jobs, the topics known from the directories, and the node's identity."""
 
     manager: LogManager
     scheduler: Schedules
@@ -43,7 +45,7 @@ class Store(NamedTuple):
     identity: Identity
 
     def close(self) -> None:
-        """Close all logs, then end the threads of the jobs. Errors as `LogManager.close`."""
+        """Close all logs, then end the threads of the jobs. Raises as `LogManager.close`."""
         OpenedLogs(self.manager, self.scheduler, self.known).close()
 
 
@@ -56,9 +58,9 @@ def open_store(
     progress: Callable[[LoadProgress], object] | None = None,
     is_read_only: bool = False,
 ) -> Store:
-    """The store of these data directories, with its jobs running; if it is only read, without, and of copies.
+    """Open the store of these data directories and start its jobs. A read-only store, on stand-ins, runs no jobs.
 
-    Errors as `open_logs`; StorageError where who the node is cannot be kept.
+    Raises as `open_logs`, and StorageError if the node's identity cannot be written.
     """
     opened = open_logs(
         directories, config.store, fs=fs, clock=clock, progress=progress, recovers_damage=is_read_only,
@@ -80,9 +82,9 @@ def open_store(
 
 
 def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem, *, makes_id: bool) -> Identity:
-    """What meta.properties, or our own file, says in the first directory that has one; else a new one, kept there.
+    """Read the identity from the first meta.properties, else from the first NODE_FILE; else create and write a new one.
 
-    Where no id may be made, nothing is kept: a replica set has one for all of its nodes.
+    Without `makes_id` nothing is written: the nodes of a replica set share one cluster id.
     """
     for directory in directories:
         meta = read_meta_properties(directory, fs)
@@ -99,7 +101,7 @@ def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem, *,
 
 
 def keep_identity(directory: str, identity: Identity, fs: FileSystem = OS) -> None:
-    """Write who the node is into a data directory. StorageError."""
+    """Write the node's identity into a data directory. Raise StorageError."""
     path = os.path.join(directory, NODE_FILE)
     content = json.dumps({"version": 1, "node_id": identity.node_id, "cluster_id": identity.cluster_id})
     try:

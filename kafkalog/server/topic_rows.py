@@ -1,4 +1,4 @@
-"""A topic and its partitions as Metadata and DescribeTopicPartitions show them."""
+"""Rows of topics and partitions for Metadata and DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def topic_row(node: Node, topic: Topic, turns: Turns) -> dict[str, Any]:
-    """A topic with all its partitions."""
+    """Return the row of a topic with all its partitions."""
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
@@ -31,7 +31,7 @@ async def topic_row(node: Node, topic: Topic, turns: Turns) -> dict[str, Any]:
 
 
 def error_row(error_code: int, name: str | None, topic_id: UUID | None = None, *, is_internal: bool = False) -> Tree:
-    """A topic that is not shown, and why."""
+    """Return the row of a topic with an error code instead of partitions."""
     return {
         "error_code": error_code,
         "name": name,
@@ -43,7 +43,7 @@ def error_row(error_code: int, name: str | None, topic_id: UUID | None = None, *
 
 
 async def partition_rows(node: Node, topic: Topic, numbers: Iterable[int], turns: Turns) -> list[Tree]:
-    """Some partitions of a topic. One in a directory that is offline has no leader: its only copy is out of reach."""
+    """Return the rows of some partitions. One in an offline directory has no leader: its copy is not available."""
     me = (node.node_id,)
     rows: list[Tree] = []
     for number in numbers:

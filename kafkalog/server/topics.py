@@ -1,8 +1,8 @@
-"""The topics of a node: which there are, made, grown, changed and deleted, one call after the other.
+"""The topics of a node, and their creation, growth, change and deletion, one call at a time.
 
-What is on disk is the log manager's: the topics file of each data directory and the partitions in it. This is what the
-loop knows of it, so that no request waits for a disk. A topic is there for clients from when all its partitions are,
-and gone for them before the first is deleted. What a crash left half made or half deleted is ended at the next start.
+The log manager owns the files: the topics file of each data directory and its partitions. This module is the loop's
+view of them, so that no request waits for a disk. Clients see a topic once all its partitions exist, and no longer
+before the first one is deleted. The next start cleans up after a creation or deletion that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group
 METADATA_TOPIC: Final = "__cluster_metadata"
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 MAX_PARTITIONS_AT_ONCE: Final = 10_000
-"""What one call may make, as the reference's controller has it (`MAX_PARTITIONS_PER_BATCH`)."""
+"""Maximum partitions that one call creates, as in the reference's controller (`MAX_PARTITIONS_PER_BATCH`)."""
 
 
 class Topic(NamedTuple):
-    """A topic that clients see: its partitions are 0 ... `partitions` - 1."""
+    """A topic that clients see, with the partitions 0 ... `partitions` - 1."""
 
     name: str
     id: UUID
@@ -56,17 +56,17 @@ class Topic(NamedTuple):
 
 
 class TopicPlan(NamedTuple):
-    """A topic that may be made: nothing of it is on disk."""
+    """A validated topic of which nothing is on disk yet."""
 
     topic: Topic
     settings: Mapping[str, str]
 
     def with_id(self, topic_id: UUID) -> TopicPlan:
-        """The plan of another node's topic."""
+        """Return the plan with the id of another node's topic."""
         return self._replace(topic=self.topic._replace(id=topic_id))
 
     def partitions(self, first: int = 0) -> NewPartitions:
-        """What the store is to make."""
+        """Return the partitions from `first` on, for the store to create."""
         topic = self.topic
         return NewPartitions(topic.name, id_text(topic.id), range(first, topic.partitions), self.settings)
 
@@ -82,7 +82,7 @@ OnChange = Callable[[Topic | None, Topic | None], object]
 
 
 class Topics:
-    """The topics of the node. All is called on the loop; `run` takes what waits for a disk to a pool.
+    """The topics of the node. Used only in the loop's thread; `run` runs disk operations in a pool.
 
     `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
     """
@@ -93,62 +93,64 @@ class Topics:
         self._numbers = numbers
         self._known = known
         self.check_change: Callable[[], object] = lambda: None
-        """Called before each change, and raises where none may begin."""
+        """Called before each change; raises if changes are not allowed."""
         self.first_epoch: Callable[[], int] = lambda: 0
-        """The leader epoch that partitions begin with."""
+        """Returns the first leader epoch of new partitions."""
         self.between_parts: Callable[[], object] = lambda: None
-        """Called in the pool between the parts of a long change."""
+        """Called in a pool thread between the parts of a long change."""
         self._changing = asyncio.Lock()
         self._is_stopping = False
         self._topics: dict[str, Topic] = {}
-        self._by_id: dict[UUID, Topic] = {}
-        self._by_metric_name: dict[str, list[str]] = {}  # two of a name there are only where a broker made them
+        self._by_number: dict[int | None, Topic] = {}
+        self.get: Callable[[str], Topic | None] = self._topics.get
+        """Returns the topic of that name, or None."""
+        self.by_number: Callable[[int | None], Topic | None] = self._by_number.get
+        """Returns the topic whose id has that number (`UUID.int`), or None."""
+        self._by_metric_name: dict[str, list[str]] = {}  # several per name only if a broker created them
         self._listeners: list[OnChange] = []
 
     async def start(self) -> None:
-        """Take in what is on disk, and end what a crash left half done. StorageError, CorruptCheckpoint."""
+        """Load the topics from disk and clean up after interrupted changes. Raise StorageError, CorruptCheckpoint."""
         for topic in await self._run(self._load):
             self._put(topic)
 
     async def stop(self) -> None:
-        """End a change that goes on: the next start has the topics as they were, or ends their delete."""
+        """Interrupt a change in progress: the next start has the topics as before, or completes their deletion."""
         self._is_stopping = True
         await self.settled()
 
     async def settled(self) -> None:
-        """Return when no change that has begun goes on."""
+        """Wait until no change is in progress."""
         async with self._changing:
             pass
 
-    # What there is
-
-    def get(self, name: str) -> Topic | None:
-        """The topic of that name."""
-        return self._topics.get(name)
+    # Lookup
 
     def by_id(self, topic_id: UUID | None) -> Topic | None:
-        """The topic with that id; the id of zeros, or None, is nobody's."""
-        return None if topic_id is None else self._by_id.get(topic_id)
+        """Return the topic with that id, or None; no topic has None or the id of zeros."""
+        return None if topic_id is None else self._by_number.get(topic_id.int)
 
     def names(self) -> list[str]:
-        """The names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         return sorted(self._topics)
 
     def settings(self, name: str) -> LogConfig:
-        """What counts for a topic: its own settings, and the node's where it has none."""
+        """Return the effective settings of a topic: its own, else the node's."""
         return self._store.config_of(name)
 
     def own_settings(self, name: str) -> Mapping[str, str]:
-        """What was set for the topic itself, name to text."""
+        """Return the settings of the topic itself, name to text."""
         return LogConfig.from_stored(self._store.topics.settings_of(name)).overrides()
 
     def on_change(self, callback: OnChange) -> None:
-        """Let `callback(before, after)` be called on the loop after each change: None before a topic was made, None
-        after it was deleted."""
+        """Call `callback(before, after)` on the loop after each change.
+
+        `before` is None for a new topic, `after` for a deleted one.
+        """
         self._listeners.append(callback)
 
     def off_change(self, callback: OnChange) -> None:
-        """Call it no more."""
+        """Remove a callback."""
         self._listeners.remove(callback)
 
     # Changes
@@ -162,10 +164,10 @@ class Topics:
         validate_only: bool = False,
         topic_id: UUID | None = None,
     ) -> Topic:
-        """The topic that was made; -1 partitions are `num.partitions`. With `validate_only` nothing is made.
-        `topic_id` is given where it is another node's topic.
+        """Create a topic and return it; -1 partitions mean `num.partitions`.
 
-        InvalidTopic, InvalidRequest, TopicExists, InvalidPartitions, PolicyViolation, ConfigError, StorageError.
+        With `validate_only` nothing is created. `topic_id` is the id of another node's topic. Raises InvalidTopic,
+        InvalidRequest, TopicExists, InvalidPartitions, PolicyViolation, ConfigError, StorageError.
         """
         plan = self.plan(name, partitions, settings)
         if validate_only:
@@ -176,7 +178,7 @@ class Topics:
         return made
 
     async def create_all(self, plans: Sequence[TopicPlan]) -> list[Topic | KafkalogError]:
-        """The topics that were made, or why one was not, in the order given. Errors as `check_change` says."""
+        """Create topics and return each topic or its error, in the given order. Raises as `check_change`."""
         async with self._changing:
             self.check_change()
             found: dict[str, Topic | KafkalogError] = {}
@@ -200,7 +202,7 @@ class Topics:
         return [found[plan.topic.name] for plan in plans]
 
     def plan(self, name: str, partitions: int = -1, settings: Mapping[str, Any] | None = None) -> TopicPlan:
-        """What `create` would make; errors as there."""
+        """Return the plan of a topic that `create` would create. Raises as `create`."""
         self.check_new(name)
         own = self._store.config.log_config(settings or {}).overrides()
         if partitions == -1:
@@ -211,8 +213,10 @@ class Topics:
         return TopicPlan(Topic(name, _uuid(new_topic_id()), partitions, name in INTERNAL), own)
 
     def check_new(self, name: str, beside: Mapping[str, str] = NO_NAMES) -> None:
-        """Return where a topic of this name may be made, beside those that are about to be, by their metric names.
-        InvalidTopic, InvalidRequest, TopicExists."""
+        """Raise InvalidTopic, InvalidRequest or TopicExists unless a topic of this name may be created.
+
+        `beside` has other topics about to be created, by their metric names.
+        """
         check_name(name)
         if name == METADATA_TOPIC:
             raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
@@ -223,7 +227,10 @@ class Topics:
             raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
 
     async def add_partitions(self, name: str, count: int) -> Topic:
-        """The topic, which has `count` partitions now. UnknownTopicOrPartition, InvalidPartitions, StorageError."""
+        """Grow a topic to `count` partitions and return it.
+
+        Raises UnknownTopicOrPartition, InvalidPartitions, InvalidRequest, PolicyViolation, StorageError.
+        """
         async with self._changing:
             self.check_change()
             before = self.check_growth(name, count)
@@ -236,7 +243,7 @@ class Topics:
         return after
 
     def check_growth(self, name: str, count: int) -> Topic:
-        """The topic as it is, where it may have `count` partitions; errors as `add_partitions`."""
+        """Return the current topic if it may grow to `count` partitions. Raises as `add_partitions`."""
         topic = self._topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition()
@@ -250,15 +257,15 @@ class Topics:
         return topic
 
     async def delete(self, name: str) -> None:
-        """Delete a topic: gone for clients at once, its files some time later (`file.delete.delay.ms`).
+        """Delete a topic: it disappears for clients at once, its files later (`file.delete.delay.ms`).
 
-        UnknownTopicOrPartition; StorageError, then what is left of it is there again.
+        Raises UnknownTopicOrPartition. After a StorageError the topic is visible again, with its remaining parts.
         """
         for error in (await self.delete_all((name,))).values():
             raise error
 
     async def delete_all(self, names: Iterable[str]) -> dict[str, KafkalogError]:
-        """The error of each topic that was not deleted, by name, as `delete` says."""
+        """Delete topics and return the error of each one that failed, by name, as in `delete`."""
         async with self._changing:
             self.check_change()
             found = {name: self._topics.get(name) for name in names}
@@ -274,15 +281,15 @@ class Topics:
                 failures |= dict.fromkeys((one.name for one in going), error)
             for topic in going:
                 if topic.name in failures:
-                    self._change(topic, topic)  # who copies the topics may have seen that it was gone
+                    self._change(topic, topic)  # followers may have seen it disappear
                 else:
                     self._tell(topic, None)
         return failures
 
     async def alter(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Change settings of a topic, on disk and in its open logs; None takes one back to the node's.
+        """Change settings of a topic, on disk and in its open logs; None resets one to the node's.
 
-        UnknownTopicOrPartition, ConfigError, StorageError.
+        Raises UnknownTopicOrPartition, ConfigError, StorageError.
         """
         async with self._changing:
             self.check_change()
@@ -293,17 +300,17 @@ class Topics:
             self._tell(topic, topic)
 
     async def ensure_internal(self, name: str) -> Topic:
-        """The node's own topic of that name, made where there is none."""
+        """Return the internal topic of that name, creating it if it is missing."""
         topic = self._topics.get(name)
         if topic is None:
             try:
                 topic = await self.create(name, self.internal_partitions(name), self.internal_settings(name))
-            except TopicExists:  # somebody else's call has made it meanwhile
+            except TopicExists:  # another call created it meanwhile
                 topic = self._topics[name]
         return topic
 
     async def create_on_use(self, name: str) -> Topic:
-        """A topic that somebody asked for and nobody made: with the node's settings, or those of its own topics."""
+        """Create a missing topic on first use, with the node's or an internal topic's settings, and return it."""
         if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
             return await self.ensure_internal(name)
         try:
@@ -312,12 +319,12 @@ class Topics:
             return self._topics[name]
 
     def internal_partitions(self, name: str) -> int:
-        """How many partitions the node's own topic has where it is made new."""
+        """Return the number of partitions of a new internal topic."""
         key = "offsets.topic.num.partitions" if name == CONSUMER_OFFSETS else "transaction.state.log.num.partitions"
         return int(self._numbers[key])
 
     def internal_settings(self, name: str) -> dict[str, str]:
-        """The settings with which the reference makes its own topics."""
+        """Return the reference's settings for a new internal topic."""
         if name == CONSUMER_OFFSETS:
             return {
                 "cleanup.policy": "compact",
@@ -334,18 +341,18 @@ class Topics:
             }
         raise IllegalArgument(f"{ascii(name)} is no topic of the node's own")
 
-    # What the loop knows
+    # The loop's view
 
     def _put(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         names = self._by_metric_name.setdefault(metric_name(topic.name), [])
         if topic.name not in names:
             names.append(topic.name)
-        self._by_id[topic.id] = topic
+        self._by_number[topic.id.int] = topic
 
     def _drop(self, topic: Topic) -> None:
         self._topics.pop(topic.name, None)
-        self._by_id.pop(topic.id, None)
+        self._by_number.pop(topic.id.int, None)
         alike = metric_name(topic.name)
         left = [name for name in self._by_metric_name.pop(alike, ()) if name != topic.name]
         if left:
@@ -359,11 +366,13 @@ class Topics:
         for listener in self._listeners:
             listener(before, after)
 
-    # What waits for a disk
+    # Disk operations, in the pool
 
     def _make_new(self, wanted: Mapping[str, TopicPlan], epoch: int) -> dict[str, KafkalogError]:
-        """Why a topic was not made, by name. Each has all of its partitions, or nothing of it is left: its client is
-        told that there is none, and may ask for it again."""
+        """Create new topics and return the errors by name.
+
+        A topic gets all of its partitions, or nothing of it remains, so that its client may try again.
+        """
         before = {key.topic for key in self._store.logs}
         try:
             failures = self._make([plan.partitions() for plan in wanted.values()], epoch)
@@ -380,11 +389,17 @@ class Topics:
         return failures
 
     def _make(self, wanted: Sequence[NewPartitions], epoch: int) -> dict[str, KafkalogError]:
-        """The first epoch begins here, so that no first append waits for the disk with all clients behind it."""
+        """Create partitions with their first leader epoch, and return the errors by topic.
+
+        Writing the epoch here keeps the first append, and all clients behind it, from waiting for the disk.
+        """
         return self._store.create_partitions(wanted, epoch=epoch, go_on=self._go_on)
 
     def _go_on(self) -> None:
-        """Called between parts of a long change; raises once the node stops, and the next start ends the change."""
+        """Run `between_parts` between the parts of a long change; raise NotController if the node is stopping.
+
+        The next start cleans up after an interrupted change.
+        """
         if self._is_stopping:
             raise NotController("the node stops")
         self.between_parts()
@@ -412,8 +427,8 @@ class Topics:
                 count = max(count, *(number + 1 for number in cluster.topics[name].partitions))
             topic_id = read_partition_metadata(self._store.fs, self._store.path_of(name))
             if topic_id is None and not any(key.topic == name for key in self._store.logs):
-                topic_id = new_topic_id()  # no partition can be opened; once one can, the topic gets an id to keep
-            elif topic_id is None:  # of a broker that knew no ids: from now on it has one
+                topic_id = new_topic_id()  # no partition can be opened: a temporary id
+            elif topic_id is None:  # from a broker without ids: give it one
                 self._store.alter_topic(name, {})
                 entry = self._store.topics.get(name)
         if entry is not None:
@@ -422,7 +437,7 @@ class Topics:
         return Topic(name, _uuid(topic_id), count, name in INTERNAL)
 
     def _mend(self, topic: Topic) -> None:
-        """Make the partitions that should be there; while a directory is offline they may be in it."""
+        """Create missing partitions, unless a directory is offline, which may contain them."""
         keys = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
         missing = [key for key in keys if key not in self._store.logs and key not in self._store.problems]
         if not missing or any(True for _ in self._store.offline):
@@ -433,12 +448,12 @@ class Topics:
 
 
 def make(node: Any) -> Topics:
-    """The topics of a node that has its `store`, `run`, `config` and what is `known` of a broker's metadata."""
+    """Create the topics of a node from its `store`, `run`, `config` and `known`, a broker's metadata."""
     return Topics(node.store, node.run, node.config, node.known)
 
 
 def check_name(name: str) -> None:
-    """Return where a topic may have this name; InvalidTopic with the reference's words otherwise."""
+    """Raise InvalidTopic, with the reference's message, unless a topic may have this name."""
     if not name:
         raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
@@ -457,13 +472,13 @@ def check_name(name: str) -> None:
 
 
 def check_many(partitions: int) -> None:
-    """Return where one call may make so many partitions; PolicyViolation otherwise."""
+    """Raise PolicyViolation if one call may not create that many partitions."""
     if partitions > MAX_PARTITIONS_AT_ONCE:
         raise PolicyViolation("Excessively large number of partitions per request.")
 
 
 def id_text(topic_id: UUID) -> str:
-    """The id in the 22 characters that files have."""
+    """Return the id as the 22 characters used in files."""
     return urlsafe_b64encode(topic_id.bytes).decode()[:22]
 
 

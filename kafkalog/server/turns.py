@@ -1,5 +1,6 @@
-"""Requests that ask for many things: the loop serves others in between, and what is asked for twice is answered once
-where an answer would otherwise outgrow its request without end.
+"""Fairness for requests with many rows: yields to the event loop every TURN_ROWS rows.
+
+`in_turns` also drops duplicates, which would make a response much larger than its request.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from typing import Final, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 TURN_ROWS: Final = 64
-"""A client has the loop for so many rows."""
+"""Rows handled for one request before the loop serves others."""
+TURNS: Final = (*[False] * (TURN_ROWS - 1), True)
+"""`cycle(TURNS)` yields True at each row where others take their turn: cheaper for requests of mostly one row."""
 
 
 class Turns:
-    """Counts what was done for one request; after so many rows it is the others' turn."""
+    """Counts the rows of one request and yields to the loop after every `rows` of them."""
 
     __slots__ = ("_left", "_rows")
 
@@ -22,7 +25,7 @@ class Turns:
         self._left = self._rows = rows
 
     async def row(self) -> None:
-        """One more row is done."""
+        """Count one row; yield to the loop if it is others' turn."""
         self._left -= 1
         if not self._left:
             self._left = self._rows
@@ -30,7 +33,7 @@ class Turns:
 
 
 async def in_turns(items: Iterable[T], rows: int = TURN_ROWS) -> AsyncIterator[T]:
-    """The items in their order, each once; the others' turn comes after so many rows."""
+    """Yield the distinct items in order, and yield to the loop after every `rows` of them."""
     turns = Turns(rows)
     for item in dict.fromkeys(items):
         yield item

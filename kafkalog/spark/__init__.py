@@ -1,4 +1,4 @@
 """Kafka's log on Spark: the data source `kafkalog`, and jobs over trees of directories.
 
-Nothing outside this package and its command imports it, and importing it alone imports nothing of Spark.
+Only this package and its command import it. Importing it alone imports nothing of Spark.
 """

@@ -1,7 +1,7 @@
-"""How far a micro-batch goes: the limits of a trigger, as pure functions over offsets by partition.
+"""Size of a micro-batch: the limits of a trigger, as pure functions over offsets by partition.
 
-The rules are those of Spark's Kafka source (`KafkaMicroBatchStream.rateLimit` and `delayBatch`), to the same offset,
-so that a query takes the same batches from either.
+The rules are those of Spark's Kafka source (`KafkaMicroBatchStream.rateLimit` and `delayBatch`), exact to the offset,
+so that a query reads the same batches from either source.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Positions = Mapping[TopicPartition, int]
 
 
 def lag(begins: Positions, ends: Positions) -> int:
-    """How many offsets lie between the begins and the ends; a partition that went back counts nothing."""
+    """Return the number of offsets between the begins and the ends; a partition that went back counts as 0."""
     return sum(max(0, end - begins[one]) for one, end in ends.items())
 
 
 def rate_limited(most: int, begins: Positions, ends: Positions) -> dict[TopicPartition, int]:
-    """Ends that are about `most` offsets from the begins, each partition's share being that of its lag.
+    """Return ends about `most` offsets after the begins, divided over the partitions in proportion to their lag.
 
-    A share below one offset is one, so that no partition starves; others are rounded down. A partition without lag
+    A share below one offset becomes one, so that no partition starves; others are rounded down. A partition without lag
     keeps its end.
     """
     sizes = {one: end - begins[one] for one, end in ends.items() if end > begins[one]}
@@ -39,13 +39,13 @@ def rate_limited(most: int, begins: Positions, ends: Positions) -> dict[TopicPar
 
 @dataclass(frozen=True, slots=True)
 class TriggerDelay:
-    """When a batch with fewer than `least` offsets is put off: not longer than `most_ms` after the one before it."""
+    """Rule that postpones a batch with fewer than `least` offsets, by at most `most_ms` after the batch before it."""
 
     least: int
     most_ms: int
 
     def puts_off(self, waiting: int, now_ms: int, last_ms: int | None) -> bool:
-        """Whether `waiting` offsets are too few yet; `last_ms` is when a batch was let go last, None for never."""
+        """Return True if `waiting` offsets are too few; `last_ms` is the time of the last batch, None without one."""
         if last_ms is None or now_ms - last_ms >= self.most_ms:
             return False
         return waiting < self.least
@@ -53,7 +53,7 @@ class TriggerDelay:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Where a micro-batch ends: `ends` None means that it is put off; `let_go` that the delay is counted anew."""
+    """End of a micro-batch: `ends` is None if it is postponed; `let_go` is True if the delay restarts."""
 
     ends: dict[TopicPartition, int] | None
     let_go: bool
@@ -68,7 +68,7 @@ def admitted(
     now_ms: int,
     last_ms: int | None,
 ) -> Admission:
-    """The next micro-batch of what lies between `begins` and `ends`, by the lower and then the upper limit."""
+    """Return the next micro-batch between `begins` and `ends`, by the lower and then the upper limit."""
     if delay is not None and delay.puts_off(lag(begins, ends), now_ms, last_ms):
         return Admission(None, False)
     return Admission(dict(ends) if most is None else rate_limited(most, begins, ends), delay is not None)

@@ -1,9 +1,9 @@
-"""The package and what it depends on as one file, for executors that do not have it installed.
+"""The package and its dependencies as one file, for executors that do not have it installed.
 
-Spark unpacks `spark.archives=env.tar.gz#env` into `env` in the directory that each executor runs in, and
-`spark.executorEnv.PYTHONPATH=env` lets its Python find what is there. Compiled modules need this: they cannot be
-loaded from the zip files that `spark.submit.pyFiles` takes. The executors' Python has to be of the same minor
-version and platform as the one that made the archive.
+Spark unpacks `spark.archives=env.tar.gz#env` into `env` in each executor's working directory, and
+`spark.executorEnv.PYTHONPATH=env` puts it on Python's path. Compiled modules need this: they cannot be loaded from the
+zip files of `spark.submit.pyFiles`. The executors' Python must have the minor version and platform of the one that made
+the archive.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Archive", "write_archive"]
 
 PACKAGES = ("kafkalog", "pyspark_kafkalog")
-NOT_SHIPPED = {"pyspark", "py4j"}  # every executor has Spark's own
+NOT_SHIPPED = {"pyspark", "py4j"}  # every executor has Spark's own copies
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-LEVEL = 1  # machine code hardly gets smaller at higher ones, and takes ten times as long
+LEVEL = 1  # higher levels hardly shrink machine code, and take ten times as long
 
 
 class Archive(NamedTuple):
-    """An archive that was written: where, which distributions are in it, how many files, its size in bytes."""
+    """A written archive: its path, the distributions in it, its number of files, its size in bytes."""
 
     path: Path
     distributions: tuple[str, ...]
@@ -39,9 +39,9 @@ class Archive(NamedTuple):
 
 
 def requirements(name: str, extra: str | None) -> Iterator[str]:
-    """The names that an installed distribution requires, those of `extra` among them.
+    """Yield the names that an installed distribution requires, including those of `extra`.
 
-    A requirement with a condition (another platform, another Python) that is not installed does not count.
+    A requirement with a condition (another platform, another Python) is ignored unless it is installed.
     """
     for line in metadata.requires(name) or ():
         wanted, _, condition = line.partition(";")
@@ -55,12 +55,12 @@ def requirements(name: str, extra: str | None) -> Iterator[str]:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as package indexes compare it."""
+    """Normalize a distribution's name as package indexes do."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def is_installed(name: str) -> bool:
-    """Whether there is a distribution of that name."""
+    """Return True if a distribution of that name is installed."""
     try:
         metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -69,8 +69,9 @@ def is_installed(name: str) -> bool:
 
 
 def closure() -> list[str]:
-    """Every distribution that the package needs on an executor, itself left out; MissingRequirement for one that is
-    not installed here.
+    """Return every distribution that the package needs on an executor, except itself.
+
+    Raises MissingPackage for one that is not installed here.
     """
     found: set[str] = set()
     waiting = list(requirements("kafkalog", "spark"))
@@ -86,7 +87,7 @@ def closure() -> list[str]:
 
 
 def own_files() -> Iterator[tuple[Path, str]]:
-    """The files of the package as it is imported here, installed or built in place, and their names in the archive."""
+    """Yield the files of the imported package, installed or built in place, and their names in the archive."""
     for package in PACKAGES:
         origin = import_module(package).__file__
         assert origin is not None
@@ -97,9 +98,9 @@ def own_files() -> Iterator[tuple[Path, str]]:
 
 
 def files_of(name: str) -> Iterator[tuple[Path, str]]:
-    """The files that a distribution has put beside its packages; scripts, which go elsewhere, are left out.
+    """Yield the files of a distribution below its packages' directory; scripts, which lie elsewhere, are left out.
 
-    MissingRequirement for one that does not say which files it has.
+    Raises MissingRequirement for a distribution without a list of its files.
     """
     files = metadata.files(name)
     if files is None:
@@ -113,10 +114,10 @@ def files_of(name: str) -> Iterator[tuple[Path, str]]:
 
 
 def write_archive(target: Path | str, *, dependencies: bool = True) -> Archive:
-    """Writes a .tar.gz of kafkalog and, unless told not to, of all it depends on but Spark; returns what is in it.
+    """Write a .tar.gz of kafkalog and, with `dependencies`, of all it depends on except Spark; return its facts.
 
-    MissingRequirement where a dependency is not installed here, or without a list of its files, StorageError where the
-    file cannot be written. A target that is there is replaced at the end.
+    Raises MissingRequirement if a dependency is not installed here or has no list of its files, StorageError if the
+    file cannot be written. An existing target is replaced at the end.
     """
     target = Path(target)
     names = closure() if dependencies else []

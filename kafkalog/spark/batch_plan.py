@@ -1,4 +1,4 @@
-"""What a batch read comes to: the ranges of offsets, frozen when it is planned."""
+"""Plan of a batch read: its ranges of offsets, fixed when it is planned."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["plan_batch", "within_bounds"]
 
 
 def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[OffsetRange]:
-    """The ranges of a batch read, with what `pruning` leaves of them.
+    """Return the ranges of a batch read that `pruning` leaves.
 
-    Errors of `find_partitions` and `resolve`; OffsetOutOfRange for offsets that a partition has not, unless
-    `fail_on_data_loss` is False, which makes that a DataLoss warning; IllegalArgument for a start after its end;
-    CorruptRecord for damage at the end of a log of which nothing is to be read, unless `on_damage` is "skip".
+    Raises as `find_partitions` and `resolve` do; OffsetOutOfRange for offsets that a partition does not have, unless
+    `fail_on_data_loss` is False, which makes it a DataLoss warning; IllegalArgument for a start after its end;
+    CorruptRecord for damage at the end of a log of which nothing is read, unless `on_damage` is "skip".
     """
     found = find_partitions(options.paths, options.subscription)
     with PartitionViews(found, options.isolation) as views:
@@ -48,9 +48,9 @@ def within_bounds(
     views: PartitionViews,
     fail_on_data_loss: bool,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """The bounds, checked: start at or before the end, both among the offsets there are.
+    """Return the bounds, checked: start at or before end, both within the existing offsets.
 
-    Offsets that are not there are OffsetOutOfRange or, without `fail_on_data_loss`, a DataLoss warning and left out.
+    Missing offsets raise OffsetOutOfRange; without `fail_on_data_loss` they are left out with a DataLoss warning.
     """
     if fail_on_data_loss:
         check_order(starts, stops)

@@ -1,4 +1,4 @@
-"""Small ranges put together, so that a micro-batch of many partitions is no task for a few records of each."""
+"""Bundles of small ranges, so that a micro-batch of many partitions does not start a task for a few records."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kafkalog.exchange.ranges import OffsetRange
 __all__ = ["Bundle", "bundled"]
 
 FEW: Final = 16
-"""So many ranges have a task each, however small they are."""
+"""Number of ranges up to which each has its own task, however small."""
 BUNDLE_BYTES: Final = 4 << 20
-"""Bytes of log that a task reads in about the time that it takes to start one; Spark counts a small file as so much."""
+"""Bytes of log read in about the time it takes to start a task; Spark counts a small file as this many."""
 
 Bundle = tuple[OffsetRange, ...]
 
 
 def bundled(ranges: Iterable[OffsetRange], bytes_of: Callable[[OffsetRange], int]) -> list[Bundle]:
-    """The ranges, in order, by the task that reads them: several in one where they are many and small.
+    """Return the ranges, in order, grouped by the task that reads them: several in one if they are many and small.
 
-    Together they are at most BUNDLE_BYTES, or a single larger one. `bytes_of` tells about how long a range is.
+    A group has at most BUNDLE_BYTES, or is a single larger range. `bytes_of` returns a range's approximate size.
     """
     ranges = list(ranges)
     if len(ranges) <= FEW:

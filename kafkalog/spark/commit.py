@@ -1,10 +1,10 @@
-"""Commit: a batch that tasks staged goes into its logs, once, whatever dies on the way.
+"""Commit: writes a staged batch to its logs exactly once, through any crash.
 
     [lock]  ledger -> roll forward what is open -> landed before? -> intent -> append, sync -> mark -> sweep
 
-Only this touches logs. Before the intent is written nothing is decided, and every error leaves all as it was; from then
-on the batch lands: by this call, or by whoever commits next to the directory. A batch that keeps its offsets has the
-plan of an import (`import_plan`) in the place of an intent.
+Only this module writes to logs. Before the intent is written nothing is decided, and an error leaves everything
+unchanged. Afterwards the batch will land, by this call or by the next commit to the directory. For a batch that keeps
+its offsets, the plan of an import (`import_plan`) takes the place of the intent.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ _DECIDED: Final = (
 
 
 class StagedTopic(NamedTuple):
-    """A topic as a task found it: how many partitions it placed records on, and what it made batches for."""
+    """A topic as a task found it: its number of partitions, and the settings its batches were made for."""
 
     partitions: int
     rules: tuple[str, ...]
 
 
 class StagedTask(NamedTuple):
-    """What a task tells the commit: its file, None where it had no records, and the topics in it."""
+    """Report of a task to the commit: its file, None without records, and the topics in it."""
 
     file: StagedFile | None
     topics: Mapping[str, StagedTopic]
 
 
 class Committed(NamedTuple):
-    """What a commit did: `landed` is False where the batch was in the logs already, `records` what this call added."""
+    """Result of a commit: `landed` is False if the batch was in the logs already, `records` is what this call added."""
 
     landed: bool
     records: int
 
 
 class Committer:
-    """Commits to one data directory, one after the other: by a lock of the process, and by the directory's."""
+    """Commits to one data directory, one at a time: a lock of the process and the directory's lock guard it."""
 
     def __init__(
         self,
@@ -81,11 +81,12 @@ class Committer:
         self._clock = clock
 
     def commit(self, job: Job, batch_id: int, tasks: Sequence[StagedTask], *, keep: bool = True) -> Committed:
-        """The batch `batch_id` of `job` is in the logs and on disk; a batch that was there before is left alone.
+        """Write the batch `batch_id` of `job` to the logs, synced; skip a batch that landed before.
 
-        Partitions get the tasks' records in the order of `tasks`. `keep` remembers the batch, for a job that may
-        come again. DirectoryLocked when the lock was not free in time; CorruptStagedFile, IllegalState, StorageError:
-        where the hint says that the batch is decided it lands at the next commit, else nothing was changed.
+        Partitions get the tasks' records in the order of `tasks`. With `keep` the ledger remembers the batch, for a job
+        that may run again. Raises DirectoryLocked if the lock was not free in time; CorruptStagedFile, IllegalState,
+        StorageError. If the hint says that the batch is decided, it lands at the next commit; otherwise nothing was
+        changed.
         """
         with self._held():
             ledger = self._ready()
@@ -100,11 +101,12 @@ class Committer:
     def commit_kept(
         self, job: Job, targets: Sequence[KeptTarget], partitions: Mapping[str, int], *, keep: bool = True
     ) -> Committed:
-        """As `commit`, of records that keep their offsets, in partitions that are empty.
+        """Commit records that keep their offsets to empty partitions; see `commit`.
 
-        `partitions` is how many each topic has to have. IllegalState where a target is not empty any more, TopicExists;
-        nothing is changed then. StorageError: from the moment that the plan is written the rest lands with the next
-        commit. FormatError for the damaged plan of another import, IllegalState where its partitions were written to.
+        `partitions` is the number of partitions that each topic must have. Raises IllegalState if a target is no longer
+        empty, and TopicExists; nothing is changed then. Raises StorageError; once the plan is written, the remainder
+        lands with the next commit. Raises FormatError for the damaged plan of another import, IllegalState if that
+        import's partitions were written to.
         """
         with self._held():
             ledger = self._ready()
@@ -119,14 +121,14 @@ class Committer:
         return Committed(True, sum(one.file.records for one in targets))
 
     def roll_forward(self) -> bool:
-        """Whether something was decided and not landed, which is in the logs now; errors as for `commit`."""
+        """Finish decided batches and return True if there were any; errors as for `commit`."""
         with self._held():
             was_open = self._intent() is not None or has_plans(self.directory, fs=self._fs)
             self._ready()
         return was_open
 
     def abort(self, job: Job, batch_id: int) -> None:
-        """Sweeps what was staged for a batch, unless it is decided; what cannot be swept now is swept by age."""
+        """Delete what was staged for a batch, unless it is decided; files that cannot be deleted expire by age."""
         try:
             with _committing, LogDir.acquire(self.directory, fs=self._fs):
                 intent = self._intent()
@@ -138,9 +140,9 @@ class Committer:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """The directory's lock, which is retried for the time that was given."""
+        """Hold the directory's lock, which is retried until the lock wait ends."""
         deadline = self._clock.monotonic_ms() + self._lock_wait_ms
-        with _committing:  # the directory's lock is the process's, and lets another thread in
+        with _committing:  # the directory's lock belongs to the process, so it does not exclude other threads
             with self._locked(deadline):
                 yield
 
@@ -185,7 +187,7 @@ class Committer:
         return read_ledger(self.directory, fs=self._fs).intent
 
     def _ready(self) -> Ledger:
-        """The ledger once all that was decided is in the logs."""
+        """Return the ledger after everything decided has been written to the logs."""
         ledger = self._rolled_forward(read_ledger(self.directory, fs=self._fs))
         for plan in read_plans(self.directory, fs=self._fs):
             _LOG.warning("the import of %s did not land whole in %s: it goes on", plan.job, self.directory)
@@ -194,7 +196,7 @@ class Committer:
         return ledger
 
     def _land_kept(self, ledger: Ledger, plan: ImportPlan) -> Ledger:
-        """The ledger once a plan is in the logs."""
+        """Write a plan's records to the logs and return the ledger."""
         land_plan(self.directory, plan, fs=self._fs, clock=self._clock)
         if plan.keep:
             ledger = ledger.marked(plan.job, ONLY_BATCH, self._clock.milliseconds())
@@ -203,7 +205,7 @@ class Committer:
         return ledger
 
     def _rolled_forward(self, ledger: Ledger) -> Ledger:
-        """The ledger once its open intent, if there is one, is in the logs."""
+        """Write the open intent, if any, to the logs and return the ledger."""
         intent = ledger.intent
         if intent is None:
             return ledger
@@ -223,7 +225,7 @@ class Committer:
             return self._mark(ledger)
 
     def _decide(self, ledger: Ledger) -> None:
-        """Writes an intent; StorageError tells that the batch is decided where the ledger has it, or may have it."""
+        """Write an intent; a StorageError says that the batch is decided if the ledger has it, or may have it."""
         try:
             write_ledger(self.directory, ledger, fs=self._fs)
         except StorageError as error:
@@ -243,7 +245,7 @@ class Committer:
         return done
 
     def _wanted(self, files: Sequence[StagedFile]) -> dict[TopicPartition, int]:
-        """How many records each partition is to get; CorruptStagedFile where a file is not as its task left it."""
+        """Return the records that each partition will get; raise CorruptStagedFile if a file changed since its task."""
         wanted: dict[TopicPartition, int] = {}
         for staged in files:
             with StageReader(self.directory, staged, fs=self._fs) as reader:
@@ -252,9 +254,9 @@ class Committer:
         return dict(sorted(wanted.items()))
 
     def _to_make(self, tasks: Sequence[StagedTask], wanted: Iterable[TopicPartition]) -> dict[str, int]:
-        """How many partitions each topic has to have; IllegalState where its settings are others than were staged for.
+        """Return the partitions that each topic must have; raise IllegalState if its settings changed since staging.
 
-        TopicExists for a new topic whose name collides with another's.
+        Raises TopicExists for a new topic whose name collides with another's.
         """
         make: dict[str, int] = {}
         for topic, number in wanted:
@@ -273,7 +275,7 @@ class Committer:
         return make
 
     def _finish(self, ledger: Ledger, logs: PartitionLogs) -> None:
-        """Makes missing partitions and appends what is not in the logs yet."""
+        """Create missing partitions and append what is not in the logs yet."""
         intent = ledger.intent
         assert intent is not None
         for topic, count in intent.make.items():
@@ -294,7 +296,7 @@ class Committer:
 
 
 class _Appender:
-    """The records of an intent on their way into its logs."""
+    """The records of an intent while they are appended to its logs."""
 
     def __init__(self, directory: str, intent: Intent, logs: PartitionLogs, fs: FileSystem) -> None:
         self._directory = directory
@@ -313,7 +315,7 @@ class _Appender:
                 )
 
     def append(self, staged: StagedFile) -> None:
-        """Appends the records of a staged file, without those that landed before."""
+        """Append the records of a staged file, except those that landed before."""
         with StageReader(self._directory, staged, fs=self._fs) as reader:
             for section in reader.sections:
                 key = section.topic_partition
@@ -328,7 +330,7 @@ class _Appender:
                     self._logs.append(key, batches, skip, passed + skip, self._producer, reader.path, section.position)
 
     def check(self) -> None:
-        """Returns when every partition got what the intent says; IllegalState, CorruptStagedFile."""
+        """Raise IllegalState or CorruptStagedFile unless every partition got what the intent says."""
         for key, target in self._targets.items():
             if self._passed[key] != target.records:
                 raise CorruptStagedFile(
@@ -346,7 +348,7 @@ class _Appender:
 
 @contextmanager
 def _decided() -> Iterator[None]:
-    """Tells of an error that the batch lands all the same."""
+    """Add to an error's hint that the batch is decided and will land."""
     try:
         yield
     except KafkalogError as error:
@@ -359,9 +361,10 @@ def _tell_decided(error: KafkalogError) -> None:
 
 
 def give_up(directory: str, *, fs: FileSystem = OS) -> Intent | None:
-    """The batch that was about to land in a directory, None where there was none: it is forgotten as it is.
+    """Discard the open intent of a directory and return it, or None if there was none.
 
-    For a batch whose staged files are lost. What landed of it stays, and the batch counts as not landed: run again
+    For a batch whose staged files are lost. Records that landed stay, and the batch counts as not landed: run again
+    under the same id, all of it lands. Raises DirectoryLocked, CorruptCheckpoint, StorageError.
     under the same id, all of it lands. DirectoryLocked, CorruptCheckpoint, StorageError.
     """
     real = os.path.realpath(directory)

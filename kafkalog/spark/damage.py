@@ -1,4 +1,4 @@
-"""Reports on what a read goes on without: damaged bytes, and records that are gone."""
+"""Reports on what a read leaves out: damaged bytes, and deleted records."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SKIP_HINT: Final = (
 
 
 class DataLoss(UserWarning):
-    """Records that were to be read are gone, and the read goes on without them: `failOnDataLoss` is false."""
+    """Records to be read are missing, and the read continues without them: `failOnDataLoss` is false."""
 
 
 def report_to(directory: str | None, wanted: OffsetRange, skipped: Sequence[Skipped]) -> None:
-    """Writes what a task left out as one file of JSON lines, named for its range; nothing where nothing was left out.
+    """Write what a task left out as a file of JSON lines, named for its range; write nothing if nothing was left out.
 
-    A task that runs again writes the same file again. StorageError.
+    A task that runs again replaces its file with the same content. Raises StorageError.
     """
     if directory is None or not skipped:
         return
@@ -51,7 +51,7 @@ def damage_at_ends(
 ) -> Iterator[tuple[list[Skipped], CorruptRecord | None]]:
     """Yield the damage at ends of logs up to which no task reads: the pieces left out, or the error.
 
-    Pieces that are left out are reported as a task reports them.
+    Pieces left out are reported as a task reports them.
     """
     for one, end in ends.items():
         skipped: list[Skipped] = []

@@ -1,4 +1,4 @@
-"""Lengths of time as Spark's options write them: `250ms`, `90s`, `15m`."""
+"""Durations in the notation of Spark's options: `250ms`, `90s`, `15m`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAX_MS: Final = 2**63 - 1
 
 
 def duration_ms(text: str, option: str) -> int:
-    """Whole milliseconds, by the rules of Spark's time strings: a number and a unit, milliseconds without one.
+    """Parse a duration by the rules of Spark's time strings, a number and a unit (default ms), to whole milliseconds.
 
-    IllegalArgument, naming the option, for anything else.
+    Raises IllegalArgument, naming the option, for anything else.
     """
     found = _TEXT.fullmatch(text.strip().lower())
     unit_us = _UNIT_US.get(found[2] or "ms") if found else None

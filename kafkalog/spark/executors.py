@@ -1,4 +1,4 @@
-"""What a job finds out about executors before it gives them work: have they this package, and do they see the files?"""
+"""Checks of executors before a job starts: whether they have this package and see the files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOW_TO_SHIP: Final = (
 
 
 class Probed(NamedTuple):
-    """What one executor said: its host, the version of its kafkalog or why there is none, the paths it misses."""
+    """Answer of one executor: its host, its kafkalog version or the import error, and the paths it does not see."""
 
     host: str
     version: str | None
@@ -34,7 +34,7 @@ class Probed(NamedTuple):
 
 
 def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[Probed]]:
-    """The work of a probe task; it travels by value, since an executor may have no kafkalog to import it from."""
+    """Return the function of a probe task; it is sent by value, since an executor may lack kafkalog."""
     wanted = tuple(paths)
 
     def look(items: Iterable[int]) -> Iterable[Any]:
@@ -57,10 +57,10 @@ def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[Probed]]:
 
 
 def check_executors(spark: SparkSession, paths: Iterable[str] = ()) -> None:
-    """Runs one tiny task for each core there is, and says what is wrong before any work is begun.
+    """Run one tiny task for each core and raise an error for any problem before work begins.
 
-    `paths` are absolute, and there on the driver. MissingRequirement where an executor has no kafkalog or another
-    version, PartitionNotFound where it does not see one of the paths, JobFailed where it runs no task at all.
+    `paths` are absolute and exist on the driver. Raises MissingRequirement if an executor has no kafkalog or another
+    version, PartitionNotFound if it does not see one of the paths, JobFailed if no task can run.
     """
     context = spark.sparkContext
     try:
@@ -76,7 +76,7 @@ def check_executors(spark: SparkSession, paths: Iterable[str] = ()) -> None:
 
 
 def judge(said: Iterable[Probed], driver: str) -> None:
-    """Raises what `check_executors` raises for what the probes said; `driver` is the driver's host."""
+    """Raise the error of `check_executors` for the probes' answers; `driver` is the driver's host."""
     for one in said:
         if one.version is None:
             raise MissingRequirement(
@@ -96,7 +96,7 @@ def judge(said: Iterable[Probed], driver: str) -> None:
 
 
 def failed(error: Exception, what: str) -> Exception:
-    """JobFailed for an error of Spark, with the line that says most; any other error as it is."""
+    """Return JobFailed, with the most informative line, for an error of Spark; any other error unchanged."""
     if not is_of_spark(error):
         return error
     if has_ended(error):
@@ -109,7 +109,7 @@ def failed(error: Exception, what: str) -> Exception:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether a call of Spark raises such an error: its own, the bridge's to Java, or that of a lost connection."""
+    """Return True for errors that a Spark call raises: Spark's own, those of the bridge to Java, lost connections."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -117,10 +117,10 @@ def is_of_spark(error: BaseException) -> bool:
 
 
 def has_ended(error: BaseException) -> bool:
-    """Whether a call of Spark raises such an error when its virtual machine is gone.
+    """Return True for errors that a Spark call raises when its virtual machine is gone.
 
-    The connection's errors are only those of the calls after it; the one that waits meanwhile gets an error without
-    Java's trace, which no virtual machine that runs would leave out.
+    Connection errors come only from later calls. A call in progress gets an error without Java's trace, which a running
+    virtual machine would always include.
     """
     from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -130,7 +130,7 @@ def has_ended(error: BaseException) -> bool:
 
 
 def java_message(error: BaseException) -> str | None:
-    """What Java says of an error that it raised, or that it can no longer be asked; None for any other error."""
+    """Return Java's message for an error that it raised, or ENDED if Java is gone; None for any other error."""
     cause = getattr(error, "java_exception", None)
     if cause is None:
         return None
@@ -141,7 +141,7 @@ def java_message(error: BaseException) -> str | None:
 
 @contextmanager
 def though_ended() -> Iterator[None]:
-    """What is done inside is left undone where Spark's virtual machine is gone."""
+    """Ignore errors of the block if Spark's virtual machine is gone."""
     try:
         yield
     except Exception as error:
@@ -150,7 +150,7 @@ def though_ended() -> Iterator[None]:
 
 
 def last_line(text: str) -> str:
-    """The line of a trace that names the error: where there is a Python trace in it, that of the last one's error."""
+    """Return the line of a trace that names the error; with Python traces in it, that of the last one's error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     traces = [n for n, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     for line in lines[traces[-1] + 1 :] if traces else ():

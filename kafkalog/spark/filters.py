@@ -1,6 +1,6 @@
-"""Filters that a read need not leave to Spark: what they leave of each partition's offsets.
+"""Filters that a read can apply itself, and the offsets of each partition that they leave.
 
-Filters are those of `pyspark.sql.datasource`, known here by their names, so that nothing of Spark is imported.
+Filters are those of `pyspark.sql.datasource`. They are recognized by name, so that nothing of Spark is imported.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(slots=True)
 class Bounded:
-    """The whole numbers from `first` to `last`, both included, and of those only `among` where that is a set."""
+    """Whole numbers from `first` to `last`, both included, and only those in `among` if it is a set."""
 
     first: int = 0
     last: int = MAX_OFFSET
     among: frozenset[int] | None = None
 
     def take(self, kind: str, value: Any) -> bool:
-        """Leaves what the filter leaves; False for one that is not understood, which changes nothing."""
+        """Apply a filter; return False and change nothing for one that is not understood."""
         if kind == "In":
             if not all(_is_number(one) or one is None for one in value):
                 return False
@@ -53,11 +53,11 @@ class Bounded:
         return True
 
     def holds(self, number: int) -> bool:
-        """Whether the number is left."""
+        """Return True if the number passes the filters."""
         return self.first <= number <= self.last and (self.among is None or number in self.among)
 
     def span(self) -> tuple[int, int]:
-        """The smallest [start, stop) that has all that is left."""
+        """Return the smallest [start, stop) that contains all numbers that pass."""
         left = [one for one in self.among if self.first <= one <= self.last] if self.among is not None else None
         if left is None:
             return self.first, self.last + 1
@@ -65,7 +65,7 @@ class Bounded:
 
 
 class Pruning:
-    """What the filters taken so far leave: topics (None: all), partitions, offsets; and the least time, in ms."""
+    """Topics (None for all), partitions and offsets that pass the filters so far, and the least time in ms."""
 
     __slots__ = ("nothing", "offsets", "partitions", "since_ms", "topics")
 
@@ -77,10 +77,10 @@ class Pruning:
         self.nothing = False
 
     def take(self, one: Any) -> bool:
-        """Takes a filter: True where it is applied exactly here, so that Spark need not apply it again.
+        """Apply a filter; return True if it is applied exactly here, so that Spark need not apply it again.
 
-        Filters on time leave out segments that are too old and are False: times need not rise with offsets. So are a
-        set of offsets, of which only the span is read, and all that is not understood.
+        Filters on time skip segments that are too old but return False, since times need not increase with offsets. A
+        set of offsets also returns False, since its whole span is read, and so does any filter that is not understood.
         """
         kind = type(one).__name__
         column = ".".join(getattr(one, "attribute", ()))
@@ -120,7 +120,7 @@ class Pruning:
     def narrowed(
         self, starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int], views: PartitionViews
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The bounds of the partitions that are left, with no offsets that are not left but at most between others."""
+        """Return the bounds of the partitions that pass, narrowed to the smallest span of the offsets that pass."""
         first, stop = self.offsets.span()
         left = [one for one in starts if self._holds(one)]
         begins = {one: max(starts[one], first) for one in left}
@@ -136,7 +136,7 @@ class Pruning:
 
 
 def first_since(views: PartitionViews, partition: TopicPartition, since_ms: int) -> int:
-    """The base offset of the first segment that has a time at or after `since_ms`; the log end for none."""
+    """Return the base offset of the first segment with a time at or after `since_ms`; the log end without one."""
     view = views[partition]
     for segment in view.segments:
         try:
@@ -146,7 +146,7 @@ def first_since(views: PartitionViews, partition: TopicPartition, since_ms: int)
         except StorageError as error:
             if error.errno != ENOENT:
                 raise
-            return segment.base_offset  # deleted meanwhile: reading tells what that means
+            return segment.base_offset  # deleted meanwhile: reading reports it
     return views.latest(partition)
 
 

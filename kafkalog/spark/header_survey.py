@@ -1,4 +1,4 @@
-"""What batch headers say of a segment: batches, records, bytes and codecs, hour by hour; records are not decoded."""
+"""Survey of batch headers in a segment: batches, records, bytes and codecs by hour, without decoding records."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kafkalog.util.fileio import OS, FileSystem
 
 HOUR_MS: Final = 3_600_000
 MOST_MS: Final = 253_402_300_799_999
-"""The last millisecond that a calendar has a date for; a larger timestamp is none."""
+"""Last millisecond with a calendar date; a larger timestamp counts as none."""
 NO_HOUR: Final = -1
-"""The hour of batches without timestamps."""
+"""Hour of batches without timestamps."""
 
 
 class Group(NamedTuple):
-    """What counts are about. An hour (ms since 1970) is that of a batch's largest timestamp; NO_HOUR for none."""
+    """Key of the counts. The hour (ms since 1970) is that of a batch's largest timestamp; NO_HOUR without one."""
 
     topic: str
     partition: int
@@ -35,9 +35,9 @@ class Group(NamedTuple):
 class Counts:
     """Sums over batches. `bytes` are those on disk with all headers.
 
-    `packed_bytes` and `plain_bytes` are those of the records of some batches that were decompressed, before and after:
-    one batch of each chunk of about a megabyte, or every batch where that was asked for. `first_ms` and `last_ms` are
-    the smallest and the largest of the batches' largest timestamps; -1 for none.
+    `packed_bytes` and `plain_bytes` are the compressed and decompressed bytes of records in sampled batches: one batch
+    of each chunk of about a megabyte, or every batch if requested. `first_ms` and `last_ms` are the smallest and the
+    largest of the batches' largest timestamps; -1 without any.
     """
 
     batches: int = 0
@@ -49,7 +49,7 @@ class Counts:
     last_ms: int = -1
 
     def add(self, other: Counts) -> None:
-        """Takes the sums of other batches in."""
+        """Add the sums of other batches."""
         for name in ("batches", "records", "bytes", "packed_bytes", "plain_bytes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         known = [one for one in (self.first_ms, other.first_ms) if one >= 0]
@@ -58,18 +58,18 @@ class Counts:
 
     @property
     def ratio(self) -> float | None:
-        """Bytes of records for each byte they take on disk, by the batches that were decompressed; None without any."""
+        """Bytes of records for each byte on disk, by the decompressed batches; None without any."""
         return self.plain_bytes / self.packed_bytes if self.packed_bytes else None
 
     @property
     def records_a_second(self) -> float | None:
-        """Records for each second between the first batch and the last one; None where that is no time."""
+        """Records a second between the first and the last batch; None if that time is 0."""
         span_ms = self.last_ms - self.first_ms
         return self.records * 1000 / span_ms if self.first_ms >= 0 and span_ms > 0 else None
 
     @property
     def bytes_a_second(self) -> float | None:
-        """Bytes on disk for each second between the first batch and the last one."""
+        """Bytes on disk a second between the first and the last batch; None if that time is 0."""
         span_ms = self.last_ms - self.first_ms
         return self.bytes * 1000 / span_ms if self.first_ms >= 0 and span_ms > 0 else None
 
@@ -78,7 +78,7 @@ COUNT_NAMES: Final = tuple(one.name for one in fields(Counts))
 
 
 class Survey(NamedTuple):
-    """What a segment shows: its rows, and the error that ended it before its end, in words; None where none did."""
+    """Result for a segment: its rows, and the text of the error that ended the survey early, or None."""
 
     rows: dict[Group, Counts]
     problem: str | None
@@ -87,11 +87,11 @@ class Survey(NamedTuple):
 def survey_segment(
     path: str, partition: TopicPartition, *, exact: bool = False, is_last: bool = True, fs: FileSystem = OS
 ) -> Survey:
-    """The rows of a `.log` file; every byte is read once, and no checksum compared (`verify` does that).
+    """Survey a `.log` file; each byte is read once, and checksums are not compared (`verify` does that).
 
-    `exact` decompresses every compressed batch, not one of each chunk. Markers of transactions count as bytes alone.
-    A torn batch at the end of the last segment is left out; other damage ends the survey of this segment. Nothing is
-    raised for what the file holds.
+    `exact` decompresses every compressed batch, not one of each chunk. Transaction markers count only as bytes. A
+    partial batch at the end of the last segment is ignored; other damage ends the survey of this segment. The file's
+    content never raises an error.
     """
     rows: dict[Group, Counts] = {}
     problem = None
@@ -100,7 +100,7 @@ def survey_segment(
             for data, table in FileSlice(file, 0, file.size()).scanned(whole=not is_last):
                 _add_table(rows, partition, data, table, exact)
     except FileNotFoundError:
-        return Survey({}, None)  # retention was faster
+        return Survey({}, None)  # deleted by retention in the meantime
     except CorruptRecord as error:
         if not _is_reserved(path, error.position, fs):
             problem = str(error)
@@ -112,7 +112,7 @@ def survey_segment(
 
 
 def _is_reserved(path: str, position: int | None, fs: FileSystem) -> bool:
-    """True where nothing but zeros follows: room that a broker reserved ahead."""
+    """Return True if only zeros follow: space that a broker preallocated."""
     if position is None:
         return False
     try:
@@ -125,8 +125,8 @@ def _is_reserved(path: str, position: int | None, fs: FileSystem) -> bool:
 def _add_table(
     rows: dict[Group, Counts], partition: TopicPartition, data: bytes, table: BatchTable, exact: bool
 ) -> None:
-    """Adds the batches of a chunk: those of one hour and codec together."""
-    import numpy
+    """Add the batches of a chunk, grouped by hour and codec."""
+    from kafkalog.records.arrays import numpy
 
     count = len(table)
     largest = numpy.asarray(table.max_timestamps)
@@ -154,7 +154,7 @@ def _add_table(
 
 
 def _sample(counts: Counts, data: bytes, table: BatchTable, rows: Sequence[int]) -> None:
-    """Adds what some compressed v2 batches are decompressed; those of older formats, and damaged ones, are left out."""
+    """Add the packed and decompressed sizes of some compressed v2 batches; older formats and damage are ignored."""
     start = table.position(0)
     for i in rows:
         if table.magic(i) < 2:
@@ -170,7 +170,7 @@ def _sample(counts: Counts, data: bytes, table: BatchTable, rows: Sequence[int])
 
 
 def merged(surveys: Iterable[dict[Group, Counts]]) -> dict[Group, Counts]:
-    """The sums of several surveys, by group, in order of topic, partition, hour and codec."""
+    """Return the sums of several surveys by group, in order of topic, partition, hour and codec."""
     found: dict[Group, Counts] = {}
     for rows in surveys:
         for group, counts in rows.items():

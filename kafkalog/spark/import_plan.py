@@ -1,10 +1,11 @@
-"""The plan of an import that keeps offsets: a file in the data directory that says what lands, whatever happens.
+"""Plan of an import that keeps offsets: a file in the data directory that decides what will land.
 
     kafkalog-import.<job>.json
     {"targets": [[topic, partition, first, end, [name, size, crc32c, records]], ...], "partitions": {"topic": count},
      "keep": whether the ledger remembers the job}
 
-It is written once all is staged, and goes when all is in the logs and on disk. The staged files that it names stay.
+The file is written once all is staged, and deleted once all is in the logs and synced. Until then the staged files that
+it names are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NAME: Final = re.compile(r"kafkalog-import\.(job-[A-Za-z0-9_-]{1,120})\.json")
 
 
 class KeptTarget(NamedTuple):
-    """Offsets [first, end) of a partition, and the staged file that has their batches, in order."""
+    """Offsets [first, end) of a partition, and the staged file with their batches, in order."""
 
     topic_partition: TopicPartition
     first: int
@@ -36,7 +37,7 @@ class KeptTarget(NamedTuple):
 
 
 class ImportPlan(NamedTuple):
-    """What lands: `partitions` says how many topics have to have, `keep` asks for a mark in the ledger."""
+    """An import: `partitions` is the number that each topic must have; `keep` requests a mark in the ledger."""
 
     job: Job
     targets: tuple[KeptTarget, ...]
@@ -45,22 +46,22 @@ class ImportPlan(NamedTuple):
 
     @property
     def files(self) -> frozenset[str]:
-        """The names of its staged files."""
+        """Names of its staged files."""
         return frozenset(target.file.name for target in self.targets)
 
 
 def has_plans(directory: str, *, fs: FileSystem = OS) -> bool:
-    """Whether an import is decided that is not in the logs whole; StorageError."""
+    """Return True if an import is decided but not completely in the logs; raise StorageError."""
     return bool(_names(directory, fs))
 
 
 def read_plans(directory: str, *, fs: FileSystem = OS) -> list[ImportPlan]:
-    """The plans that are open, by their jobs' names; StorageError, FormatError for a damaged one."""
+    """Return the open plans in order of their job names; raise StorageError, and FormatError for a damaged plan."""
     return [_read(os.path.join(directory, name), parse_job(job), fs) for name, job in sorted(_names(directory, fs))]
 
 
 def write_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None:
-    """Decides an import: its plan is on disk. StorageError. The caller holds the directory's lock."""
+    """Decide an import by writing its plan. Raises StorageError. The caller holds the directory's lock."""
     found = {
         "targets": [[*one.topic_partition, one.first, one.end, one.file] for one in plan.targets],
         "partitions": dict(plan.partitions), "keep": plan.keep,
@@ -73,7 +74,7 @@ def write_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None
 
 
 def remove_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None:
-    """Ends an import that is in the logs. StorageError. The caller holds the directory's lock."""
+    """Delete the plan of an import that is in the logs. Raises StorageError. The caller holds the directory's lock."""
     path = _path(directory, plan)
     try:
         fs.unlink_if_exists(path)
@@ -87,7 +88,7 @@ def _path(directory: str, plan: ImportPlan) -> str:
 
 
 def _names(directory: str, fs: FileSystem) -> list[tuple[str, str]]:
-    """The plans' files, each with its job's name."""
+    """Return the names of the plans' files, each with its job's name."""
     try:
         names = fs.names(directory)
     except OSError as error:

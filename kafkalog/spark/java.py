@@ -1,4 +1,4 @@
-"""Which Java runs Spark on this machine: found, or its absence told in one line that says what to install."""
+"""Java for Spark on this machine: finds one, or raises a one-line error that says what to install."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kafkalog.errors import MissingRequirement
 
 OLDEST: Final = 17
-"""PySpark 4 runs on Java 17 and newer."""
+"""Oldest Java version on which PySpark 4 runs."""
 USUAL_PLACES: Final = (
     "/usr/lib/jvm/*", "/usr/java/*", "/opt/java/*", "/opt/jdk*", "~/.sdkman/candidates/java/*", "~/.jdks/*",
     "/Library/Java/JavaVirtualMachines/*/Contents/Home", "/opt/homebrew/opt/openjdk*",
@@ -24,7 +24,7 @@ PACKAGES: Final = {
     "apk": "apk add openjdk17-jre-headless", "pacman": "pacman -S jre17-openjdk-headless",
     "brew": "brew install openjdk@17",
 }  # fmt: skip
-"""What installs it, by the package manager that is there."""
+"""Command that installs Java, by package manager."""
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="(\d+)(?:\.(\d+))?', re.MULTILINE)
 _SPOKEN: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _MOST_RELEASE_CHARS: Final = 1 << 16
@@ -32,16 +32,16 @@ _PATIENCE_S: Final = 20.0
 
 
 class Java(NamedTuple):
-    """A Java: the directory that JAVA_HOME would name, and its feature version, such as 17."""
+    """A Java: its JAVA_HOME directory and its feature version, such as 17."""
 
     home: str
     version: int
 
 
 def find_java(environ: Mapping[str, str] = os.environ, places: tuple[str, ...] = USUAL_PLACES) -> Java:
-    """The first Java of at least version 17: JAVA_HOME's, that on the PATH, the newest in the usual places.
+    """Return the first Java of at least version 17: JAVA_HOME's, that on the PATH, the newest in the usual places.
 
-    MissingRequirement, in one line with the distribution's own command, where there is none.
+    Raises MissingRequirement, in one line with the distribution's own command, if there is none.
     """
     old: list[Java] = []
     for home in _candidates(environ, places):
@@ -67,7 +67,7 @@ def _candidates(environ: Mapping[str, str], places: tuple[str, ...]) -> Iterator
 
 
 def version_of(home: str) -> int | None:
-    """The feature version of the Java in a directory, by its release file, else by asking it; None for none."""
+    """Return the feature version of the Java in a directory, by its release file or its output; None without Java."""
     command = os.path.join(home, "bin", "java")
     if not os.access(command, os.X_OK):
         return None

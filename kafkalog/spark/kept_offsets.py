@@ -1,7 +1,7 @@
-"""Staged batches that keep their offsets, into partitions that were empty.
+"""Appending staged batches that keep their offsets to partitions that were empty.
 
-A batch that is in its log already is known by its offset, size and checksum: an import that was killed goes on where
-the log ends, if all before it is what the import put there.
+A batch that is already in its log is recognized by offset, size and checksum. After a kill the import continues at the
+log's end, if everything before it comes from the import.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ APPEND_BYTES: Final = 1 << 20
 
 
 class _Batch(NamedTuple):
-    """What tells a batch from all others at its place."""
+    """Fields that identify a batch at its place."""
 
     offset: int
     size: int
@@ -37,7 +37,7 @@ class _Batch(NamedTuple):
 
 
 def is_empty(directory: str, where: TopicPartition) -> bool:
-    """Whether a partition is missing, or has no record and never had one."""
+    """Return True if a partition is missing, or has no record and never had one."""
     path = partition_path(directory, where)
     if not os.path.isdir(path):
         return True
@@ -48,7 +48,7 @@ def is_empty(directory: str, where: TopicPartition) -> bool:
 def check_targets(
     directory: str, targets: Iterable[KeptTarget], partitions: Mapping[str, int], *, fs: FileSystem
 ) -> None:
-    """IllegalState where a target is not empty any more; TopicExists for a new topic whose name collides."""
+    """Raise IllegalState if a target is no longer empty, TopicExists for a new topic whose name collides."""
     for target in targets:
         if not is_empty(directory, target.topic_partition):
             raise IllegalState(
@@ -61,9 +61,9 @@ def check_targets(
 
 
 def land_plan(directory: str, plan: ImportPlan, *, fs: FileSystem, clock: Clock) -> None:
-    """Appends what is not in the logs yet, and syncs; the caller holds the directory's lock.
+    """Append what is not in the logs yet, and sync; the caller holds the directory's lock.
 
-    IllegalState where a log has something else than the plan put there; CorruptStagedFile, StorageError.
+    Raises IllegalState if a log holds something other than the plan's batches; CorruptStagedFile, StorageError.
     """
     for topic, count in sorted(plan.partitions.items()):
         TopicStore(directory, fs=fs).ensure(topic, partitions=count)
@@ -95,7 +95,7 @@ def _append(directory: str, log: UnifiedLog, target: KeptTarget, fs: FileSystem)
 
 
 def _is_begun(log: UnifiedLog, reader: StageReader, target: KeptTarget, end: int) -> bool:
-    """Whether all that a log has up to `end` is what is staged for it; False where it has nothing to tell it by."""
+    """Return True if everything in a log up to `end` is what is staged for it; False if nothing is left to compare."""
     start = max(target.first, log.log_start_offset)
     if start >= end:
         return False
@@ -114,14 +114,14 @@ def _told(batch: BatchHeader) -> _Batch:
 
 
 def _tables(reader: StageReader) -> Iterator[tuple[Any, BatchTable]]:
-    """The staged batches section by section, with their bytes."""
+    """Yield the staged batches section by section, with their bytes."""
     for section in reader.sections:
         data = reader.read(section)
         yield data, scan(data, check_crc=False)
 
 
 def _groups(table: BatchTable, end: int) -> Iterator[tuple[int, int]]:
-    """Rows [first, stop) of about APPEND_BYTES each, of the batches from the offset `end` on."""
+    """Yield rows [first, stop) of about APPEND_BYTES each, of the batches from the offset `end` on."""
     first = 0
     while first < table.count and table.last_offset_of(first) < end:
         first += 1

@@ -1,11 +1,13 @@
-"""How much of an intent is in a log already: told by the log itself, whatever was appended or deleted since.
+"""Number of records of an intent that are in a log, found from the log itself despite later appends and deletes.
 
-An intent is written under the directory's lock, and nobody else appends while it is held. So what landed before a crash
-lies at `start_offset` and has as many offsets as records; a recovery cuts logs from the end. Then others append. Whose
-a batch is, its producer id and epoch tell. Where retention or compaction took batches away, offsets still bound what
-landed: it reaches at least to the last batch of ours, at most to the first of somebody else. Only where these differ
-the log's memory of producers is asked, which forgets after a day. Where records of ours were counted already the log is
-on disk up to `start_offset`: one that ends below it has lost some, and nobody knows which.
+An intent is written under the directory's lock, and no one else appends while it is held. So what landed before a crash
+begins at `start_offset` and has as many offsets as records, and a recovery truncates logs at the end. Others may append
+afterwards; producer id and epoch identify the writer of a batch.
+
+If retention or compaction removed batches, offsets still bound what landed: at least up to the last batch of this
+commit, at most up to the first batch of another writer. Only if these differ is the log's producer state used, which
+expires after a day. If records were counted as landed before, the log is synced up to `start_offset`: a log that ends
+below it has lost records, and no one knows which.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from kafkalog.errors import IllegalState
 from kafkalog.spark.ledger import Producer, Target
 
 SEQUENCES: Final = 2**31
-"""Sequences go from 0 to one less, then again from 0."""
+"""Number of sequences: they run from 0 to one less, then start again at 0."""
 
 
 class Found(NamedTuple):
-    """A batch of the log: its offsets, [base_offset, next_offset), and who wrote it (-1: nobody who says so)."""
+    """A batch of the log: its offsets [base_offset, next_offset), and its producer (-1 without one)."""
 
     base_offset: int
     next_offset: int
@@ -30,7 +32,7 @@ class Found(NamedTuple):
 
 
 class LogBounds(NamedTuple):
-    """A log's start and end, and what it knows of the intent's producer: its epoch and last sequence, or None."""
+    """Start and end of a log, and its state of the intent's producer: epoch and last sequence, or None."""
 
     start: int
     end: int
@@ -38,9 +40,9 @@ class LogBounds(NamedTuple):
 
 
 def bounds_of_landed(target: Target, producer: Producer, log: LogBounds, batches: Iterable[Found]) -> tuple[int, int]:
-    """At least and at most so many records landed since the intent was written; `batches` are those from there on.
+    """Return the least and the most records landed since the intent was written; `batches` are those from there on.
 
-    No batch behind the first one of somebody else is looked at.
+    Batches after the first one of another writer are not read.
     """
     start, left = target.start_offset, target.records - target.landed
     ours_to, others_from = start, max(log.end, start)
@@ -55,10 +57,10 @@ def bounds_of_landed(target: Target, producer: Producer, log: LogBounds, batches
 def landed_records(
     target: Target, producer: Producer, log: LogBounds, batches: Iterable[Found], *, path: str | None = None
 ) -> int:
-    """How many records of a target are in its log, those counted in `target.landed` with them.
+    """Return the number of a target's records that are in its log, including those counted in `target.landed`.
 
-    IllegalState where the log cannot tell any more: its batches from there on were deleted, and the producer forgotten;
-    or it ends below the offset that records which landed were counted to.
+    Raises IllegalState if the log no longer shows it: its batches from there on were deleted and the producer expired,
+    or it ends below the offset up to which landed records were counted.
     """
     if target.landed and log.end < target.start_offset:
         raise _unknown(
@@ -88,7 +90,7 @@ def landed_records(
 
 
 def _unknown(message: str, target: Target, path: str | None) -> IllegalState:
-    """The error for a log that cannot tell what landed."""
+    """Return the error for a log that no longer shows what landed."""
     return IllegalState(
         message,
         path=path,

@@ -1,11 +1,11 @@
-"""The ledger: a file in the data directory that says which batches landed, and which one is about to.
+"""The ledger: a file in the data directory that lists the batches that landed and the one that is about to.
 
     {"version": 1, "producer": [id, epoch], "marks": {"query-...": [batch, ms], "job-...": [0, ms]}, "intent": null}
     crc32c of the line above, 8 hex digits
 
-It is replaced whole, synced, by whoever holds the directory's lock. An intent names staged files and, for each
-partition, where its log ended when the intent was written. From then on the batch lands, whatever happens: whoever
-comes next appends what is not there yet, before anything else.
+The holder of the directory's lock replaces and syncs the whole file. An intent names staged files and, for each
+partition, the log's end when the intent was written. From then on the batch will land: the next holder of the lock
+appends what is missing before anything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write
 LEDGER_FILE: Final = "kafkalog.spark-ledger.json"
 VERSION: Final = 1
 MOST_MARKS: Final = 10_000
-"""So many jobs are remembered, those that landed last."""
+"""Most jobs remembered, those that landed last."""
 MAX_FILE_BYTES: Final = 64 << 20
 MAX_EPOCH: Final = 2**15 - 1
 _MAX_LONG: Final = 2**63 - 1
@@ -37,32 +37,32 @@ _HINT: Final = (
 
 
 class Producer(NamedTuple):
-    """Who wrote the batches of one commit: no two commits have the same id and epoch."""
+    """Producer of the batches of one commit: no two commits have the same id and epoch."""
 
     id: int
     epoch: int
 
     def next(self) -> Producer:
-        """That of the next commit: each has an epoch of its own, so that its sequences begin with 0 everywhere."""
+        """Return the producer of the next commit: its epoch is new, so that its sequences begin at 0 everywhere."""
         return fresh_producer() if self.epoch >= MAX_EPOCH else Producer(self.id, self.epoch + 1)
 
 
 def fresh_producer() -> Producer:
-    """A producer that no log knows: its id is random, and far from those that a broker gives out."""
+    """Return a producer that no log knows: its id is random, and far from those that a broker assigns."""
     return Producer(2**62 + int.from_bytes(os.urandom(8), "big") % 2**62, 0)
 
 
 class Mark(NamedTuple):
-    """The last batch of a job that landed, and when (ms)."""
+    """Last batch of a job that landed, and its time (ms)."""
 
     batch_id: int
     committed_ms: int
 
 
 class Target(NamedTuple):
-    """What is to land in one partition: `records`, of which `landed` lie before `start_offset` already.
+    """A partition of an intent: `records` will land in it, of which `landed` are before `start_offset` already.
 
-    `start_offset` is the log end when the intent was written: the next record of the batch, if it landed, is there.
+    `start_offset` is the log end when the intent was written: the batch's next record, if it landed, has that offset.
     """
 
     topic_partition: TopicPartition
@@ -72,7 +72,7 @@ class Target(NamedTuple):
 
 
 class Intent(NamedTuple):
-    """A batch that is about to land. `make` says how many partitions topics have to have, `keep` asks for a mark."""
+    """A batch that is about to land. `make` is the partitions that topics must have, `keep` requests a mark."""
 
     job: Job
     batch_id: int
@@ -84,47 +84,47 @@ class Intent(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """What the file says. A batch landed where the mark of its job has its number or a higher one."""
+    """Content of the file. A batch landed if the mark of its job has its number or a higher one."""
 
     producer: Producer
     marks: Mapping[Job, Mark]
     intent: Intent | None = None
 
     def landed(self, job: Job, batch_id: int) -> bool:
-        """Whether a batch is in the logs, all of it."""
+        """Return True if all of a batch is in the logs."""
         mark = self.marks.get(job)
         return mark is not None and batch_id <= mark.batch_id
 
     def intending(self, intent: Intent) -> Ledger:
-        """This ledger, with a batch that is about to land."""
+        """Return this ledger with a batch that is about to land."""
         return self._replace(producer=intent.producer, intent=intent)
 
     def done(self, now_ms: int) -> Ledger:
-        """This ledger once its intent is in the logs and on disk."""
+        """Return this ledger after its intent was written to the logs and synced."""
         intent = self.intent
         assert intent is not None
         done = self._replace(intent=None)
         return done.marked(intent.job, intent.batch_id, now_ms) if intent.keep else done
 
     def marked(self, job: Job, batch_id: int, now_ms: int) -> Ledger:
-        """This ledger, with a batch that landed and is remembered."""
+        """Return this ledger with a mark for a batch that landed."""
         marks = {one: mark for one, mark in self.marks.items() if one != job}
         marks[job] = Mark(batch_id, now_ms)
         return self._replace(marks=kept(marks))
 
 
 def kept(marks: Mapping[Job, Mark]) -> dict[Job, Mark]:
-    """The marks that are remembered: the `MOST_MARKS` that were set last, by their order and not by the clock's."""
+    """Return the `MOST_MARKS` marks set last, by their order and not by their times."""
     return dict(list(marks.items())[-MOST_MARKS:])
 
 
 def ledger_path(directory: str) -> str:
-    """The path of a data directory's ledger."""
+    """Return the path of a data directory's ledger."""
     return os.path.join(directory, LEDGER_FILE)
 
 
 def read_ledger(directory: str, *, fs: FileSystem = OS) -> Ledger:
-    """The ledger of a data directory, an empty one where there is none. CorruptCheckpoint, StorageError."""
+    """Read the ledger of a data directory, an empty one if it is missing. Raises CorruptCheckpoint, StorageError."""
     path = ledger_path(directory)
     try:
         content = fs.read_file(path, MAX_FILE_BYTES)
@@ -139,10 +139,10 @@ def read_ledger(directory: str, *, fs: FileSystem = OS) -> Ledger:
 
 
 def write_ledger(directory: str, ledger: Ledger, *, fs: FileSystem = OS) -> None:
-    """Replaces the ledger: after a crash it is the old one or this one, whole.
+    """Replace the ledger; a crash leaves either the old one or this one, complete.
 
-    StorageError: it is the old one, or this one where only its name could not be synced; `read_ledger` tells.
-    The caller holds the directory's lock.
+    Raises StorageError: then the old ledger is in place, or this one if only its name could not be synced, and
+    `read_ledger` returns which. The caller holds the directory's lock.
     """
     path = ledger_path(directory)
     try:
@@ -152,7 +152,7 @@ def write_ledger(directory: str, ledger: Ledger, *, fs: FileSystem = OS) -> None
 
 
 def format_ledger(ledger: Ledger) -> bytes:
-    """The file's content."""
+    """Return the file's content."""
     found = {
         "version": VERSION,
         "producer": ledger.producer,
@@ -176,8 +176,10 @@ def _intent_fields(intent: Intent) -> dict[str, Any]:
 
 
 def parse_ledger(content: bytes) -> Ledger:
-    """What a file's content says; ValueError, TypeError, LookupError, AttributeError or a typed error for anything that
-    `format_ledger` does not write.
+    """Parse a file's content.
+
+    Raises ValueError, TypeError, LookupError, AttributeError or a KafkalogError for anything that `format_ledger` does
+    not write.
     """
     line, _, rest = content.partition(b"\n")
     if rest != b"%08x\n" % crc32c(line):
@@ -211,7 +213,7 @@ def _intent(found: Any) -> Intent:
 
 
 def staged_file(fields: Any) -> StagedFile:
-    """The staged file that a list of its fields names; ValueError, TypeError for anything else."""
+    """Return the staged file with these fields; raise ValueError or TypeError for invalid ones."""
     name, *rest = fields
     if not isinstance(name, str) or parse_name(name) is None:
         raise ValueError(f"{ascii(name)[:80]} names no staged file")
@@ -227,13 +229,13 @@ def _target(fields: Any) -> Target:
 
 
 def partition_count(count: Any) -> int:
-    """The number of partitions that was written down; InvalidPartitions for anything else."""
+    """Return the stored number of partitions; raise InvalidPartitions for anything else."""
     check_partitions(count)
     return int(count)
 
 
 def numbers(fields: Iterable[Any], count: int) -> list[int]:
-    """So many whole numbers from 0 on that fit 63 bits; ValueError for anything else."""
+    """Return `count` whole numbers of at least 0 that fit 63 bits; raise ValueError for anything else."""
     found = list(fields)
     if len(found) != count or not all(type(one) is int and 0 <= one <= _MAX_LONG for one in found):
         raise ValueError(f"{ascii(found)[:80]}: {count} whole numbers are expected")

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as options say it, and what that is in the offsets of each partition."""
+"""Start and end of a read as given by options, and their offsets in each partition."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """A time (ms) for each partition; `or_latest`: without a record that young the end, else an error."""
+    """A time (ms) for each partition; without a record at or after it, the end if `or_latest`, else an error."""
 
     of: Mapping[TopicPartition, int]
     or_latest: bool
@@ -51,7 +51,7 @@ Limit = End | Offsets | Timestamps | Timestamp
 
 
 def starting_limit(given: Mapping[str, str], default: End) -> Limit:
-    """Where the options (names in lower case) say to start: a time before times before offsets before the default."""
+    """Return the start in the options (lower-case names): a time, else times, else offsets, else the default."""
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise IllegalArgument(
@@ -61,7 +61,7 @@ def starting_limit(given: Mapping[str, str], default: End) -> Limit:
 
 
 def ending_limit(given: Mapping[str, str]) -> Limit:
-    """Where the options say to end, in the same order; where no record is as young as a time, the end."""
+    """Return the end in the options, in the same order; a time after all records means the log end."""
     return _limit(given, "ending", LATEST, True)
 
 
@@ -91,7 +91,7 @@ def _time(text: str, option: str) -> int:
 
 
 def check_named(named: Iterable[TopicPartition], assigned: Iterable[TopicPartition], what: str) -> None:
-    """IllegalArgument unless the partitions that offsets or times are given for are just those that are read."""
+    """Raise IllegalArgument unless the partitions named with offsets or times are exactly those that are read."""
     named, assigned = set(named), set(assigned)
     missing, extra = sorted(assigned - named), sorted(named - assigned)
     if missing or extra:
@@ -116,10 +116,10 @@ def resolve(
     latest: Callable[[TopicPartition], int],
     at_time: Callable[[TopicPartition, int], int | None],
 ) -> dict[TopicPartition, int]:
-    """The offset that `limit` is in each partition; `side` is "starting" or "ending".
+    """Return the offset of `limit` in each partition; `side` is "starting" or "ending".
 
-    `at_time` gives the first offset at or after a time (ms), None where no record is that young. IllegalArgument for
-    partitions that the limit does not name, or names in vain, and where no record is as young as a starting time.
+    `at_time` returns the first offset at or after a time (ms), None without such a record. Raises IllegalArgument for
+    partitions that the limit lacks or names needlessly, and if no record is at or after a starting time.
     """
     partitions = list(partitions)
     if isinstance(limit, Offsets):
@@ -154,7 +154,7 @@ def _offset_at(
 
 
 def check_order(starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int]) -> None:
-    """IllegalArgument where a partition's start lies after its end."""
+    """Raise IllegalArgument if a partition's start is after its end."""
     wrong = {one: starts[one] for one in starts if starts[one] > stops[one]}
     if wrong:
         one = min(wrong)

@@ -1,4 +1,4 @@
-"""The partitions that a stream follows: found again and looked at again at each trigger, their views kept open."""
+"""Partitions of a stream: listed and checked at each trigger, with their views kept open."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from kafkalog.util.fileio import OS
 __all__ = ["LivePartitions"]
 
 LISTING_MS: Final = 1000
-"""Directories are listed at least this often, whatever their times say (they may come from another machine)."""
+"""Most ms between listings of directories, whatever their times (which may come from another machine's clock)."""
 FRESH_MS: Final = 100
-"""A directory's time this young does not show its next change."""
+"""Age in ms below which a directory's modification time may hide its next change."""
 
 
 class _Identity(NamedTuple):
-    """What tells a partition from another one of its name: the topic's id where it is written, else the directory."""
+    """Identity of a partition among others of its name: the topic's id if it is stored, else the directory."""
 
     topic_id: str | None
     inode: int
 
 
 class LivePartitions:
-    """What the options name, as it is now. Threads: one at a time.
+    """The current partitions that the options name. Only one thread at a time may use it.
 
-    A look costs a few `stat` calls a partition where nothing has changed.
+    A look costs a few `stat` calls a partition if nothing has changed.
     """
 
     def __init__(self, options: SourceOptions, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -45,9 +45,9 @@ class LivePartitions:
         self.there: dict[TopicPartition, Standing] = {}
 
     def look(self, *, afresh: bool = False) -> dict[TopicPartition, Standing]:
-        """The partitions that are there, with their offsets; `afresh` lists the directories in any case.
+        """Return the existing partitions with their offsets; `afresh` lists the directories in any case.
 
-        One that is named and absent is left out. Errors of `find_partitions` for paths, and of views.
+        A named partition that is absent is left out. Raises the errors of `find_partitions` for paths, and of views.
         """
         if afresh or self._directories_changed():
             self._list()
@@ -56,7 +56,7 @@ class LivePartitions:
         for one in list(self.views.directories):
             try:
                 self.there[one] = self._standing(one)
-            except (PartitionNotFound, NotAPartition):  # deleted since the listing, or made and without a segment yet
+            except (PartitionNotFound, NotAPartition):  # deleted since the listing, or new and still without a segment
                 self._directories_seen = None
         return self.there
 
@@ -70,7 +70,7 @@ class LivePartitions:
         try:
             return tuple(OS.stat(path).st_mtime_ns for path in self._options.paths)
         except FileNotFoundError:
-            return ()  # listing says it in words
+            return ()  # listing raises the error for it
         except OSError as error:
             raise StorageError.from_os(error, "look at the data directory") from error
 
@@ -88,20 +88,20 @@ class LivePartitions:
         return Standing(earliest, latest, max(latest, self.views[one].log_end_offset))
 
     def begun_anew(self, partition: TopicPartition) -> bool:
-        """Whether the partition is another one of the same name than it was when it was first looked at."""
+        """Return True if the partition is no longer the one first seen under this name."""
         before = self._identities.get(partition)
         if before is None:
             return False
         try:
             now = self._identity(partition)
-        except PartitionNotFound:  # gone again: the next look tells
+        except PartitionNotFound:  # missing again: the next look reports it
             return False
         if before.topic_id is not None and now.topic_id is not None:
             return before.topic_id != now.topic_id
         return before.inode != now.inode
 
     def take_as_known(self, partition: TopicPartition) -> None:
-        """From now on the partition is the one that is there now."""
+        """Treat the partition that exists now as the known one."""
         self._identities.pop(partition, None)
 
     def _identity(self, one: TopicPartition) -> _Identity:
@@ -115,7 +115,7 @@ class LivePartitions:
         return _Identity(read_partition_metadata(OS, path), inode)
 
     def check_named(self) -> None:
-        """UnknownTopicOrPartition, as from `find_partitions`, where a topic or partition that is named is absent."""
+        """Raise UnknownTopicOrPartition, as `find_partitions` does, if a named topic or partition is absent."""
         subscription = self._options.subscription
         if isinstance(subscription, Subscribe):
             absent = set(subscription.topics) - {one.topic for one in self.there}
@@ -127,7 +127,7 @@ class LivePartitions:
             find_partitions(self._options.paths, subscription)
 
     def close(self) -> None:
-        """Gives up the files."""
+        """Close the files."""
         self.views.close()
         self._directories_seen = None
 

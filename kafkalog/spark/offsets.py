@@ -1,4 +1,4 @@
-"""Offsets of many partitions as the Kafka source writes and reads them: `{"topic":{"0":23,"1":-2}}`."""
+"""Offsets of many partitions in the JSON of Spark's Kafka source: `{"topic":{"0":23,"1":-2}}`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = [
 ]  # fmt: skip
 
 LATEST_OFFSET: Final = -1
-"""In offset JSON: where the partition ends."""
+"""Code for the partition's end in offset JSON."""
 EARLIEST_OFFSET: Final = -2
-"""In offset JSON: where the partition starts."""
+"""Code for the partition's start in offset JSON."""
 _SHOWN: Final = 200
 
 
 def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
-    """The offsets of an option's JSON, by partition; -2 is the earliest, -1 the latest.
+    """Parse an option's JSON into offsets by partition; -2 is the earliest, -1 the latest.
 
-    IllegalArgument, naming the option, for what is no such JSON.
+    Raises IllegalArgument, naming the option, for any other text.
     """
     return _parsed(text, option, '{"a":{"0":23,"1":-1}}', EARLIEST_OFFSET)
 
 
 def parse_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
-    """The times (ms) of an option's JSON, by partition; IllegalArgument as for `parse_offsets`."""
+    """Parse an option's JSON into times (ms) by partition; raise IllegalArgument as `parse_offsets` does."""
     return _parsed(text, option, '{"a":{"0":1700000000000}}', 0)
 
 
@@ -46,7 +46,7 @@ def _parsed(text: str, option: str, example: str, least: int) -> dict[TopicParti
 
 
 def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
-    """The partitions of `{"topic":[0,1]}`, each once, in order; IllegalArgument for anything else."""
+    """Parse `{"topic":[0,1]}` into partitions, each once, in order; raise IllegalArgument for anything else."""
     example = 'give JSON: {"a":[0,1],"b":[2]}'
     try:
         loaded = _loaded(text)
@@ -60,12 +60,12 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Offsets as JSON, topics and partitions in order, in the Kafka source's form."""
+    """Format offsets as the Kafka source's JSON, topics and partitions in order."""
     return json.dumps(offsets_to_dict(offsets), separators=(",", ":"))
 
 
 def offsets_to_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The same as nested dicts: what a streaming reader gives to Spark, which writes it as JSON."""
+    """Return offsets as nested dicts, which a streaming reader passes to Spark and Spark writes as JSON."""
     nested: dict[str, dict[str, int]] = {}
     for one in sorted(offsets):
         nested.setdefault(one.topic, {})[str(one.partition)] = offsets[one]
@@ -73,7 +73,7 @@ def offsets_to_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def offsets_from_dict(nested: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Offsets from nested dicts, as a checkpoint has them; IllegalArgument for another shape."""
+    """Return offsets from nested dicts, as a checkpoint has them; raise IllegalArgument for another shape."""
     try:
         return _flat(dict(nested), EARLIEST_OFFSET)
     except (ValueError, TypeError, InvalidTopic) as error:

@@ -1,4 +1,4 @@
-"""The options that `format("kafkalog")` knows, as data: names, defaults, who reads them, what they mean."""
+"""Options of `format("kafkalog")` as data: names, defaults, uses, meanings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BOTH: Final = "batch, stream"
 
 
 class Option(NamedTuple):
-    """An option: its name, the default in words, the reads or writes it is for, what it means.
+    """An option: its name, the default in words, the reads or writes it applies to, its meaning.
 
-    `kafka` says that Spark's Kafka source or sink has it, with the same meaning.
+    `kafka` is True if Spark's Kafka source or sink has it with the same meaning.
     """
 
     name: str
@@ -71,7 +71,7 @@ SOURCE_OPTIONS: Final = (
            "leaves all to Spark", False),
     Option("maxPartitionBytes", "134217728", BOTH, "about so many bytes of log in a Spark partition", False),
 )  # fmt: skip
-"""What the source takes."""
+"""Options of the source."""
 
 SINK_OPTIONS: Final = (
     Option("path", "none", BOTH, "the data directory; where only its last part is missing it is made", False),
@@ -87,22 +87,22 @@ SINK_OPTIONS: Final = (
     Option("lockWait", "1m", BOTH, "how long a commit waits for the lock of the data directory", False),
     Option("stagingAge", "1d", BOTH, "staged files that are older are swept: longer than any job takes", False),
 )  # fmt: skip
-"""What the sink takes."""
+"""Options of the sink."""
 
 _KAFKA_PREFIX: Final = "kafka."
 _OF_TABLES: Final = frozenset({
     "location", "provider", "owner", "comment", "collation", "external", "is_managed_location", "table_type",
 })  # fmt: skip
 _OPTION_PREFIX: Final = "option."
-"""What Spark itself puts among the options of a table: its properties, and each option once more, with a prefix."""
+"""Prefix with which Spark repeats each option among a table's options; `_OF_TABLES` are a table's properties."""
 
 
 def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Iterable[Option]) -> dict[str, str]:
-    """The options of `own` among those given, by their names in lower case.
+    """Return the given options that are in `own`, by their names in lower case.
 
-    Those of `others` are left out: a table in SQL has one set of options for reading and writing. Options of a Kafka
-    client (`kafka.*`) mean nothing here, and a warning says so. IllegalArgument for any other name: it tells the near
-    one.
+    Options in `others` are ignored: a table in SQL has one set of options for reading and writing. Options of a Kafka
+    client (`kafka.*`) have no effect, and a warning says so. Raises IllegalArgument, with the closest match, for any
+    other name.
     """
     names = {option.name.lower(): option.name for option in own}
     passed = {option.name.lower() for option in others}

@@ -1,4 +1,4 @@
-"""The source's options as one value: parsed and checked once, before a file is touched."""
+"""The source's options as one value: parsed and checked once, before any file is opened."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kafkalog.spark.subscriptions import Subscription, subscription_of
 __all__ = ["SourceOptions", "columns_of"]
 
 MAX_PARTITION_BYTES: Final = 128 << 20
-"""Bytes of log in a Spark partition unless the option says otherwise."""
+"""Default bytes of log in a Spark partition."""
 _PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
 _TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the source was asked for; the fields are the options of `option_table.SOURCE_OPTIONS`.
+    """Options of a read; the fields are those of `option_table.SOURCE_OPTIONS`.
 
-    `subscription` is None where no topic is named, which only a `path` of partition directories allows.
+    `subscription` is None if no topic is named, which is valid only for a `path` of partition directories.
     """
 
     paths: tuple[str, ...]
@@ -51,12 +51,12 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """The options of a read, of a batch or of a stream; names in any case.
+        """Parse the options of a batch or stream read; names in any case.
 
-        IllegalArgument, with the fix, for an unknown name, a value that is none, and for what contradicts itself, in
-        the situations in which Spark's Kafka source refuses; options of Kafka clients (`kafka.*`) are a warning.
+        Raises IllegalArgument, with the fix, for an unknown name, an invalid value, and contradictions, in the same
+        situations as Spark's Kafka source. Options of Kafka clients (`kafka.*`) cause a warning.
         """
-        from kafkalog.engine import ISOLATIONS  # late: whoever asks for the schema alone needs no files
+        from kafkalog.engine import ISOLATIONS  # imported late: a caller that needs only the schema opens no files
 
         given = checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS)
         starting = starting_limit(given, LATEST if streaming else EARLIEST)
@@ -95,14 +95,14 @@ class SourceOptions:
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that the options of a batch or of a stream ask for; IllegalArgument for unknown ones."""
+    """Return the columns in the options of a batch or stream; raise IllegalArgument for unknown ones."""
     return _columns(checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS))
 
 
 def local_path(text: str) -> str:
-    """The path that a `path` option names: as it is, or what a `file:` URI says.
+    """Return the path of a `path` option: unchanged, or the path of a `file:` URI.
 
-    IllegalArgument for another scheme: kafkalog reads what is mounted.
+    Raises IllegalArgument for another scheme: kafkalog reads mounted file systems.
     """
     scheme = urlsplit(text).scheme
     if scheme == "file":
@@ -149,7 +149,7 @@ def _refuse_endings(given: Mapping[str, str]) -> None:
 
 
 def _check_batch(starting: Limit, ending: Limit) -> None:
-    """IllegalArgument for bounds that no batch can have."""
+    """Raise IllegalArgument for bounds that a batch cannot have."""
     if starting == LATEST:
         raise IllegalArgument("startingOffsets can't be latest for a batch", hint="give earliest, or offsets")
     if ending == EARLIEST:
@@ -169,7 +169,7 @@ def _check_batch(starting: Limit, ending: Limit) -> None:
 
 
 def _on_damage(given: Mapping[str, str]) -> str:
-    """Return "raise" or "skip", by the option or its older name; IllegalArgument where these contradict each other."""
+    """Return "raise" or "skip", by the option or its older name; raise IllegalArgument if they contradict."""
     older = _one_of("corruptBatches", given.get("corruptbatches", "fail"), ("fail", "skip"))
     meant = "skip" if older == "skip" else "raise"
     found = _one_of("onDamage", given.get("ondamage", meant), ("raise", "skip"))

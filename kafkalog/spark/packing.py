@@ -1,4 +1,4 @@
-"""Pieces of work of known sizes put into tasks: enough tasks that all cores end together, few enough to cost little."""
+"""Distribution of work of known sizes over tasks: enough that all cores end together, few enough to cost little."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 TASKS_A_CORE: Final = 4
-"""Tasks for each core: the last ones to end are then a small part of the whole."""
+"""Tasks for each core, so that the last ones to end are a small part of the whole."""
 LEAST_TASK_BYTES: Final = 16 << 20
-"""A task of less would cost more to start than to do."""
+"""Least size of a task: a smaller one would cost more to start than to run."""
 
 Piece = TypeVar("Piece")
 
 
 def packed(pieces: Sequence[Piece], size_of: Callable[[Piece], int], cores: int) -> list[list[Piece]]:
-    """The pieces in lists, one a task: of sizes as even as they can be, the largest list first, none empty.
+    """Return the pieces in lists, one for each task: of sizes as even as possible, the largest list first, none empty.
 
-    A piece is never split. There are at most TASKS_A_CORE lists for each core, and no more than LEAST_TASK_BYTES call
-    for, but always one for each core where there are pieces enough.
+    A piece is never split. There are at most TASKS_A_CORE lists for each core, and no more than one for each
+    LEAST_TASK_BYTES, but always one for each core if there are enough pieces.
     """
     if not pieces:
         return []

@@ -1,4 +1,4 @@
-"""The partitions that a commit appends to, open for writing while it holds the directory's lock."""
+"""Partitions that a commit appends to, open for writing while the commit holds the directory's lock."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NOBODY: Final = LogBounds(0, 0, None)
 
 
 class PartitionLogs:
-    """Partitions of one data directory by name, opened as they are asked for, closed together and synced by that.
+    """Partitions of one data directory by name, opened on request; closing closes and syncs them together.
 
-    Threads: one at a time.
+    Only one thread at a time may use it.
     """
 
     def __init__(self, directory: str, *, fs: FileSystem, clock: Clock) -> None:
@@ -38,38 +38,38 @@ class PartitionLogs:
         self._closing = ExitStack()
 
     def is_there(self, key: TopicPartition) -> bool:
-        """Whether the partition exists."""
+        """Return True if the partition exists."""
         return key in self._open or holds_segments(partition_path(self._directory, key), self._fs)
 
     def open_if_there(self, key: TopicPartition) -> bool:
-        """Whether the partition exists; it is open then. Errors as for `kafkalog.open`."""
+        """Open the partition if it exists; return True if it is open. Errors as for `kafkalog.open`."""
         if key not in self._open and self.is_there(key):
             self.make(key)
         return key in self._open
 
     def make(self, key: TopicPartition) -> None:
-        """The partition is open, and made where it was missing; errors as for `kafkalog.open`."""
+        """Open the partition, and create it if it is missing; errors as for `kafkalog.open`."""
         opened = open_for_append(partition_path(self._directory, key), fs=self._fs, clock=self._clock)
         self._closing.callback(opened.close)
         self._open[key] = opened
 
     def end(self, key: TopicPartition) -> int:
-        """The log end; 0 for a partition that is not there."""
+        """Return the log end; 0 for a missing partition."""
         opened = self._open.get(key)
         return 0 if opened is None else opened.log.log_end_offset
 
     def knows_later(self, key: TopicPartition, producer: Producer) -> bool:
-        """Whether an open log has heard of this producer with its epoch, or a later one."""
+        """Return True if an open log knows this producer's id with its epoch or a later one."""
         known = _known(self._open[key].log, producer)
         return known is not None and known[0] >= producer.epoch
 
     def landed(self, target: Target, producer: Producer) -> int:
-        """How many records of a target are in its log, on disk by now: see `landed_records`. StorageError."""
+        """Sync the log and return the number of a target's records in it: see `landed_records`. Raises StorageError."""
         opened = self._open.get(target.topic_partition)
         if opened is None:
             return landed_records(target, producer, _NOBODY, (), path=self._directory)
         log = opened.log
-        log.commit()  # a process that was killed left them in the page cache, and a loss of power would take them
+        log.commit()  # a killed process left them in the page cache, and a power loss would lose them
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, _known(log, producer))
         return landed_records(target, producer, bounds, _batches(log, target.start_offset), path=log.path)
 
@@ -77,10 +77,10 @@ class PartitionLogs:
         self, key: TopicPartition, batches: bytearray, skip: int, passed: int, producer: Producer, path: str,
         position: int,
     ) -> None:  # fmt: skip
-        """Appends staged batches without their first `skip` records; `passed` of the partition lie before the rest.
+        """Append staged batches without their first `skip` records; `passed` records of the partition precede them.
 
-        `path` and `position` say where they are from. CorruptStagedFile for batches that are none or end otherwise;
-        StorageError: what was appended before stays.
+        `path` and `position` are the batches' source, for errors. Raises CorruptStagedFile for invalid batches or ones
+        that `skip` would split; StorageError, after which records already appended stay.
         """
         try:
             view = memoryview(batches)[_byte_of(batches, skip) :]
@@ -90,7 +90,7 @@ class PartitionLogs:
         log, table, row = self._open[key].log, scan(view, check_crc=False), 0
         while row < table.count:
             stop = log.rows_to_roll(view, table, row)
-            if stop == row:  # what a loss of power takes must be the end of what landed, not its middle
+            if stop == row:  # a power loss must take the end of what landed, not its middle
                 log.commit()
                 log.roll()
                 stop = max(log.rows_to_roll(view, table, row), row + 1)
@@ -99,7 +99,7 @@ class PartitionLogs:
             row = stop
 
     def close(self) -> None:
-        """Closes every log, synced; the last error is raised when all had their turn."""
+        """Close and sync every log, then raise the last error, if any."""
         self._open.clear()
         self._closing.close()
 
@@ -111,7 +111,7 @@ class PartitionLogs:
 
 
 def _known(log: UnifiedLog, producer: Producer) -> tuple[int, int] | None:
-    """The epoch and last sequence that a log knows of a producer's id."""
+    """Return the epoch and last sequence that a log has for a producer's id."""
     for state in log.producers:
         if state.producer_id == producer.id:
             return state.producer_epoch, state.last_sequence
@@ -119,7 +119,7 @@ def _known(log: UnifiedLog, producer: Producer) -> tuple[int, int] | None:
 
 
 def _batches(log: UnifiedLog, start_offset: int) -> Iterator[Found]:
-    """The batches from an offset on, as far as they are still there."""
+    """Yield the batches from an offset on, as far as they still exist."""
     start = max(start_offset, log.log_start_offset)
     for chunk in batch_chunks(log, start, log.log_end_offset, log):
         for row in range(chunk.first, chunk.last):
@@ -128,7 +128,7 @@ def _batches(log: UnifiedLog, start_offset: int) -> Iterator[Found]:
 
 
 def _byte_of(batches: bytearray, records: int) -> int:
-    """Where the batch begins that has so many records before it; BadBatch where none does."""
+    """Return the position of the batch with so many records before it; raise BadBatch if none begins there."""
     if not records:
         return 0
     table = scan(batches, check_crc=False)

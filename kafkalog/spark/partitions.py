@@ -1,4 +1,4 @@
-"""The partitions that a read is for: which directories they lie in, and the offsets these hold."""
+"""Partitions of a read: their directories and their offsets."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["Bounds", "PartitionViews", "bounds_of", "find_partitions"]
 
 LOOKS: Final = 4
 LOOK_S: Final = 0.02
-"""How often damage must be there, and seconds between two looks, before it is no batch in the writing."""
+"""Looks, and seconds between them, before a partition in two directories is an error: it may be moving."""
 
 
 class Bounds(NamedTuple):
-    """The offsets of a partition that can be read: from `earliest` up to (not with) `latest`."""
+    """Offsets of a partition that can be read: from `earliest` up to `latest`, exclusive."""
 
     earliest: int
     latest: int
@@ -40,13 +40,13 @@ class Bounds(NamedTuple):
 def find_partitions(
     paths: Sequence[str], subscription: Subscription | None, *, absent_ok: bool = False, fs: FileSystem = OS
 ) -> dict[TopicPartition, str]:
-    """The partitions that `subscription` names in data directories and partition directories, with their directories.
+    """Return the partitions that `subscription` names in data directories and partition directories, with their paths.
 
-    In order of topic and number. A pattern that no topic matches gives none. None, for no subscription, means the
-    partitions whose own directories `paths` names. Directories that wait for their delete, strays and future replicas
-    are no partitions. PartitionNotFound for a path that does not exist, NotAPartition where a partition lies in two
-    places, UnknownTopicOrPartition for a topic or partition that is named and absent unless that is `absent_ok`,
-    IllegalArgument where topics must be named.
+    They are in order of topic and number. A pattern that matches no topic returns none. Without a subscription, `paths`
+    are the partitions' own directories. Directories marked for deletion, strays and future replicas are not partitions.
+    Raises PartitionNotFound for a path that does not exist, NotAPartition for a partition in two places,
+    UnknownTopicOrPartition for a named topic or partition that is absent (unless `absent_ok`), IllegalArgument if
+    topics must be named.
     """
     there = _all_partitions(paths, fs)
     if subscription is None:
@@ -76,7 +76,7 @@ def find_partitions(
 
 
 def _all_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartition, str]:
-    """As `_listed_partitions`; a replica that is moved between disks is in both for a moment."""
+    """List partitions; retry while a replica that moves between disks is in both directories."""
     for _ in range(LOOKS - 1):
         try:
             return _listed_partitions(paths, fs)
@@ -89,7 +89,7 @@ def _all_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartition
 
 
 class _Twice(NotAPartition):
-    """A partition seems to lie in two places."""
+    """A partition appears to be in two places."""
 
 
 def _listed_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartition, str]:
@@ -107,7 +107,7 @@ def _listed_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartit
 
 
 def _own_partition(path: str, fs: FileSystem) -> PartitionPath | None:
-    """The partition whose own directory `path` is; None for a data directory."""
+    """Return the partition whose own directory `path` is; None for a data directory."""
     try:
         names = fs.names(path)
     except FileNotFoundError:
@@ -150,15 +150,15 @@ def _listed(topics: list[str]) -> str:
 
 
 def bounds_of(view: LogView, isolation: str) -> Bounds:
-    """Return where reading a view starts and ends with this isolation level."""
+    """Return the start and end of a read of this view with this isolation level."""
     first = view.log_start_offset
     return Bounds(first, max(first, end_of(view, isolation_of(isolation))))
 
 
 class PartitionViews:
-    """Views of the partitions that a plan looks at, opened when they are first asked for; close it after use.
+    """Views of a plan's partitions, opened on first use; close it after use.
 
-    Threads: one.
+    Only one thread may use it.
     """
 
     def __init__(self, directories: dict[TopicPartition, str], isolation: str) -> None:
@@ -175,7 +175,7 @@ class PartitionViews:
         return view
 
     def bounds(self, partition: TopicPartition) -> Bounds:
-        """Where the partition starts and ends; looked at once, so that one plan has one answer."""
+        """Return the partition's start and end, read once so that they stay the same within a plan."""
         found = self._bounds.get(partition)
         if found is None:
             found = bounds_of(self[partition], self.isolation)
@@ -183,20 +183,20 @@ class PartitionViews:
         return found
 
     def earliest(self, partition: TopicPartition) -> int:
-        """The first offset that can be read."""
+        """Return the first readable offset."""
         return self.bounds(partition).earliest
 
     def latest(self, partition: TopicPartition) -> int:
-        """The offset at which reading ends."""
+        """Return the offset at which reading ends."""
         return self.bounds(partition).latest
 
     def at_time(self, partition: TopicPartition, time: int) -> int | None:
-        """The first offset whose record's time (ms) is at or after `time`; None where reading ends before it."""
+        """Return the first offset whose record's time (ms) is at or after `time`; None if reading ends before it."""
         found = self[partition].offset_for_time(time, isolation_of(self.isolation))
         return None if found is None or found.offset >= self.latest(partition) else found.offset
 
     def refresh(self) -> None:
-        """Looks at the directories again: the next answers are new ones, an error for one that is gone."""
+        """Refresh the views from the directories; a view of a missing directory is closed, and its next use raises."""
         self._bounds.clear()
         for one, view in list(self._views.items()):
             try:
@@ -205,7 +205,7 @@ class PartitionViews:
                 self._give_up(one)
 
     def follow(self, directories: dict[TopicPartition, str]) -> None:
-        """Goes over to these partitions; the views of those that lie where they lay stay open."""
+        """Switch to these partitions; views of partitions whose directory is unchanged stay open."""
         for one in list(self._views):
             if directories.get(one) != self.directories[one]:
                 self._give_up(one)
@@ -216,7 +216,7 @@ class PartitionViews:
         self._bounds.pop(partition, None)
 
     def close(self) -> None:
-        """Gives up the files."""
+        """Close the files."""
         for view in self._views.values():
             view.close()
         self._views.clear()

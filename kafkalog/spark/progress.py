@@ -1,4 +1,4 @@
-"""How far Spark jobs are: tasks done and in all, asked for while the thread that runs them waits."""
+"""Progress of Spark jobs: finished and total tasks, polled while another thread runs the jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY_S: Final = 0.25
 
 
 class JobProgress(NamedTuple):
-    """Tasks that are done, and all tasks known of so far: a job of several stages learns of them one after another."""
+    """Finished tasks, and all tasks known so far: a job of several stages learns of them one after another."""
 
     done: int
     total: int
@@ -28,10 +28,10 @@ Tell = Callable[[JobProgress], None]
 
 @contextmanager
 def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]:
-    """All Spark jobs that this thread starts inside are named `what`, and `tell` hears of them from another thread.
+    """Name all Spark jobs that this thread starts inside `what`, and report their progress to `tell`.
 
-    They are a group of their own: leaving with an error (Ctrl-C too) cancels what still runs of it. No thread is
-    started without `tell`.
+    `tell` is called from another thread; without it no thread is started. The jobs form one group: leaving with an
+    error (also Ctrl-C) cancels those still running.
     """
     context = spark.sparkContext
     group = f"kafkalog-{uuid.uuid4()}"
@@ -47,7 +47,7 @@ def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]
     try:
         yield
     except BaseException:
-        with suppress(Exception):  # what went wrong is told, not that the rest could not be cancelled
+        with suppress(Exception):  # the original error is raised, not that of the cancellation
             context.cancelJobGroup(group)
         raise
     finally:
@@ -58,7 +58,7 @@ def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]
             for name, value in kept.items():
                 context.setLocalProperty(name, value)
     if tell is not None:
-        total = progress_of(context.statusTracker(), group).total  # Spark's own books may be behind by a task
+        total = progress_of(context.statusTracker(), group).total  # Spark's counts may be a task behind
         tell(JobProgress(total, total))
 
 
@@ -69,7 +69,7 @@ def _watch(tracker: Any, group: str, tell: Tell, ended: threading.Event) -> None
     last = JobProgress(0, 0)
     while not ended.wait(EVERY_S):
         now = last
-        with though_ended():  # the thread that waits for the jobs tells of it
+        with though_ended():  # the thread that waits for the jobs reports it
             now = progress_of(tracker, group)
         if now != last:
             tell(now)
@@ -77,7 +77,7 @@ def _watch(tracker: Any, group: str, tell: Tell, ended: threading.Event) -> None
 
 
 def progress_of(tracker: Any, group: str) -> JobProgress:
-    """How far the jobs of a group are; stages that the tracker has forgotten count nothing."""
+    """Return the progress of a group's jobs; stages that the tracker has forgotten are not counted."""
     stages = {stage for job in tracker.getJobIdsForGroup(group) for stage in _stages_of(tracker, job)}
     infos = [info for info in map(tracker.getStageInfo, sorted(stages)) if info is not None]
     return JobProgress(sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos))

@@ -1,4 +1,4 @@
-"""The scan of one task: a range of offsets, with the options' rules for what is gone and what is damaged."""
+"""Scan of one task: a range of offsets, with the options' rules for missing and damaged records."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ LOST_HINT: Final = (
     "retention, a delete or a cut took these records; set failOnDataLoss to false to go on with what is there"
 )
 IN_A_BATCH: Final = (CorruptRecord, InvalidRecord, UnsupportedForFormat, IllegalArgument)
-"""What a batch with a right checksum may hold that nobody can decode."""
+"""Errors of a batch that has a right checksum but cannot be decoded."""
 
 
 def is_loss(error: KafkalogError) -> bool:
-    """True for an error that says that records, which were there when a read was planned, are there no more."""
+    """Return True for an error that means that records which existed at planning are missing now."""
     if isinstance(error, StorageError):
         return error.errno == ENOENT
     return isinstance(error, (OffsetOutOfRange, PartitionNotFound, NotAPartition))
 
 
 def tell_loss(name: str, start: int, following: int, error: KafkalogError) -> None:
-    """A DataLoss warning: the offsets [start, following) of a partition are gone, as `error` says."""
+    """Issue a DataLoss warning: the offsets [start, following) of a partition are missing because of `error`."""
     warnings.warn(
         f"data loss in {name}: offsets {start} to {following - 1} are gone: {error.message}", DataLoss, stacklevel=3
     )
 
 
 class RangeScan(LogScan):
-    """A scan of [start, stop) of a log in mode "r" by a read's options; `skipped` gets what is left out.
+    """Scan of [start, stop) of a log in mode "r" by a read's options; `skipped` receives what is left out.
 
-    Records that are gone meanwhile are an error or, by `fail_on_data_loss`, passed over with a DataLoss warning. Bytes
-    that are no sound batch are CorruptRecord or, by `on_damage`, passed over; damage inside a batch ends the scan in
-    any case: `after_damage` then says where another one goes on.
+    Records deleted meanwhile raise an error or, by `fail_on_data_loss`, are skipped with a DataLoss warning. Bytes that
+    are not a sound batch raise CorruptRecord or, by `on_damage`, are skipped. Damage inside a batch always ends the
+    scan; `after_damage` then returns where another scan can continue.
     """
 
     __slots__ = ("_options",)
@@ -99,7 +99,7 @@ class RangeScan(LogScan):
                 start = self._after_loss(error, start)
 
     def _after_loss(self, error: KafkalogError, start: int) -> int:
-        """Where to go on after records that are gone. Raises where that is an error."""
+        """Return the offset at which to continue after missing records; raise the error if it must not be skipped."""
         if not is_loss(error):
             raise error
         view = self._view
@@ -119,9 +119,9 @@ class RangeScan(LogScan):
 
 
 def after_damage(log: Log, error: KafkalogError, start: int, options: SourceOptions, skipped: list[Skipped]) -> int:
-    """The offset after the batch that `error` says cannot be decoded, which is noted in `skipped` from `start` on.
+    """Return the offset after the batch that `error` could not decode, and note it in `skipped` from `start` on.
 
-    The error itself where the batch is not found.
+    Raises `error` itself if the batch is not found.
     """
     if error.offset is not None:
         there = RangeScan(

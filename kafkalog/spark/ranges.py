@@ -1,4 +1,4 @@
-"""A read cut into Spark partitions: ranges of offsets, along the batches, of about the same bytes."""
+"""Division of a read into Spark partitions: offset ranges along batches, of about the same bytes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def plan_ranges(
     stops: Mapping[TopicPartition, int],
     options: SourceOptions,
 ) -> list[OffsetRange]:
-    """The ranges that together are [start, stop) of each partition, none of them empty, in order.
+    """Return the non-empty ranges, in order, that cover [start, stop) of each partition.
 
-    They are cut at batch boundaries, at about `max_partition_bytes` each, or at so few that there are
-    `min_partitions`; where batches are too few for that, and for `max_records_per_partition`, at any offset.
+    They are cut at batch boundaries, at about `max_partition_bytes` or at fewer bytes to reach `min_partitions`. If
+    there are too few batches for that, and for `max_records_per_partition`, they are cut at any offset.
     """
     wanted = [one for one in starts if starts[one] < stops[one]]
     most_bytes = options.max_partition_bytes
@@ -42,14 +42,14 @@ def plan_ranges(
 
 
 def divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """The range as so many ranges of nearly equal length, as the Kafka source divides; fewer where it is shorter."""
+    """Return the range cut into `parts` of nearly equal length, as the Kafka source cuts it; fewer if it is shorter."""
     size = len(whole)
     parts = min(parts, size)
     return cut(whole, [whole.start + size * i // parts for i in range(1, parts)])
 
 
 def at_least(ranges: list[OffsetRange], least: int) -> list[OffsetRange]:
-    """The ranges, divided by their share of all offsets until there are at least so many, where that can be."""
+    """Return the ranges, divided by their share of all offsets until there are `least` of them, if possible."""
     if not ranges or len(ranges) >= least:
         return ranges
     parts = [1] * len(ranges)

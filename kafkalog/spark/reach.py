@@ -1,8 +1,8 @@
-"""Where a stream goes on from: its offsets against those there are, and what of it is lost.
+"""Continuation of a stream: its offsets compared with the existing ones, and what of it is lost.
 
-The rules are those of Spark's Kafka source: a partition that is new begins at its earliest offset, one that is gone is
-left out, one that went back goes on where it ends now. An end before its begin says that the stream goes on at that
-end and that nothing is read. Pure functions; `stream.py` fails or warns.
+The rules are those of Spark's Kafka source: a new partition begins at its earliest offset, a missing one is left out,
+and one that went back continues at its current end. An end before its begin means that the stream continues at that end
+and that nothing is read. These are pure functions; `stream.py` raises or warns.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["Loss", "Reach", "Standing", "reachable", "replayed"]
 
 
 class Standing(NamedTuple):
-    """The offsets of a partition: readable from `earliest` up to (not with) `latest`; `log_end` is its very end.
+    """Offsets of a partition: readable from `earliest` up to `latest`, exclusive; `log_end` is the end of its log.
 
-    `latest` is before `log_end` where isolation ends reading there.
+    `latest` is before `log_end` if isolation ends reading there.
     """
 
     earliest: int
@@ -28,7 +28,7 @@ class Standing(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What a stream can no longer read: in words, and the first offset of it where there is one."""
+    """Records that a stream can no longer read: a text, and their first offset if there is one."""
 
     partition: TopicPartition
     text: str
@@ -37,7 +37,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """From where to where each partition can be read, and what is lost before that."""
+    """Start and end of reading in each partition, and the losses before that."""
 
     begins: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
@@ -49,9 +49,9 @@ def reachable(
     there: Mapping[TopicPartition, Standing],
     begun_anew: Collection[TopicPartition] = (),
 ) -> Reach:
-    """All that a stream at `start` can read of the partitions that are `there`.
+    """Return all that a stream at `start` can read of the partitions in `there`.
 
-    `begun_anew`: partitions that are known to be other ones of the same name. They begin at their earliest offset.
+    `begun_anew` are partitions known to be new ones of the same name. They begin at their earliest offset.
     """
     begins, ends, losses = {}, {}, _gone(start, there)
     for one, standing in there.items():
@@ -64,7 +64,7 @@ def reachable(
             text = f"{one} was read up to {begin} and ends at {standing.log_end} now: it goes on at {end}"
             losses.append(Loss(one, text, end))
         elif begin > standing.latest:
-            end = begin  # isolation ends before what was read: it goes on when that is behind it
+            end = begin  # isolation ends before what was read: it continues once the end is past that
         elif begin < standing.earliest:
             losses.append(_deleted(one, begin, standing.earliest))
             begin = standing.earliest
@@ -77,7 +77,7 @@ def replayed(
     end: Mapping[TopicPartition, int],
     there: Mapping[TopicPartition, Standing],
 ) -> Reach:
-    """What of a planned micro-batch, from `start` to `end`, can be read; the losses are those in it."""
+    """Return what can be read of a planned micro-batch from `start` to `end`, with the losses in it."""
     begins, ends, losses = {}, {}, _gone(start, end)
     for one, until in end.items():
         begin, standing = start.get(one), there.get(one)
@@ -107,7 +107,7 @@ def _gone(start: Mapping[TopicPartition, int], there: Collection[TopicPartition]
 
 
 def _begins_late(one: TopicPartition, earliest: int) -> list[Loss]:
-    """A new partition of which nothing was read and whose first records are gone already."""
+    """Return the loss for a new, unread partition whose first records are already deleted."""
     return [Loss(one, f"the new partition {one} begins at {earliest}, not at 0", 0)] if earliest else []
 
 

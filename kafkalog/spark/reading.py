@@ -1,4 +1,4 @@
-"""One task's records as Arrow batches, in Spark's own schema."""
+"""Records of one task as Arrow batches, in Spark's schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["BATCH_BYTES", "BATCH_ROWS", "arrow_batches"]
 
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 4 << 20
-"""The most records, and bytes of keys, values and headers, of an Arrow batch: what Spark is fastest with."""
+"""Most records, and most bytes of keys, values and headers, in an Arrow batch: Spark is fastest with these."""
 
 
 def arrow_batches(
@@ -35,11 +35,11 @@ def arrow_batches(
     *,
     checkpoints: CheckpointCache | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range, in order, as record batches of bounded size with Spark's types for `columns`.
+    """Yield the records of a range, in order, as record batches of bounded size with Spark's types for `columns`.
 
-    `checkpoints` is shared by a task's ranges, which lie in the same data directories.
-    Errors of `Log.records`, with file, offset and position; those of records that are gone and of damaged batches go
-    by the options. What is left out is logged, and written to `corrupt_report` when the range is done.
+    The ranges of a task, which are in the same data directories, share `checkpoints`. Raises as `Log.records` does,
+    with file, offset and position; options decide on missing records and damaged batches. What is left out is logged,
+    and written to `corrupt_report` when the range is finished.
     """
     skipped: list[Skipped] = []
     try:
@@ -80,7 +80,7 @@ def _of_log(
 
 
 def _after(batch: pa.RecordBatch, start: int) -> int:
-    """The offset after those that were given; `start` where no column tells."""
+    """Return the offset after the yielded records; `start` without a column of offsets."""
     if not batch.num_rows or "offset" not in batch.schema.names:
         return start
     return int(batch.column("offset")[-1].as_py()) + 1
@@ -99,7 +99,7 @@ def _as_arrow(piece: RecordBatchColumns, schema: pa.Schema, wanted: OffsetRange)
 
 
 def with_null_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with null in the place of empty headers, as the Kafka source gives them."""
+    """Return the batch with null in place of empty headers, as the Kafka source returns them."""
     import pyarrow.compute as pc
 
     at = batch.schema.get_field_index("headers")

@@ -1,4 +1,4 @@
-"""The columns as Spark and Arrow name them: those of Spark's Kafka source."""
+"""Columns in the names of Spark and Arrow: those of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TYPES: Final = {
 
 
 def ddl_of(columns: Iterable[str]) -> str:
-    """A schema of these columns, as Spark's DDL."""
+    """Return a schema of these columns as Spark's DDL."""
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
 def wanted_columns(schema: Any) -> tuple[str, ...]:
-    """The columns that a schema of Spark's, the user's own or ours, asks for.
+    """Return the columns of a Spark schema, the user's or the source's own.
 
-    IllegalArgument for a column that there is not and for another type than the column has.
+    Raises IllegalArgument for an unknown column and for a type other than the column's.
     """
     for field in schema.fields:
         name, kind = field.name, field.dataType.simpleString()
@@ -50,7 +50,7 @@ def wanted_columns(schema: Any) -> tuple[str, ...]:
 
 
 def arrow_schema(columns: Iterable[str]) -> pyarrow.Schema:
-    """The schema that Spark expects of Arrow batches with these columns: every column nullable, times in UTC."""
+    """Return the schema that Spark expects of Arrow batches with these columns: all nullable, times in UTC."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

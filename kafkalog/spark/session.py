@@ -1,4 +1,4 @@
-"""A Spark session for a job: the one that runs already, that of spark-submit, or a new one that suits the work."""
+"""Spark session for a job: the running one, that of spark-submit, or a new one with suitable settings."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-"""What a session of ours has unless it is told otherwise."""
+"""Default settings of a new session."""
 SETTINGS_ON_ONE_HOST: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""And besides where all of Spark runs on this host (local, local-cluster): nothing listens to the outside."""
+"""Additional settings if all of Spark runs on this host (local, local-cluster): it accepts no outside connections."""
 _ONE_HOST: Final = re.compile(r"local(-cluster)?(\[.*\])?")
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 PATIENCE_S: Final = 30.0
-"""How long a virtual machine may take to end."""
+"""Seconds that a virtual machine may take to end."""
 GONE_S: Final = 2.0
-"""How long after its last word one that was killed is found to be gone."""
+"""Seconds after its last output within which a killed virtual machine is found to be gone."""
 _REASON: Final = re.compile(r"^(?:Exception in |Error: |Caused by: |[\w.]+(?:Exception|Error): ).*$", re.MULTILINE)
-"""The lines of what a virtual machine says that name an error; the last one is the deepest cause."""
+"""Lines of a virtual machine's output that name an error; the last one is the deepest cause."""
 _MOST_SAID: Final = 1 << 20
 
 
 def need_pyspark() -> None:
-    """MissingPackage where the extra is not installed."""
+    """Raise MissingPackage if the extra is not installed."""
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
     if missing:
         raise MissingPackage(
@@ -57,12 +57,12 @@ def need_pyspark() -> None:
 
 
 def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a new session: ours for such a master, those in `conf` over them."""
+    """Return the settings of a new session: the defaults for this master, overridden by `conf`."""
     return {**SETTINGS, **(SETTINGS_ON_ONE_HOST if is_on_one_host(master) else {}), **conf}
 
 
 def is_on_one_host(master: str | None) -> bool:
-    """True for a master all of whose executors are on this host."""
+    """Return True for a master whose executors all run on this host."""
     return master is not None and _ONE_HOST.fullmatch(master) is not None
 
 
@@ -70,14 +70,14 @@ def is_on_one_host(master: str | None) -> bool:
 def spark_session(
     master: str | None = None, conf: Mapping[str, str] | None = None, *, name: str = "kafkalog", verbose: bool = False
 ) -> Iterator[SparkSession]:
-    """The session to work with; it is stopped at the end if it was made here.
+    """Yield the session to work with; stop it at the end if it was created here.
 
-    A session that runs in this process is taken as it is. Under spark-submit the master is the one given there;
-    otherwise it is `master`, by default all cores of this machine. What Spark's virtual machine says on stderr is
-    shown where it is `verbose`, and otherwise when it cannot start.
+    A session that runs in this process is used as it is. Under spark-submit the master is the one given there;
+    otherwise it is `master`, by default all cores of this machine. The stderr of Spark's virtual machine is displayed
+    if `verbose`; otherwise its error is reported if it cannot start.
 
-    MissingRequirement without PySpark or Java 17, IllegalState where a session with another master runs, JobFailed
-    where Spark cannot start (such as an unknown master), or its virtual machine ended while it was needed.
+    Raises MissingRequirement without PySpark or Java 17, IllegalState if a session with another master is running,
+    JobFailed if Spark cannot start (such as for an unknown master) or its virtual machine ends while it is needed.
     """
     need_pyspark()
     running = _running(master)
@@ -126,7 +126,7 @@ def _running(master: str | None) -> SparkSession | None:
 def _started(
     master: str | None, conf: dict[str, str], name: str, said: IO[bytes] | None
 ) -> tuple[SparkSession, Any]:
-    """A new session, and the virtual machine that was made for it; None where there was one."""
+    """Return a new session and the virtual machine started for it; None if there was one already."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -141,7 +141,7 @@ def _started(
     gateway = None
     try:
         if _SUBMITTED not in os.environ and SparkContext._gateway is None:
-            with deferred_interrupts(), deferred_interrupts(signal.SIGTERM):  # else nobody knows whom to end
+            with deferred_interrupts(), deferred_interrupts(signal.SIGTERM):  # else no one could end it
                 gateway = _launch(made, master, said)
         return SparkSession(SparkContext(conf=made, gateway=gateway)), gateway
     except BaseException as error:
@@ -153,7 +153,7 @@ def _started(
 
 
 def _launch(conf: Any, master: str | None, said: IO[bytes] | None) -> Any:
-    """A virtual machine for this process, on a Java that is new enough, with what it says kept in `said`."""
+    """Start a virtual machine for this process on a recent enough Java, with its stderr written to `said`."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ["JAVA_HOME"] = find_java().home
@@ -164,21 +164,21 @@ def _launch(conf: Any, master: str | None, said: IO[bytes] | None) -> Any:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stops a session; one whose virtual machine is gone is forgotten, so that a later one can be made."""
+    """Stop a session; one whose virtual machine is gone is discarded, so that a later session can be created."""
     from pyspark.sql import SparkSession
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
         try:
             spark.stop()
-        except Exception:  # what the work came to is told, not that this could not be stopped
+        except Exception:  # the result of the work is reported, not this failure to stop
             with suppress(Exception):
-                spark.sparkContext.stop()  # Java's side is let go of by now: the rest is Python's
+                spark.sparkContext.stop()  # Java's side is already gone: the remainder is Python's
             SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _is_gone(gateway: Any) -> bool:
-    """Whether a virtual machine that was made here has ended."""
+    """Return True if a virtual machine that was started here has ended."""
     if gateway is None:
         return False
     try:
@@ -189,7 +189,7 @@ def _is_gone(gateway: Any) -> bool:
 
 
 def _end(gateway: Any) -> None:
-    """Ends a virtual machine that was made here; a later session gets a new one."""
+    """End a virtual machine that was started here; a later session gets a new one."""
     from pyspark import SparkContext
 
     if gateway is None:
@@ -207,7 +207,7 @@ def _end(gateway: Any) -> None:
 
 
 def _words(error: Exception, said: IO[bytes] | None) -> str:
-    """What went wrong, in a line: the deepest cause that Java names, else the end of what the machine said."""
+    """Describe an error in one line: the deepest cause that Java names, else the last error in the output."""
     text = java_message(error)
     if text is not None:
         return " ".join(text.split())
@@ -227,7 +227,7 @@ def _hint(master: str | None) -> str:
 
 
 def check_master(master: str | None) -> None:
-    """IllegalArgument for what is no name of a master at all, and for a Spark Connect server."""
+    """Raise IllegalArgument for text that is not a master's name, and for a Spark Connect server."""
     if master is None:
         return
     if master.startswith("sc://"):

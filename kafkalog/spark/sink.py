@@ -1,4 +1,4 @@
-"""The sink, as Spark asks for it: tasks stage, the driver's commit appends. See `commit` for what holds when."""
+"""The sink's Spark interface: tasks stage, the driver's commit appends. `commit` documents the guarantees."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["BatchSink", "StreamSink", "refuse_overwrite"]
 
 _BATCH: Final = 0
-"""The batch number of a job that has but one."""
+"""Batch number of a job with only one batch."""
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one attempt of a task staged, and for whom."""
+    """Output of one attempt of a task, with its job and batch."""
 
     job: Job
     batch_id: int
@@ -38,7 +38,7 @@ class Staged(WriterCommitMessage):
 
 
 def refuse_overwrite() -> IllegalArgument:
-    """The error for a batch write that is not an append: Spark's Kafka sink refuses it as well."""
+    """Return the error for a batch write that is not an append, which Spark's Kafka sink also rejects."""
     return IllegalArgument(
         "save mode overwrite is not allowed for kafkalog, which only appends to logs",
         hint="use mode('append'); delete the topic first (`kafkalog topics delete`) where its records are to go",
@@ -50,7 +50,7 @@ def _committer(options: SinkOptions) -> Committer:
 
 
 def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
-    """What the tasks staged, in their order; IllegalState where one of them told nothing."""
+    """Return what the tasks staged, in their order; raise IllegalState if one of them sent no message."""
     tasks = []
     for number, message in enumerate(messages):
         if not isinstance(message, Staged):
@@ -67,19 +67,19 @@ class BatchSink(DataSourceArrowWriter):
         self.job = Job.batch(options.job_id or str(uuid.uuid4()))
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        """Stages the rows of one task."""
+        """Stage the rows of one task."""
         context = TaskContext.get()
         assert context is not None
         task, attempt = context.partitionId(), context.taskAttemptId()
         return Staged(self.job, _BATCH, stage_rows(iterator, self.options, self.job, _BATCH, task, attempt))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Appends what the tasks staged; a `jobId` that landed before is left alone."""
+        """Append what the tasks staged; skip a `jobId` that landed before."""
         keep = self.options.job_id is not None
         _committer(self.options).commit(self.job, _BATCH, _tasks(messages), keep=keep)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Sweeps what the job staged, unless it is decided."""
+        """Delete what the job staged, unless it is decided."""
         _committer(self.options).abort(self.job, _BATCH)
 
 
@@ -90,7 +90,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        """Stages the rows of one task of a batch."""
+        """Stage the rows of one task of a batch."""
         context = TaskContext.get()
         assert context is not None
         query, number = context.getLocalProperty(_QUERY_PROPERTY), context.getLocalProperty(_BATCH_PROPERTY)
@@ -104,21 +104,21 @@ class StreamSink(DataSourceStreamArrowWriter):
         return Staged(job, batch_id, stage_rows(iterator, self.options, job, batch_id, task, attempt))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Appends what the tasks of a batch staged; a batch that landed before is left alone."""
+        """Append what the tasks of a batch staged; skip a batch that landed before."""
         tasks = _tasks(messages)
         job = _job_of(messages, batchId)
         if job is not None:
             _committer(self.options).commit(job, batchId, tasks)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Sweeps what a batch staged, unless it is decided; without a message its query is not known, and age does."""
+        """Delete what a batch staged, unless it is decided; without a message the query is unknown and files expire."""
         job = _job_of(messages, batchId)
         if job is not None:
             _committer(self.options).abort(job, batchId)
 
 
 def _job_of(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> Job | None:
-    """The query whose batch it is; None where no task told. IllegalState where tasks disagree."""
+    """Return the query of the batch; None without a message. Raises IllegalState if tasks disagree."""
     told = {(message.job, message.batch_id) for message in messages if isinstance(message, Staged)}
     if not told:
         return None

@@ -1,4 +1,4 @@
-"""The sink's options as one value: parsed and checked once, before a file is touched."""
+"""The sink's options as one value: parsed and checked once, before any file is opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_DIGITS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What the sink was asked for; the fields are the options of `option_table.SINK_OPTIONS`."""
+    """Options of a write; the fields are those of `option_table.SINK_OPTIONS`."""
 
     path: str
     topic: str | None = None
@@ -36,10 +36,10 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """The options of a write; names in any case.
+        """Parse the options of a write; names in any case.
 
-        IllegalArgument, with the fix, for an unknown name and a value that is none; InvalidTopic,
-        UnsupportedCompression. Options of Kafka clients (`kafka.*`) are passed over with a warning.
+        Raises IllegalArgument, with the fix, for an unknown name and an invalid value; InvalidTopic,
+        UnsupportedCompression. Options of Kafka clients (`kafka.*`) are ignored with a warning.
         """
         given = checked_names(options, SINK_OPTIONS, SOURCE_OPTIONS)
         topic, job_id = given.get("topic"), given.get("jobid")

@@ -1,4 +1,4 @@
-"""What a task of a write does: rows become batches of the partitions they are for, in a staged file."""
+"""Task of a write: turns rows into batches of their partitions, in a staged file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH_BYTES: Final = 128 << 10
-"""The size that batches are closed at, before compression."""
+"""Uncompressed size at which batches are closed."""
 WAITING_BYTES: Final = 16 << 20
-"""What all partitions of a task gather before finished batches are taken out."""
+"""Bytes that all partitions of a task collect before finished batches are taken out."""
 _MOST_FIRST: Final = 2**31 - 1
 
 
@@ -40,10 +40,10 @@ def stage_rows(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> StagedTask:
-    """The rows of one attempt of a task, staged and on disk; nothing is left of it where this raises.
+    """Stage and sync the rows of one attempt of a task; an error leaves no file.
 
-    Errors of rows are those of `Placer`, InvalidTopic for a name that none can have; StorageError, PartitionNotFound
-    for a data directory that cannot be.
+    Raises the errors of `Placer` for rows, InvalidTopic for an invalid name; StorageError, PartitionNotFound for a data
+    directory that cannot exist.
     """
     directory = os.path.realpath(make_data_directory(options.path, fs))
     writer = StageWriter(directory, job, batch_id, task, attempt, fs=fs)
@@ -69,7 +69,7 @@ def _stage(writer: StageWriter, ready: Iterable[Placed]) -> None:
 
 
 def check_columns(schema: pyarrow.Schema, topic: str | None) -> None:
-    """Returns when rows of these columns can be written; IllegalArgument names the column and what is wanted."""
+    """Raise IllegalArgument, naming the column and the requirement, unless rows of these columns can be written."""
     import pyarrow
 
     try:
@@ -82,7 +82,7 @@ def check_columns(schema: pyarrow.Schema, topic: str | None) -> None:
 
 
 class _Topics:
-    """The topics that the rows of a task name, as they are found when they are first met."""
+    """Topics in a task's rows, each as it was when it was first met."""
 
     def __init__(self, directory: str, options: SinkOptions, fs: FileSystem) -> None:
         self._directory = directory
@@ -91,12 +91,12 @@ class _Topics:
         self._layouts: dict[str, TopicLayout] = {}
 
     def target(self, topic: str) -> TopicTarget:
-        """What rows for a topic go by; errors as for `read_layout`."""
+        """Return the target of a topic's rows; errors as for `read_layout`."""
         layout = self._layouts[topic] = read_layout(self._directory, topic, fs=self._fs)
         return TopicTarget.of(layout.config, self._partitions(layout), self._options.compression)
 
     def found(self) -> dict[str, StagedTopic]:
-        """The topics that were met, for the commit."""
+        """Return the topics that were met, for the commit."""
         return {name: StagedTopic(self._partitions(layout), layout.rules) for name, layout in self._layouts.items()}
 
     def _partitions(self, layout: TopicLayout) -> int:

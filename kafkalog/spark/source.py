@@ -1,7 +1,7 @@
-"""The data source `kafkalog`, as Spark asks for it.
+"""The data source `kafkalog` in Spark's interface.
 
-Spark starts a new Python for each step of a plan, so that what a step does not need is not imported for it: that would
-be a quarter of a second for every query.
+Spark starts a new Python for each step of a plan. A step imports only what it needs: other imports would cost a quarter
+of a second for every query.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class KafkalogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that `format` takes."""
+        """Return the name for `format`."""
         return "kafkalog"
 
     def schema(self) -> str:
-        """The columns that the options ask for, as DDL."""
+        """Return the columns in the options, as DDL."""
         return ddl_of(columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a batch; one that takes filters where Spark is about to hand them over."""
+        """Return a reader of a batch; it accepts filters if Spark is about to push them."""
         options = SourceOptions.parse(self.options, streaming=False)
         columns = wanted_columns(schema)
         if options.push_filters and _asked_by_pushdown():
@@ -49,7 +49,7 @@ class KafkalogDataSource(DataSource):
         return BatchReader(options, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
-        """A batch write, which appends."""
+        """Return a batch write, which appends."""
         from kafkalog.spark.sink import BatchSink, refuse_overwrite
 
         if overwrite:
@@ -57,20 +57,20 @@ class KafkalogDataSource(DataSource):
         return BatchSink(_sink_options(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
-        """A streaming write. Output mode complete appends the rows of each batch, as Spark's Kafka sink does."""
+        """Return a streaming write. Output mode complete appends the rows of each batch, as Spark's Kafka sink does."""
         from kafkalog.spark.sink import StreamSink
 
         return StreamSink(_sink_options(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader of a stream."""
+        """Return a reader of a stream."""
         from kafkalog.spark.stream import StreamReader
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True), wanted_columns(schema))
 
 
 def _sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """The options of a write of these columns; IllegalArgument where they cannot be written."""
+    """Return the options of a write of these columns; raise IllegalArgument if they cannot be written."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from kafkalog.spark.sink_options import SinkOptions
@@ -82,18 +82,17 @@ def _sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions
 
 
 def _asked_by_pushdown() -> bool:
-    """True in the worker that hands filters over.
+    """Return True in the worker that pushes filters.
 
-    Spark refuses every query of a reader that has `pushFilters` while `spark.sql.python.filterPushdown.enabled` is
-    false, as it is by default, and a reader is not told of that setting. The worker that pushes filters runs only
-    where it is true.
+    While `spark.sql.python.filterPushdown.enabled` is false, the default, Spark rejects every query of a reader that
+    has `pushFilters`, and a reader cannot see that setting. The worker that pushes filters runs only if it is true.
     """
     frame = sys._getframe(2)
     return frame.f_globals.get("__name__", "").endswith(_PUSHING) or frame.f_code.co_filename.endswith(f"{_PUSHING}.py")
 
 
 class BatchReader(DataSourceReader):
-    """A batch: offsets are frozen when it is planned."""
+    """A batch read: offsets are fixed when it is planned."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self.options = options
@@ -101,13 +100,13 @@ class BatchReader(DataSourceReader):
         self.pruning: Pruning | None = None
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges of offsets that tasks read."""
+        """Return the ranges of offsets that tasks read."""
         from kafkalog.spark.batch_plan import plan_batch
 
         return [InputPartition(one) for one in plan_batch(self.options, self.pruning)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of one range; none where Spark made a partition of no partitions."""
+        """Return the records of one range; none for the partition that Spark makes if there are none."""
         if partition.value is None:
             return iter(())
         from kafkalog.spark.reading import arrow_batches
@@ -116,10 +115,10 @@ class BatchReader(DataSourceReader):
 
 
 class _PushingReader(BatchReader):
-    """A reader that takes the filters it can."""
+    """A reader that accepts filters."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes the filters that it applies exactly; gives back the others."""
+        """Apply the filters; return those that Spark must apply too."""
         from kafkalog.spark.filters import Pruning
 
         self.pruning = Pruning()

@@ -1,4 +1,4 @@
-"""Staged files: what one attempt of a task wrote, beside the partitions that it is for, until a commit appends it.
+"""Staged files: output of one attempt of a task, in the data directory until a commit appends it.
 
     kafkalog-stage.<job>.<batch>.<task>.<attempt>.<random>      (with .tmp while it is being written)
 
@@ -7,7 +7,7 @@
     index: JSON, a list of [topic, partition, position, size, records, crc32c]
     trailer, 32 bytes: position and size of the index, its crc32c, 4 zero bytes, magic
 
-They are plain files: a broker, and whatever here goes through a data directory, passes over those.
+They are plain files: a broker, and kafkalog's own passes over a data directory, ignore them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, TMP_SUFFIX, File, FileSystem
 
 SECTION_BYTES: Final = 4 << 20
-"""What one partition gathers before it is written as a section."""
+"""Bytes of one partition that are collected before they are written as a section."""
 BUFFERED_BYTES: Final = 64 << 20
-"""What all partitions of a task gather before all of it is written."""
+"""Bytes of all partitions of a task that are collected before all are written."""
 MAX_INDEX_BYTES: Final = 256 << 20
 MAX_SECTION_BYTES: Final = 1 << 31
 ONLY_BATCH: Final = 0
-"""The number of a batch that is all that its job lands."""
+"""Number of the batch in a job with only one."""
 MAGIC: Final = b"KLSTAGE1"
 _TRAILER: Final = struct.Struct(">qqI4x8s")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,120}")
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(
 
 
 class Job(NamedTuple):
-    """Who writes: a streaming query by its id, or a batch write by its job's."""
+    """A writer: a streaming query by its id, or a batch write by its job's id."""
 
     kind: str
     id: str
@@ -54,12 +54,12 @@ class Job(NamedTuple):
 
     @classmethod
     def query(cls, query_id: str) -> Job:
-        """The streaming query of that id; IllegalArgument for one that cannot be part of a file's name."""
+        """Return the streaming query with that id; raise IllegalArgument for an id that a file name cannot contain."""
         return cls("query", _checked_id(query_id))
 
     @classmethod
     def batch(cls, job_id: str) -> Job:
-        """The batch write of that id; IllegalArgument as for `query`."""
+        """Return the batch write with that id; raise IllegalArgument as `query` does."""
         return cls("job", _checked_id(job_id))
 
 
@@ -72,7 +72,7 @@ def _checked_id(text: str) -> str:
 
 
 def parse_job(text: str) -> Job:
-    """The job that `str` of one gives; ValueError for anything else."""
+    """Parse the text of a job, as `str` returns it; raise ValueError for anything else."""
     kind, dash, name = text.partition("-")
     if kind not in ("query", "job") or not dash or not _ID.fullmatch(name):
         raise ValueError(f"{ascii(text[:80])} names no job")
@@ -80,20 +80,20 @@ def parse_job(text: str) -> Job:
 
 
 class StagedName(NamedTuple):
-    """What a staged file's name says, as far as it matters to others."""
+    """Job and batch in a staged file's name."""
 
     job: Job
     batch_id: int
 
 
 def parse_name(name: str) -> StagedName | None:
-    """Whose staged file has this name; None for the name of anything else."""
+    """Return the job and batch of a staged file's name; None for any other name."""
     found = _NAME.fullmatch(name)
     return None if found is None else StagedName(Job(found["kind"], found["id"]), int(found["batch"]))
 
 
 class StagedFile(NamedTuple):
-    """A finished staged file, as a commit message and an intent name it: the index's checksum stands for all of it."""
+    """A finished staged file, as a commit message and an intent name it; the index's checksum covers all of it."""
 
     name: str
     size: int
@@ -102,7 +102,7 @@ class StagedFile(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Batches of one partition, back to back: where they lie in the staged file, and their checksum."""
+    """Batches of one partition, back to back: their place in the staged file, and their checksum."""
 
     topic_partition: TopicPartition
     position: int
@@ -112,7 +112,7 @@ class Section(NamedTuple):
 
 
 class StageWriter:
-    """One attempt's staged file, made at the first batches. Threads: one at a time."""
+    """One attempt's staged file, created for the first batches. Only one thread at a time may use it."""
 
     def __init__(
         self, directory: str, job: Job, batch_id: int, task: int, attempt: int, *, fs: FileSystem = OS
@@ -133,10 +133,10 @@ class StageWriter:
         self._sections: list[Section] = []
 
     def add(self, topic_partition: TopicPartition, batches: Any, records: int | None = None) -> None:
-        """Take over v2 batches of a partition, back to back, behind those it has; the buffer is not copied.
+        """Add v2 batches of a partition, back to back, after its earlier ones; the buffer is kept, not copied.
 
-        `records` is how many they have; None has them counted. StorageError (a full disk among others): then `abandon`
-        is all that is left to do.
+        `records` is their number; None has them counted. Raises StorageError (also for a full disk), after which only
+        `abandon` may be called.
         """
         size = len(batches)
         if not size:
@@ -153,7 +153,7 @@ class StageWriter:
             self._write(tuple(self._waiting))
 
     def finish(self) -> StagedFile | None:
-        """The file, whole and on disk under its name; None where nothing was added. StorageError."""
+        """Finish and sync the file under its name and return it; None if nothing was added. Raises StorageError."""
         self._write(tuple(self._waiting))
         file = self._file
         if file is None:
@@ -173,7 +173,7 @@ class StageWriter:
         return StagedFile(self.name, size, crc, self.records)
 
     def abandon(self) -> None:
-        """Take away what was written; what cannot be removed is swept later. Harmless at any time."""
+        """Delete what was written; files that cannot be deleted expire later. May be called at any time."""
         file, self._file = self._file, None
         try:
             if file is not None:
@@ -208,10 +208,10 @@ class StageWriter:
 
 
 class StageReader:
-    """A staged file that a commit reads. Threads: one at a time."""
+    """A staged file that a commit reads. Only one thread at a time may use it."""
 
     def __init__(self, directory: str, staged: StagedFile, *, fs: FileSystem = OS) -> None:
-        """CorruptStagedFile where it is missing, or is not what the task left; StorageError."""
+        """Open the file; raise CorruptStagedFile if it is missing or changed since the task, or StorageError."""
         self.path = os.path.join(directory, staged.name)
         try:
             self._file = fs.open_file(self.path, "r")
@@ -226,7 +226,7 @@ class StageReader:
             raise
 
     def read(self, section: Section) -> bytearray:
-        """The batches of a section; CorruptStagedFile, StorageError."""
+        """Return the batches of a section; raise CorruptStagedFile or StorageError."""
         data = self._bytes(section.size, section.position)
         if crc32c(data) != section.crc:
             raise self._damaged(
@@ -236,7 +236,7 @@ class StageReader:
         return data
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self._file.close()
 
     def __enter__(self) -> StageReader:
@@ -281,7 +281,7 @@ class StageReader:
 
 
 def _sections(found: Any, end: int) -> Iterator[Section]:
-    """The sections that an index lists; ValueError, TypeError or a typed error for anything that no task writes."""
+    """Yield the sections in an index; raise ValueError, TypeError or a KafkalogError for anything no task writes."""
     at = len(MAGIC)
     for topic, partition, position, size, records, crc in found:
         if not all(type(number) is int and number >= 0 for number in (partition, position, size, records, crc)):
@@ -300,10 +300,10 @@ def sweep(
     directory: str, *, landed: StagedName | None = None, before_s: float | None = None,
     keep: frozenset[str] = frozenset(), fs: FileSystem = OS,
 ) -> int:  # fmt: skip
-    """How many staged files were removed: those of a job up to the batch `landed`, and those older than `before_s`.
+    """Delete staged files of a job up to the batch `landed`, and those older than `before_s`; return their number.
 
-    `before_s` is in seconds since 1970; `keep` are names that stay. What cannot be removed stays for the next sweep.
-    The caller holds the directory's lock.
+    `before_s` is in seconds since 1970; `keep` are names that stay. Files that cannot be deleted stay for the next
+    sweep. The caller holds the directory's lock.
     """
     removed = 0
     try:

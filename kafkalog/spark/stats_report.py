@@ -1,4 +1,4 @@
-"""What the job `stats` found: tables for a person, JSON lines for a program, rows for a DataFrame."""
+"""Report of the job `stats`: tables for people, JSON lines for programs, rows for a DataFrame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW_SCHEMA: Final = (
 
 
 class KeyStats(NamedTuple):
-    """The keys of a topic: how many different ones, by a sketch that errs by 2 % on average, and records without."""
+    """Keys of a topic: the distinct ones, by a sketch that errs by 2 % on average, and the records without a key."""
 
     distinct: int
     null: int
@@ -26,9 +26,9 @@ class KeyStats(NamedTuple):
 
 @dataclass(frozen=True)
 class StatsReport:
-    """Counts by topic, partition, hour and codec; keys by topic, None where they were not looked at.
+    """Counts by topic, partition, hour and codec; keys by topic, None if they were not read.
 
-    `problems` are errors in words: of segments that were counted as far as they can be read, and of reading keys.
+    `problems` are errors in words: of segments, which are counted as far as they can be read, and of reading keys.
     """
 
     groups: dict[Group, Counts]
@@ -39,25 +39,25 @@ class StatsReport:
 
     @property
     def ok(self) -> bool:
-        """True where everything could be read."""
+        """True if everything could be read."""
         return not self.problems
 
     def topics(self) -> dict[str, Counts]:
-        """The sums by topic."""
+        """Return the sums by topic."""
         found: dict[str, Counts] = {}
         for group, counts in self.groups.items():
             found.setdefault(group.topic, Counts()).add(counts)
         return found
 
     def hours(self) -> dict[tuple[str, int], Counts]:
-        """The sums by topic and hour (ms since 1970; NO_HOUR where batches have no time)."""
+        """Return the sums by topic and hour (ms since 1970; NO_HOUR for batches without a time)."""
         found: dict[tuple[str, int], Counts] = {}
         for group, counts in self.groups.items():
             found.setdefault((group.topic, group.hour_ms), Counts()).add(counts)
         return dict(sorted(found.items()))
 
     def codecs(self, topic: str) -> dict[str, Counts]:
-        """The sums of a topic by codec."""
+        """Return the sums of a topic by codec."""
         found: dict[str, Counts] = {}
         for group, counts in self.groups.items():
             if group.topic == topic:
@@ -65,7 +65,7 @@ class StatsReport:
         return found
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """A row for each group, by ROW_SCHEMA; times are UTC."""
+        """Return a row for each group, by ROW_SCHEMA; times are UTC."""
         return [
             (
                 group.topic, group.partition, _utc(group.hour_ms), group.codec, counts.batches, counts.records,
@@ -75,7 +75,7 @@ class StatsReport:
         ]  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """A table of topics, one of their hours, problems, and a line for all."""
+        """Yield a table of topics, one of their hours, problems, and a summary line."""
         yield from _table(
             ("TOPIC", "RECORDS", "BYTES", "RECORDS/S", "BYTES/S", "RATIO", "CODECS", "KEYS", "FIRST", "LAST"),
             [self._topic_cells(topic, counts) for topic, counts in self.topics().items()],
@@ -91,7 +91,7 @@ class StatsReport:
         yield self.summary()
 
     def summary(self) -> str:
-        """One line: how much was counted."""
+        """Return a line with the totals."""
         total = Counts()
         for counts in self.groups.values():
             total.add(counts)
@@ -102,7 +102,7 @@ class StatsReport:
         return ", ".join(looked) + (f"; {_plural(len(self.problems), 'problem')}" if self.problems else "")
 
     def json_lines(self) -> Iterator[str]:
-        """One JSON object a line: hours (`type` "hour"), topics, problems, then the report; times in ms."""
+        """Yield one JSON object a line: hours (`type` "hour"), topics, problems, then the report; times in ms."""
         for (topic, hour), counts in self.hours().items():
             when = None if hour == NO_HOUR else hour
             rates = _rates(_hourly(counts.records), _hourly(counts.bytes))
@@ -172,7 +172,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Columns two blanks apart: text to the left, numbers to the right."""
+    """Yield a table with columns two spaces apart: text to the left, numbers to the right."""
     left = {"TOPIC", "HOUR", "CODECS", "FIRST", "LAST"}
     widths = [max(len(row[n]) for row in (head, *rows)) for n in range(len(head))]
     for row in (head, *rows):

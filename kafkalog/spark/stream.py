@@ -1,7 +1,7 @@
-"""A stream, as Spark asks for it: offsets at each trigger, ranges of each micro-batch, their records.
+"""A stream in Spark's interface: offsets at each trigger, ranges of each micro-batch, their records.
 
-Spark keeps one reader in a process of its own for as long as a query runs, and asks it where to go next; tasks get
-copies that only `read`. So what a reader knows of the directories is opened when it is first asked and never pickled.
+Spark keeps one reader in its own process while a query runs, and asks it for the next offsets; tasks get copies that
+only `read`. So a reader opens its view of the directories on first use and never pickles it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ if TYPE_CHECKING:
 __all__ = ["StreamReader"]
 
 LOOKS: Final = 3
-"""So often a loss must be seen before it is believed: a partition that is moved or replaced is away for a moment."""
+"""Looks that must show a loss before it is reported: a partition that is moved or replaced is briefly missing."""
 BETWEEN_LOOKS_MS: Final = 100
 _START_HINT: Final = "give an offset between them, or set failOnDataLoss to false to begin at the nearest one"
 _There = dict[TopicPartition, Standing]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The offsets and records of a stream. Offsets are those of the Kafka source: `{"topic":{"0":23}}`.
+    """Offsets and records of a stream. Offsets are those of the Kafka source: `{"topic":{"0":23}}`.
 
-    Records that are lost are an error that names them, or, by `failOnDataLoss`, a DataLoss warning. Threads: one.
+    Lost records raise an error that names them or, by `failOnDataLoss`, cause a DataLoss warning. Only one thread may
+    use it.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -61,19 +62,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._live: LivePartitions | None = None
         self._target: dict[TopicPartition, int] | None = None  # where Trigger.AvailableNow ends
-        self._let_go_ms: int | None = None  # monotonic: when a batch was let go last
+        self._let_go_ms: int | None = None  # monotonic: time of the last batch
         self._latest: dict[TopicPartition, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy for a task: what it was asked for, nothing of what it has seen."""
+        """Pickle the options alone, for a task's copy."""
         return type(self), (self.options, self.columns)
 
     # Offsets
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query begins that has no checkpoint. Errors of `plan_batch`."""
+        """Return the start of a query without a checkpoint. Raises the errors of `plan_batch`."""
         options = self.options
-        find_partitions(options.paths, options.subscription)  # a topic that there never was is a mistake
+        find_partitions(options.paths, options.subscription)  # a topic that never existed is a mistake
         live = self._partitions()
         live.look(afresh=True)
         views = live.views
@@ -90,11 +91,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         lost = [_not_there(one, starts[one], live.there[one]) for one in starts if starts[one] != nearest[one]]
         self._report(lost, _START_HINT)
-        check_ends(views, nearest, options)  # of a log that ends where the query begins, no task reads anything
+        check_ends(views, nearest, options)  # no task reads a log that ends where the query begins
         return offsets_to_dict(nearest)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that the options set. Spark has none of two bounds: `latestOffset` looks at the options itself."""
+        """Return the options' limit. Spark has none with two bounds: `latestOffset` reads the options itself."""
         if self.options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self.options.max_offsets_per_trigger)
         if self.options.min_offsets_per_trigger is not None:
@@ -102,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` itself where nothing is new, or too little."""
+        """Return the end of the next micro-batch; `start` itself if nothing, or too little, is new."""
         begin = offsets_from_dict(start)
         there, found = self._checked(lambda there: reachable(begin, there, self._begun_anew(begin, there)), begin)
         self._latest = {one: standing.latest for one, standing in there.items()}
@@ -120,28 +121,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if admission.let_go:
             self._let_go_ms = now_ms
-        # without any partition there is nowhere to go: what the stream knows is kept, should they come back
+        # without any partition the known offsets are kept, in case the partitions return
         return start if not admission.ends or admission.ends == begin else offsets_to_dict(admission.ends)
 
     def _delay(self) -> TriggerDelay | None:
-        """How long a small batch waits; a query that is to end with what is there waits for nothing."""
+        """Return the delay of small batches; None for a query that ends with the existing records."""
         if self.options.min_offsets_per_trigger is None or self._target is not None:
             return None
         return TriggerDelay(self.options.min_offsets_per_trigger, self.options.max_trigger_delay_ms)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Freezes where the query ends: at what can be read now."""
+        """Fix the end of the query at what is readable now."""
         there = self._partitions().look(afresh=True)
         self._target = {one: standing.latest for one, standing in there.items()}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The end of what there was at the last trigger, whatever its limit; None before the first."""
+        """Return the end of the log at the last trigger, without limits; None before the first trigger."""
         return offsets_to_dict(self._latest) if self._latest else None
 
     # Micro-batches
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges that together are a micro-batch: of a new one, and of one that is planned again on a restart."""
+        """Return the ranges of a micro-batch, either a new one or one that is planned again after a restart."""
         if start == end:
             return []
         begin, until = offsets_from_dict(start), offsets_from_dict(end)
@@ -149,20 +150,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         views, options = self._partitions().views, self.options
         ranges = plan_ranges(views, found.begins, found.ends, options)
         if options.min_partitions or options.max_records_per_partition:
-            return [InputPartition((one,)) for one in ranges]  # as many tasks as were asked for
+            return [InputPartition((one,)) for one in ranges]  # as many tasks as requested
         return [
             InputPartition(bundle)
             for bundle in bundled(ranges, lambda one: bytes_between(views[one.topic_partition], one.start, one.stop))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of the ranges of a task, one after another."""
+        """Yield the records of a task's ranges, one range after another."""
         checkpoints = CheckpointCache()
         for one in partition.value:
             yield from arrow_batches(one, self.columns, self.options, checkpoints=checkpoints)
 
     def stop(self) -> None:
-        """Gives up the files."""
+        """Close the files."""
         if self._live is not None:
             self._live.close()
             self._live = None
@@ -177,9 +178,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _checked(
         self, of: Callable[[_There], Reach], known: dict[TopicPartition, int], *, look: bool = True
     ) -> tuple[_There, Reach]:
-        """What `of` says of the partitions that are there; a loss is reported when it was seen again and again.
+        """Return the existing partitions and the result of `of` for them; report losses that repeated looks confirm.
 
-        Without `look` the last look does, where it shows no loss.
+        Without `look` the result of the last look is used if it shows no loss.
         """
         live = self._partitions()
         there = self._bounded(live.look() if look else live.there, known)
@@ -198,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return there, found
 
     def _bounded(self, there: _There, known: dict[TopicPartition, int]) -> _There:
-        """What is there, up to where Trigger.AvailableNow ends; partitions that came later are not there."""
+        """Limit the partitions to where Trigger.AvailableNow ends; partitions that came later are left out."""
         if self._target is None:
             return dict(there)
         ends = {**known, **self._target}

@@ -1,4 +1,4 @@
-"""Which topics and partitions a read is for: subscribe, subscribePattern, assign."""
+"""Topics and partitions of a read: subscribe, subscribePattern, assign."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from kafkalog.types import TopicPartition
 __all__ = ["Assign", "Subscribe", "SubscribePattern", "Subscription", "subscription_of"]
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that a pattern never means; named one by one they can be read."""
+"""Topics that a pattern never matches; they can be read by name."""
 _KINDS: Final = ("assign", "subscribe", "subscribePattern")
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """All partitions of these topics, each of which must be there."""
+    """All partitions of these topics, each of which must exist."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics in whose name the pattern is found, as Spark does it; Kafka's own are left out."""
+    """All partitions of topics whose name contains a match of the pattern, as in Spark; Kafka's own are left out."""
 
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is one of them."""
+        """Return True if the topic is one of them."""
         return topic not in INTERNAL_TOPICS and re.search(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions, each of which must be there."""
+    """These partitions, each of which must exist."""
 
     partitions: tuple[TopicPartition, ...]
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Their topics, each once."""
+        """Topics of the partitions, each once."""
         return tuple(dict.fromkeys(one.topic for one in self.partitions))
 
 
@@ -53,9 +53,9 @@ Subscription = Subscribe | SubscribePattern | Assign
 
 
 def subscription_of(given: Mapping[str, str]) -> Subscription | None:
-    """What the options (names in lower case) subscribe to; None where none of the three is there.
+    """Return the subscription in the options (lower-case names); None without one.
 
-    IllegalArgument for several of them and for a value that names nothing.
+    Raises IllegalArgument for several of them and for a value that names nothing.
     """
     named = [kind for kind in _KINDS if kind.lower() in given]
     if not named:

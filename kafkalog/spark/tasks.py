@@ -1,4 +1,4 @@
-"""Work of ours as tasks of a Spark job: one task for each item, results in the order of the items."""
+"""Functions run as tasks of a Spark job: one task for each item, results in the order of the items."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Result = TypeVar("Result")
 
 
 class Raised(NamedTuple):
-    """An error of ours that a task met: it travels as a value, so that Spark does not try the same again."""
+    """A KafkalogError of a task, returned as a value so that Spark does not retry the task."""
 
     error: KafkalogError
 
 
 class _Guarded:
-    """The work of a task; an object of a module, so that it travels by its name."""
+    """The work of a task; an instance of a module's class, so that it is pickled by name."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self._work = work
@@ -43,11 +43,11 @@ def run_tasks(
     what: str,
     tell: Tell | None = None,
 ) -> list[Result | Raised]:
-    """What `work` came to for each item; an error of ours is a `Raised` in its place.
+    """Return the result of `work` for each item; a KafkalogError is a `Raised` in its place.
 
-    `work` is a function of a module of this package (or a partial of one); items and results are pickled. Items are
-    begun in their order, so the largest go first. `what` names the job in Spark's interface, `tell` is called with how
-    far it is. JobFailed where Spark gives up, such as when executors are lost again and again.
+    `work` is a function of a module of this package (or a partial of one); items and results are pickled. Items start
+    in their order, so the largest go first. `what` names the job in Spark's interface; `tell` is called with its
+    progress. Raises JobFailed if Spark gives up, such as when executors are lost again and again.
     """
     if not items:
         return []
@@ -63,7 +63,7 @@ def run_tasks(
 
 
 def results(done: Iterable[Result | Raised]) -> list[Result]:
-    """The results; the first error of ours is raised."""
+    """Return the results; raise the first KafkalogError."""
     found: list[Result] = []
     for one in done:
         if isinstance(one, Raised):

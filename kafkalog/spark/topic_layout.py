@@ -1,4 +1,4 @@
-"""What a sink has to know of a topic: how many partitions it has in the data directory, and what it asks of batches."""
+"""A topic as the sink needs it: its partitions in the data directory, and its rules for batches."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _RULES: Final = (
     "cleanup_policy", "compression_type", "max_message_bytes", "segment_size", "message_timestamp_type",
     "message_timestamp_before_max_ms", "message_timestamp_after_max_ms",
 )  # fmt: skip
-"""The settings that decide whether a batch is taken."""
+"""Settings that decide whether a batch is accepted."""
 
 
 class TopicLayout(NamedTuple):
-    """A topic of a data directory: `partitions` 0 for one that is not there; the settings that batches must fit."""
+    """A topic of a data directory: `partitions` is 0 if it is missing; `config` is what batches must fit."""
 
     partitions: int
     config: LogConfig
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """What batches were made for: another value at the commit means that they may not fit any more."""
+        """Settings that batches were made for: if they differ at the commit, batches may no longer fit."""
         return tuple(str(getattr(self.config, name)) for name in _RULES)
 
 
 def read_layout(directory: str, topic: str, *, fs: FileSystem = OS) -> TopicLayout:
-    """The topic as it is in the data directory now; no lock is needed.
+    """Return the current topic in the data directory; no lock is needed.
 
-    InvalidTopic; IllegalArgument where the directory has a part of its partitions only, or is a partition's own;
-    PartitionNotFound for a directory that is not there; CorruptCheckpoint, StorageError.
+    Raises InvalidTopic; IllegalArgument if the directory has only some of its partitions, or is a partition's own;
+    PartitionNotFound for a missing directory; CorruptCheckpoint, StorageError.
     """
     validate_topic(topic)
     numbers = [one.topic_partition.partition for one in partitions_of(directory, topic, fs)]
@@ -52,5 +52,5 @@ def read_layout(directory: str, topic: str, *, fs: FileSystem = OS) -> TopicLayo
 
 
 def partition_path(directory: str, topic_partition: TopicPartition) -> str:
-    """The path of a partition in a data directory."""
+    """Return the path of a partition in a data directory."""
     return os.path.join(directory, str(topic_partition))

@@ -1,4 +1,4 @@
-"""The bytes of a transaction index: aborted transactions, and what can be told from them (format.md section 7)."""
+"""The binary format of a transaction index: aborted transactions, and checks of them (format.md section 7)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ENTRY_BYTES: Final = 34
 MAX_TXN_INDEX_BYTES: Final = 1 << 31
 LAST_OFFSET_AT: Final = 18
 _WRITTEN: Final = struct.Struct(">hqqqq")
-_READ: Final = struct.Struct(">bxqqqq")  # the reference looks at the first byte of the version only
+_READ: Final = struct.Struct(">bxqqqq")  # the reference reads only the first byte of the version
 _HINT: Final = "the log has the same transactions; recovery writes the index anew from it"
 
 
 class AbortedTxn(NamedTuple):
-    """One aborted transaction: last_offset is its ABORT marker's, last_stable_offset the log's right after it."""
+    """One aborted transaction: last_offset is that of its ABORT marker, last_stable_offset the log's right after it."""
 
     version: int
     producer_id: int
@@ -29,7 +29,7 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
     def packed(self) -> bytes:
-        """The entry as it is written: 34 bytes."""
+        """Return the entry as written: 34 bytes."""
         return _WRITTEN.pack(*self)
 
 
@@ -43,7 +43,7 @@ class CollectedTxns(NamedTuple):
 def read_aborted_txns(
     path: str | os.PathLike[str], *, fs: FileSystem = OS, limit: int = MAX_TXN_INDEX_BYTES
 ) -> list[AbortedTxn]:
-    """The entries of a `.txnindex` file, in order; FormatError for a version that is not known.
+    """Return the entries of a `.txnindex` file, in order; FormatError for an unknown version.
 
     StorageError from the system, and (EFBIG) for a file of more than `limit` bytes.
     """
@@ -55,8 +55,10 @@ def read_aborted_txns(
 
 
 def parse_aborted_txns(data: bytes, path: str | None = None, first: int = 0) -> list[AbortedTxn]:
-    """The entries of a transaction index's bytes, number `first` the first of them; a partial one at the end is not
-    looked at (TXN-6, TXN-7)."""
+    """Return the entries in the bytes of a transaction index; ignore a partial one at the end (TXN-6, TXN-7).
+
+    `first` is the number of the first entry, for error messages.
+    """
     whole = len(data) - len(data) % ENTRY_BYTES
     found = [AbortedTxn(*fields) for fields in _READ.iter_unpack(memoryview(data)[:whole])]
     for number, entry in enumerate(found, first):
@@ -71,9 +73,9 @@ def parse_aborted_txns(data: bytes, path: str | None = None, first: int = 0) -> 
 
 
 def collect_aborted_txns(entries: Iterable[AbortedTxn], fetch_offset: int, upper_bound_offset: int) -> CollectedTxns:
-    """Those that end at or after `fetch_offset` and begin before `upper_bound_offset` (TXN-2).
+    """Return the transactions that end at or after `fetch_offset` and begin before `upper_bound_offset` (TXN-2).
 
-    They are all there are once an entry was written when everything before the upper bound was decided.
+    The result is complete after an entry that was written when everything before the upper bound was decided.
     """
     found = []
     for entry in entries:
@@ -85,7 +87,7 @@ def collect_aborted_txns(entries: Iterable[AbortedTxn], fetch_offset: int, upper
 
 
 def check_sanity(entries: Iterable[AbortedTxn], base_offset: int, path: str | None = None) -> None:
-    """CorruptIndex for a transaction that ended before the segment began (TXN-5)."""
+    """Raise CorruptIndex for a transaction that ended before the segment began (TXN-5)."""
     for number, entry in enumerate(entries):
         if entry.last_offset < base_offset:
             raise CorruptIndex(
@@ -98,10 +100,10 @@ def check_sanity(entries: Iterable[AbortedTxn], base_offset: int, path: str | No
 
 
 def check_believable(entries: Sequence[AbortedTxn], end_offset: int, path: str | None = None) -> None:
-    """CorruptIndex unless ends go up, each is above its beginning, and none lies at or after `end_offset`.
+    """Raise CorruptIndex unless ends rise, each follows its beginning, and none is at or after `end_offset`.
 
-    More than the reference asks: whoever reads another's files has nothing but the entries to judge them by. An
-    append behind a partial entry leaves all later ones misaligned, for one.
+    This is stricter than the reference: a reader of another process's files can judge the entries only by
+    themselves. For example, an append behind a partial entry leaves all later ones misaligned.
     """
     last = -1
     for number, entry in enumerate(entries):

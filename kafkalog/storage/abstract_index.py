@@ -1,4 +1,4 @@
-"""What the two index files of a segment share: entries, room, and what is safe to do to them."""
+"""Common base of a segment's two index files: entries, capacity, and safe changes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kafkalog.util.fileio import OS, FileSystem
 _LOG: Final = logging.getLogger(__name__)
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 Brought = tuple[int, int, int, int]
-"""What a batch brings to both indexes: last offset, position, the largest time so far (-1: no entry), its offset."""
+"""A batch's values for both indexes: last offset, position, largest time so far (-1: no entry), its offset."""
 
 
 class AbstractIndex(SegmentIndex[P]):
-    """An index file of one segment: sorted entries of `entry_size` bytes, then free room.
+    """An index file of one segment: sorted entries of `entry_size` bytes, then free space.
 
     A new file has its full length at once (format.md section 7: `max_index_size` rounded down to whole entries,
-    sparse); an existing one keeps its length and holds floor(length / entry size) entries (IDX-13). Closing trims it.
-    Look-ups go by a copy of the entries in memory, to which each append adds, so that nothing that happens to the file
-    can kill the interpreter (`PreallocatedFile`) or change an answer. Where another process has cut or changed the file
-    of an index that is written, `trim_to_valid_size`, and with it a roll and a close, writes the entries again and logs
-    a warning.
+    sparse). An existing one keeps its length and holds floor(length / entry size) entries (IDX-13). Closing trims
+    it. Look-ups use a copy of the entries in memory, which each append extends, so that no change of the file can
+    crash the interpreter (`PreallocatedFile`) or change a result. If another process has truncated or changed the
+    file of a writable index, `trim_to_valid_size`, and so a roll or a close, rewrites the entries and logs a
+    warning. Mode "r" has no authority over the file, and follows it (`IndexView`).
 
     Threads: look-ups at any time, from any thread. Everything that changes the index needs the log's lock.
     """
@@ -43,9 +43,9 @@ class AbstractIndex(SegmentIndex[P]):
     ) -> None:
         """Open the index at `path`, or create it (`writable` only).
 
-        `max_index_size` in bytes counts for a new file and for `reset`. With writable=False the file is never changed
-        (IDX-17) and its entries are a copy in memory. Errors: IllegalArgument for a new file without room for an entry
-        (the file stays, with length 0: IDX-11), StorageError from the system, CorruptIndex over 2 GiB.
+        `max_index_size`, in bytes, applies to a new file and to `reset`. With writable=False the file is never
+        changed (IDX-17) and its entries are a copy in memory. Errors: IllegalArgument for a new file without room
+        for an entry (the file stays, with length 0: IDX-11), StorageError from the system, CorruptIndex over 2 GiB.
         """
         super().__init__(base_offset)
         self.max_index_size = max_index_size
@@ -64,7 +64,7 @@ class AbstractIndex(SegmentIndex[P]):
             raise
 
     def _recall(self) -> None:
-        """Remember the last entry again, after the count changed."""
+        """Refresh the cached last entry after the count changed."""
         raise NotImplementedError
 
     def _set_first_length(self) -> None:
@@ -77,46 +77,46 @@ class AbstractIndex(SegmentIndex[P]):
             raise
 
     def _attach(self, count: int) -> None:
-        """Take the entries from the file as it now is."""
+        """Load `count` entries from the current file."""
         buffer = self._file.content(count * self.entry_size)
         self._entries.attach(buffer, min(count, len(buffer) // self.entry_size))
         self._recall()
 
-    # --- what it holds
+    # --- properties
 
     @property
     def path(self) -> str:  # type: ignore[override]
-        """The file's present name."""
+        """Current name of the file."""
         return self._file.path
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes of memory that the entries take."""
+        """Bytes of memory used by the entries."""
         return self._entries.memory_bytes
 
     @property
     def max_entries(self) -> int:
-        """How many entries the file's present length has room for."""
+        """Number of entries that fit the file's current length."""
         return self._file.length // self.entry_size
 
     @property
     def is_full(self) -> bool:
-        """True when no further entry may be appended (IDX-4)."""
+        """True if no further entry can be appended (IDX-4)."""
         return self._entries.count >= self.max_entries
 
     @property
     def length(self) -> int:
-        """The file's length in bytes, free room counted."""
+        """Length of the file in bytes, including free space."""
         return self._file.length
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes that entries fill."""
+        """Bytes used by entries."""
         return self._entries.count * self.entry_size
 
     @property
     def read_only(self) -> bool:
-        """True when a write is an error: opened so, or since `make_read_only`."""
+        """True if writes raise an error: opened read-only, or after `make_read_only`."""
         return self._read_only
 
     @property
@@ -129,11 +129,11 @@ class AbstractIndex(SegmentIndex[P]):
         return f"<{type(self).__name__} {self.path} base offset {self.base_offset}, {state}>"
 
     def can_append_offset(self, offset: int) -> bool:
-        """True when `offset` lies 0..2^31-1 above the base offset (IDX-6)."""
+        """Return True if `offset` is 0..2^31-1 above the base offset (IDX-6)."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def relative_offset(self, offset: int) -> int:
-        """`offset` minus the base offset; IndexOffsetOverflow unless that is in 0..2^31-1 (IDX-6)."""
+        """Return `offset` minus the base offset; raise IndexOffsetOverflow unless that is in 0..2^31-1 (IDX-6)."""
         relative = offset - self.base_offset
         if 0 <= relative <= MAX_RELATIVE_OFFSET:
             return relative
@@ -147,9 +147,9 @@ class AbstractIndex(SegmentIndex[P]):
     # --- writing
 
     def reserve(self, extra_entries: int = 1) -> None:
-        """Return when the next `extra_entries` entries have disk space, as far as the file's length goes.
+        """Reserve disk space for the next `extra_entries` entries, within the file's length.
 
-        StorageError (ENOSPC) when there is none; nothing is changed then. Meant for before the log's own write.
+        StorageError (ENOSPC) if there is none; nothing is changed then. Call it before the log's own write.
         """
         if self._read_only:
             raise self._not_writable()
@@ -158,7 +158,7 @@ class AbstractIndex(SegmentIndex[P]):
             self._file.reserve(end)
 
     def _append(self, entries: bytes, n: int) -> None:
-        """Write whole entries from the n-th on, the one after the last, and count them."""
+        """Write whole entries from index `n` on, which follows the last one, and count them."""
         file = self._file
         position = n * self.entry_size
         end = position + len(entries)
@@ -176,7 +176,7 @@ class AbstractIndex(SegmentIndex[P]):
         self.truncate_to_entries(self._entries.count_below(offset))
 
     def truncate_to_entries(self, entries: int) -> None:
-        """Keep the first `entries` entries, all where there are fewer; the file keeps its length and its bytes."""
+        """Keep the first `entries` entries, at most all; the file keeps its length and its bytes."""
         self._check_writable()
         if entries < 0:
             raise IllegalArgument(f"cannot keep {entries} entries", path=self.path)
@@ -184,17 +184,17 @@ class AbstractIndex(SegmentIndex[P]):
         self._recall()
 
     def reset(self) -> None:
-        """Drop all entries and make the file as long as a new one would be (format.md section 14, B2).
+        """Drop all entries and set the file to the length of a new one (format.md section 14, B2).
 
-        StorageError leaves length and entries as they were.
+        A StorageError leaves length and entries unchanged.
         """
         self._check_writable()
         self._set_length(self._rounded(max(self.max_index_size, 0)), 0)
 
     def refill(self, content: bytes) -> None:
-        """Make `content`, whole entries in order, all that the file holds, without room behind them.
+        """Replace the file's content by `content`, whole entries in order, without free space.
 
-        StorageError leaves it without entries, which is harmless: what has none is made anew.
+        A StorageError leaves the index without entries, which is harmless: an empty index is rebuilt.
         """
         self._check_writable()
         self._set_length(len(content), 0)
@@ -205,10 +205,10 @@ class AbstractIndex(SegmentIndex[P]):
             self._recall()
 
     def resize(self, size: int) -> bool:
-        """True when the file got the length `size` rounded down to whole entries; False when it had it (IDX-10).
+        """Set the file's length to `size` rounded down to whole entries; return True if it changed (IDX-10).
 
-        The first entries stay, as many as fit. An index that has room after it takes appends again, if it was
-        made read-only. StorageError leaves length and entries as they were.
+        The first entries stay, as many as fit. A read-only index with free space after it accepts appends again. A
+        StorageError leaves length and entries unchanged.
         """
         self._check_writable()
         length = self._rounded(max(size, 0))
@@ -217,7 +217,7 @@ class AbstractIndex(SegmentIndex[P]):
     def _set_length(self, length: int, kept: int) -> bool:
         before = self._entries.count
         changed = length != self.length
-        self._entries.count = kept  # from here on nobody looks at what is cut off
+        self._entries.count = kept  # from here on no reader uses the entries that are cut off
         if changed:
             try:
                 self._file.set_length(length)
@@ -231,7 +231,7 @@ class AbstractIndex(SegmentIndex[P]):
         return changed
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file behind its last entry; first what another process has cut or changed is written again."""
+        """Cut the file behind its last entry; first rewrite entries that another process has cut or changed."""
         self._check_writable()
         size = self._entries.count * self.entry_size
         if not self._file.is_as_known or size != self._file.length:
@@ -240,40 +240,40 @@ class AbstractIndex(SegmentIndex[P]):
             self._file.is_as_known = True
 
     def _restore(self) -> None:
-        """Write the entries again where the file does not hold them."""
+        """Rewrite the entries if the file does not hold them."""
         entries = self._entries.packed_bytes(self._entries.count)
         if self._file.content(len(entries)) != entries:
             _LOG.warning("%s was cut or changed by another process: its entries are written again", self.path)
             self._file.write(entries, 0)
 
     def flush(self) -> None:
-        """Return when entries and length are on disk."""
+        """Sync entries and length to disk."""
         self._check_open()
         self._file.sync()
 
     def make_read_only(self) -> None:
-        """From now on an append is IllegalState: the segment was rolled. Frees the descriptor.
+        """Make further appends raise IllegalState, since the segment was rolled. Close the descriptor.
 
-        A truncation may make the segment the active one again; then `resize` gives room and lifts this.
+        A truncation may make the segment active again; `resize` then adds free space and permits appends.
         """
         self._check_open()
         self._read_only = True
         self._file.release()
 
-    # --- name and end
+    # --- renaming and closing
 
     def rename_to(self, path: str | os.PathLike[str]) -> None:
-        """Give the file another name; look-ups go on meanwhile (IDX-15)."""
+        """Rename the file; look-ups continue meanwhile (IDX-15)."""
         self._file.rename(path)
 
     def relocate(self, path: str) -> None:
-        """Know that the file's directory has another name."""
+        """Set the file's path after its directory was renamed."""
         self._file.path = path
 
     def close(self) -> None:
-        """Trim the file to its entries and close it; afterwards any use is LogClosed. A second call does nothing.
+        """Trim the file to its entries and close it; later use raises LogClosed. A second call does nothing.
 
-        StorageError when the trim fails; the index is closed all the same. A file that is not ours is not touched.
+        StorageError if trimming fails; the index is closed even then. The file of a read-only index is not changed.
         """
         try:
             if self._file.writable and not self._entries.closed:
@@ -282,12 +282,12 @@ class AbstractIndex(SegmentIndex[P]):
             self.close_handler()
 
     def close_handler(self) -> None:
-        """Close without trimming; afterwards any use is LogClosed (IDX-16). A second call does nothing."""
+        """Close without trimming; later use raises LogClosed (IDX-16). A second call does nothing."""
         self._entries.close(self._closed_error)
         self._file.release()
 
     def delete_if_exists(self) -> bool:
-        """True when the file was there and is deleted; the index is closed first (IDX-15)."""
+        """Close the index and delete its file; return True if the file existed (IDX-15)."""
         self.close_handler()
         return self._file.delete()
 

@@ -1,12 +1,12 @@
-"""What an append is checked for before it touches the log: the analysis of a buffer, for leader and follower.
+"""Checks of an append before it changes the log: analysis of a buffer, for leader and follower.
 
-Format.md section 11 has the order of the checks and the error of each. Nothing here knows a log's state: the
+Format.md section 11 lists the checks in order, with the error of each. Nothing here uses a log's state: the
 functions take a scanned buffer and a configuration, and return or raise.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog._core import admit, plan
 from kafkalog._core.admit import LeaderLimits, refusal
@@ -29,6 +29,9 @@ from kafkalog.records.validate import Checked, ValidationRules, ValidatorMetrics
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.types import LogAppendInfo
 
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
+
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]
 ORIGINS: Final = frozenset({"client", "replication", "coordinator", "raft_leader"})
 NOTHING_APPENDED: Final = LogAppendInfo(-1, -1)
@@ -37,13 +40,13 @@ _CODEC_MASK: Final = 0x07
 _V2_OVERHEAD_BYTES: Final = 61
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _FAR_MS: Final = 2**62
-"""Longer than any time limit means: keeps the sums below within 64 bits."""
+"""Longer than any meaningful time limit; keeps the sums below within 64 bits."""
 
 
 def has_batches(table: BatchTable) -> bool:
-    """True where the scan of an append found a whole batch; CorruptRecord where it had to stop (format.md section 5).
+    """Return True if the scan found a complete batch; raise CorruptRecord if it had to stop (format.md section 5).
 
-    A batch that is cut off at the end is left out (LOG-5).
+    An incomplete batch at the end is ignored (LOG-5).
     """
     if table.stop_reason <= REASON_PARTIAL:
         return table.count > 0
@@ -54,7 +57,7 @@ def has_batches(table: BatchTable) -> bool:
 
 
 def leader_limits(config: LogConfig) -> LeaderLimits:
-    """What a configuration allows a leader's append; its `rules` are those of the validator."""
+    """Return the limits a configuration sets for a leader's append; its `rules` are those of the validator."""
     rules = ValidationRules.of(config)
     return LeaderLimits(
         max_message_bytes=config.max_message_bytes,
@@ -69,7 +72,7 @@ def leader_limits(config: LogConfig) -> LeaderLimits:
 
 
 def check_leader_append(
-    buffer: Any,
+    buffer: Data,
     table: BatchTable,
     limits: LeaderLimits,
     origin: Origin,
@@ -78,12 +81,12 @@ def check_leader_append(
     *,
     any_base_offset: bool,
 ) -> Checked:
-    """What a leader writes for the one append in `buffer` that it does not take as it is, or the error of the first
-    rule broken.
+    """Validate one append that a leader must not take as it is, and return the data to write.
 
     An append is one v2 batch, one wrapper, or any number of plain v0 or v1 messages. The rules are stages B and C of
     format.md section 11: offset 0 and no transaction from a client, size, checksum, then header and records, and the
-    size of what had to be compressed or converted (LOG-8). Nothing is written.
+    size of data that had to be compressed or converted (LOG-8). Raise the error of the first broken rule. Nothing is
+    written.
     """
     client = origin == "client"
     found = refusal(table, client, any_base_offset, False, -1, limits.max_message_bytes)
@@ -105,14 +108,14 @@ def check_leader_append(
 
 
 def check_raft_append(table: BatchTable, limits: LeaderLimits, leader_epoch: int) -> None:
-    """Return when the batches of a raft leader have its epoch and a size that the topic takes (LOG-11)."""
+    """Raise if a batch of a raft leader has another epoch or exceeds the topic's size limit (LOG-11)."""
     found = refusal(table, False, False, True, leader_epoch, limits.max_message_bytes)
     if found is not None:
         raise refused(table, found[0], found[1], limits.max_message_bytes, leader_epoch)
 
 
 def _check_rewritten(checked: Checked, max_message_bytes: int) -> None:
-    """Return when a batch is no larger than the topic allows also after it was written anew (LOG-8)."""
+    """Raise RecordTooLarge if a rebuilt batch is larger than the topic allows (LOG-8)."""
     size = checked.table.max_batch_size
     if checked.rebuilt is not None and size > max_message_bytes:
         raise RecordTooLarge(
@@ -122,15 +125,15 @@ def _check_rewritten(checked: Checked, max_message_bytes: int) -> None:
 
 
 def check_group(
-    buffer: Any, table: BatchTable, limits: LeaderLimits, now_ms: int, metrics: ValidatorMetrics | None = None
-) -> tuple[Any, BatchTable]:
-    """What a leader writes for a buffer of appends, and its batch table; their base offsets are not looked at.
+    buffer: Data, table: BatchTable, limits: LeaderLimits, now_ms: int, metrics: ValidatorMetrics | None = None
+) -> tuple[Data, BatchTable]:
+    """Validate a buffer of appends and return the data to write with its batch table; ignore their base offsets.
 
-    Every v2 batch and every wrapper is one append, plain v0 and v1 messages are joined as far as max.message.bytes
-    allows. Where all of them keep codec and format, it is the buffer itself.
+    Every v2 batch and every wrapper is one append; plain v0 and v1 messages are joined up to max.message.bytes. If
+    all of them keep codec and format, the buffer itself is returned.
     """
-    _check_group_sizes(table, limits)
-    pieces: list[Any] = []
+    check_each(table, limits)
+    pieces: list[Data] = []
     kept = row = 0
     touched = False
     view = memoryview(buffer)
@@ -157,7 +160,7 @@ def check_group(
 def _check_piece(
     piece: memoryview, position: int, limits: LeaderLimits, now_ms: int, metrics: ValidatorMetrics | None
 ) -> Checked:
-    """`check_append` of one append among several, which begins at byte `position` of them."""
+    """Run `check_append` on one of several appends; it begins at byte `position` of the buffer."""
     try:
         checked = check_append(
             piece, scan(piece, check_crc=False), limits.rules, now_ms, any_base_offset=True, metrics=metrics
@@ -169,21 +172,15 @@ def _check_piece(
         raise
 
 
-def check_built_group(table: BatchTable, limits: LeaderLimits) -> None:
-    """Return when each batch of `table`, made by this library, may be an append of its own: by size and checksum."""
-    _check_group_sizes(table, limits)
-    if table.max_batch_size > limits.segment_size:
-        check_append_size(table.max_batch_size, limits.segment_size)
-
-
-def _check_group_sizes(table: BatchTable, limits: LeaderLimits) -> None:
+def check_each(table: BatchTable, limits: LeaderLimits) -> None:
+    """Raise if a batch of `table` may not be a separate append, judging by its size and header."""
     found = refusal(table, True, True, False, -1, limits.max_message_bytes)
     if found is not None:
         raise refused(table, found[0], found[1], limits.max_message_bytes, -1)
 
 
 def refused(table: BatchTable, code: int, row: int, max_message_bytes: int, leader_epoch: int) -> KafkalogError:
-    """The error for what `admit.refusal` found in batch `row`."""
+    """Return the error for the result of `admit.refusal` for batch `row`."""
     batch = table[row]
     at = batch.position
     if code == admit.WRONG_EPOCH:
@@ -206,7 +203,7 @@ def refused(table: BatchTable, code: int, row: int, max_message_bytes: int, lead
 
 
 def damaged(table: BatchTable, row: int) -> CorruptRecord:
-    """The error for a batch whose checksum is wrong, or which is shorter than its own header."""
+    """Return the error for a batch whose checksum is wrong or which is shorter than its own header."""
     batch = table[row]
     return CorruptRecord(
         f"the batch of {batch.size} bytes has CRC {batch.crc}, its bytes give {batch.computed_crc}",
@@ -216,16 +213,16 @@ def damaged(table: BatchTable, row: int) -> CorruptRecord:
 
 
 def no_offsets_left(error: ValueError, end_offset: int) -> IllegalState:
-    """Return the typed error for batches that cannot be given offsets, as `error` says."""
+    """Return the error for batches that cannot be assigned offsets, with the reason from `error`."""
     hint = "a log's last offset is 2^63-2; begin a new topic"
     return IllegalState(f"the log has no offsets left for these batches: {error}", offset=end_offset, hint=hint)
 
 
 def follower_rows(table: BatchTable, leader_epoch: int) -> int:
-    """How many batches of a follower's append are taken: those before the first with a higher epoch (LOG-81).
+    """Return the number of batches a follower appends: those before the first with a higher epoch (LOG-81).
 
-    CorruptRecord for a wrong checksum among them, OffsetsOutOfOrder where they do not rise (LOG-4),
-    UnexpectedAppendOffset where the log end would have no number, IllegalArgument for a v2 batch without epoch
+    CorruptRecord for a wrong checksum among them, OffsetsOutOfOrder if they do not rise (LOG-4),
+    UnexpectedAppendOffset if no offset would remain for the log end, IllegalArgument for a v2 batch without epoch
     (LOG-82); nothing is written then.
     """
     rows = plan.rows_up_to_epoch(table, leader_epoch)
@@ -254,9 +251,9 @@ def follower_rows(table: BatchTable, leader_epoch: int) -> int:
 
 
 def first_offset_of(table: BatchTable) -> int:
-    """The first offset of an append that keeps its offsets; -1 where only decompressing would tell.
+    """Return the first offset of an append that keeps its offsets; -1 if it must be decompressed to find out.
 
-    That is a compressed message of format v0 or v1, whose header names its last record only.
+    That is a compressed message of format v0 or v1, whose header names only its last record.
     """
     if table.magic(0) < 2 and table.attributes(0) & _CODEC_MASK:
         return -1
@@ -264,7 +261,7 @@ def first_offset_of(table: BatchTable) -> int:
 
 
 def check_follower_offsets(table: BatchTable, log_end_offset: int) -> None:
-    """Return when the append begins at or after the log end; UnexpectedAppendOffset otherwise (LOG-3)."""
+    """Raise UnexpectedAppendOffset if the append begins before the log end (LOG-3)."""
     if table.first_offset < log_end_offset:
         raise UnexpectedAppendOffset(
             f"the append begins at offset {table.first_offset}, below the log end {log_end_offset}; "
@@ -278,9 +275,9 @@ def check_follower_offsets(table: BatchTable, log_end_offset: int) -> None:
 def placed_info(
     table: BatchTable, place: tuple[int, int, int], last_leader_epoch: int, log_start_offset: int
 ) -> LogAppendInfo:
-    """The result of an append of `table` whose (first offset, last offset, append time) are not those of the table.
+    """Return the result of an append whose (first offset, last offset, append time) differ from the table's.
 
-    That is where its producer sent all of it, or a part, before (LOG-60).
+    They differ if its producer has already sent all of it, or a part (LOG-60).
     """
     first_offset, last_offset, append_time = place
     return LogAppendInfo(
@@ -299,12 +296,12 @@ def placed_info(
 
 
 def base_for_roll(first_offset: int, last_offset: int) -> int:
-    """The base offset of a segment that is rolled for an append (LOG-16)."""
+    """Return the base offset of a segment that is rolled for an append (LOG-16)."""
     return first_offset if first_offset >= 0 else last_offset - _MAX_RELATIVE_OFFSET
 
 
 def check_append_size(size: int, segment_size: int) -> None:
-    """Return when one append fits one segment; RecordBatchTooLarge otherwise (LOG-9)."""
+    """Raise RecordBatchTooLarge if one append does not fit one segment (LOG-9)."""
     if size > segment_size:
         raise RecordBatchTooLarge(
             f"the append has {size} bytes, a segment takes {segment_size}",

@@ -17,20 +17,22 @@ _BUDGET_FACTOR: Final = 8
 
 
 class Budget:
-    """Bytes of a file that searches may still go over, and checksums of would-be batches: bytes made to deceive could
-    have a header at each place, which claims all that follows."""
+    """Limit on the bytes that searches may read and checksum.
+
+    Malicious data could have a header at each position that claims all following bytes.
+    """
 
     def __init__(self, file_bytes: int) -> None:
         self._left = _LEAST_BUDGET_BYTES + _BUDGET_FACTOR * file_bytes
 
     def spend(self, size: int) -> bool:
-        """True while there is enough left."""
+        """Subtract `size`; return True if enough is left."""
         self._left -= size
         return self._left >= 0
 
 
 class Found(NamedTuple):
-    """Where the next sound batch begins, -1 for nowhere; `gave_up` when the search ended before the file did."""
+    """Position of the next sound batch, -1 if none; `gave_up` if the search ended before the file did."""
 
     position: int
     gave_up: bool
@@ -40,9 +42,9 @@ NOWHERE: Final = Found(-1, False)
 
 
 def find_batch(file: DataFile, position: int, end: int, lowest_offset: int, budget: Budget) -> Found:
-    """The first batch from byte `position` to `end` whose checksum holds and whose offsets are possible there.
+    """Return the first batch from byte `position` to `end` with a valid checksum and possible offsets.
 
-    Every byte is tried; `lowest_offset` is the least a batch may begin with.
+    Every byte is tried; `lowest_offset` is the lowest possible base offset.
     """
     at = position
     while end - at >= LEAST_BYTES:
@@ -64,7 +66,7 @@ def find_batch(file: DataFile, position: int, end: int, lowest_offset: int, budg
 
 
 def is_batch(file: DataFile, position: int, end: int, lowest_offset: int) -> bool:
-    """True when a sound batch begins exactly at `position`."""
+    """Return True if a sound batch begins exactly at `position`."""
     data = _read(file, min(HEADER_BYTES, end - position), position)
     if len(data) < LEAST_BYTES:
         return False
@@ -74,7 +76,7 @@ def is_batch(file: DataFile, position: int, end: int, lowest_offset: int) -> boo
 
 
 def checksum_holds(file: DataFile, position: int, size: int) -> bool:
-    """True when the stored checksum of the batch of `size` bytes at `position` is that of its bytes."""
+    """Return True if the stored checksum of the batch of `size` bytes at `position` matches its bytes."""
     data = _read(file, min(size, WINDOW_BYTES), position)
     if len(data) < min(size, HEADER_BYTES):
         return False

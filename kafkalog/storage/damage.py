@@ -1,4 +1,4 @@
-"""Damage in a segment file: what a reader left out, and where the next sound batch begins."""
+"""Damage in a segment file: skipped pieces, and the search for the next sound batch."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ HINT: Final = "`kafkalog consume --on-damage skip` reads the rest; a replica or 
 
 
 class Skipped(NamedTuple):
-    """A piece of a segment file that a reader left out: `size_bytes` from `position`.
+    """A piece of a segment file that a reader skipped: `size_bytes` from `position`.
 
-    The damage may have held the offsets [offset, next_offset); some of them may never have been used. `next_offset` is
-    where reading went on, or could have gone on: the end of the segment where nothing sound follows in it.
+    The damage may have held the offsets [offset, next_offset); some of them may never have been used. Reading
+    continued, or could continue, at `next_offset`: the end of the segment if nothing sound follows in it.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Skipped(NamedTuple):
 
 
 class MisplacedBatch(CorruptRecord):
-    """A batch whose checksum holds, with offsets that contradict those around it: its base offset is damaged."""
+    """A batch with a valid checksum whose offsets contradict its neighbours: its base offset is damaged."""
 
     base_offset = -1
     last_offset = -1
@@ -56,7 +56,7 @@ def note_skipped(skipped: list[Skipped], piece: Skipped) -> None:
 
 
 class SoundBatch(NamedTuple):
-    """A batch whose checksum holds: its byte in the file and its base offset."""
+    """A batch with a valid checksum: its position in the file and its base offset."""
 
     position: int
     base_offset: int
@@ -65,8 +65,8 @@ class SoundBatch(NamedTuple):
 def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> SoundBatch | None:
     """Return the first sound batch behind the damaged one at `position` that begins at `next_offset` or above.
 
-    The place where the damaged batch says it ends comes first: its value may hold whole batches of another log. Then
-    every byte up to `end` is tried. StorageError.
+    The end that the damaged batch claims is tried first, since its value may hold complete batches of another log.
+    Then every byte up to `end` is tried. StorageError.
     """
     claimed = position + claimed_size(FileSlice(file, position, LOG_OVERHEAD).read())
     if position < claimed < end and is_batch(file, claimed, end, next_offset):
@@ -80,9 +80,9 @@ def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> Sou
 
 
 def _first_that_leads_to(file: DataFile, position: int, end: int, next_offset: int) -> int:
-    """Return where the first of the batches begins that follow one another up to byte `end`; `end` for none.
+    """Return the start of the first chain of consecutive batches that ends at byte `end`; `end` if there is none.
 
-    They are batches of the log, over which a damaged size leads. Those of another log, in a value, end before it.
+    These are batches of the log that a damaged size skips. Batches of another log, inside a value, end before it.
     """
     budget = Budget(end - position)
     while (found := find_batch(file, position, end, next_offset, budget).position) >= 0:
@@ -96,11 +96,11 @@ def _first_that_leads_to(file: DataFile, position: int, end: int, next_offset: i
 
 
 def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> int:
-    """Return how many rows of a table of `data` are valid and ascend within [next_offset, bound).
+    """Return the number of rows of a table of `data` that are valid and ascend within [next_offset, bound).
 
-    A base offset lies outside its batch's checksum. Where one goes back below the end of a batch that began behind a
-    gap, it is that batch which is wrong, and not counted. Compressed messages of v0 and v1 are compared by the offsets
-    inside.
+    A batch's checksum does not cover its base offset. If a batch begins below the end of a previous one that began
+    behind a gap, the previous one is wrong, and not counted. Compressed messages of v0 and v1 are compared by the
+    offsets inside.
     """
     rows = table.sound_rows(next_offset, bound)
     if not table.codec or table.magic(0) >= 2 and table.magic(len(table) - 1) >= 2:
@@ -119,7 +119,7 @@ def sound_rows(table: BatchTable, data: bytes, next_offset: int, bound: int) -> 
 
 
 def first_offset(data: bytes, table: BatchTable, row: int) -> int:
-    """Return the first offset of a batch; of a compressed message of v0 or v1 it lies inside.
+    """Return the first offset of a batch; a compressed message of v0 or v1 has it inside.
 
     The first row of `table` begins with `data`.
     """
@@ -127,7 +127,7 @@ def first_offset(data: bytes, table: BatchTable, row: int) -> int:
 
 
 def _offsets_inside(data: bytes, table: BatchTable, row: int) -> tuple[int, int]:
-    """Return the first and last offset of a batch; those of its header where a compressed message does not decode."""
+    """Return the first and last offset of a batch; the header's if a compressed message cannot be decoded."""
     batch = table[row]
     if batch.magic >= 2 or not batch.compression:
         return batch.base_offset, batch.last_offset
@@ -156,7 +156,7 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
         following = table.base_offset(row + 1) if row + 1 < len(table) else bound
         what = f"the batch begins at offset {batch.base_offset} and the one behind it at {following}"
     error = MisplacedBatch(what, path=path, offset=next_offset, position=batch.position, hint=HINT)
-    is_wrapper = batch.magic < 2 and batch.compression  # whose first offset lies inside
+    is_wrapper = batch.magic < 2 and batch.compression  # its first offset is inside
     error.base_offset = min(batch.base_offset, next_offset) if is_wrapper else batch.base_offset
     error.last_offset, error.size_bytes = batch.last_offset, batch.size
     return error

@@ -1,4 +1,4 @@
-"""What lies in a partition directory: looked at once, by names and sizes, without opening a file."""
+"""Listing of a partition directory: names and sizes, read once without opening a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Directory(NamedTuple):
     sizes: dict[str, int]
 
     def size_of(self, log_name: str) -> int:
-        """The bytes of a segment's `.log` file; StorageError where there is none, or something else."""
+        """Return the bytes of a segment's `.log` file; StorageError if it is missing or not a regular file."""
         size = self.sizes.get(log_name)
         if size is None:
             path = os.path.join(self.path, log_name)
@@ -33,7 +33,7 @@ class Directory(NamedTuple):
 
 
 def list_directory(path: str, fs: FileSystem) -> Directory:
-    """The directory as it is now; NotAPartition for a file, StorageError."""
+    """List the directory as it is now; NotAPartition for a file, StorageError."""
     names: list[str] = []
     sizes: dict[str, int] = {}
     try:

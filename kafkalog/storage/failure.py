@@ -1,4 +1,4 @@
-"""What a failed write or fsync does to a log: the error the caller sees, and whether the log takes more writes."""
+"""Effect of a failed write or fsync on a log: the error to raise, and whether it accepts further writes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _NOT_THE_DISK: Final = frozenset(
 
 
 def is_disk_failure(error: BaseException) -> bool:
-    """True for an error that says the disk cannot be relied on.
+    """Return True for an error that means the disk is unreliable.
 
-    A full disk is none: retention may make room on it, which it could not once the directory is offline. Nor is a
-    process out of descriptors or memory, or a file that is gone: it may have been deleted or renamed beside this.
+    A full disk does not count: retention may free space, which it could not do once the directory is offline. Nor
+    does a lack of descriptors or memory, or a missing file: it may have been deleted or renamed concurrently.
     """
     return isinstance(error, OSError) and error.errno is not None and error.errno not in _NOT_THE_DISK
 
 
 Report = Callable[[BaseException], object]
-"""Called under the log's lock, so it may note the failure and no more."""
+"""Called under the log's lock, so it may only record the failure."""
 
 
 class LogHealth:
-    """Whether a log may still be written; once it may not, every write raises why.
+    """Write permission of a log; after a failure, every write raises its cause.
 
-    The flag is set inside the call that failed, before anything else can be written (KAFKA-10778). A failed fsync is
-    such a failure: the kernel may have dropped the pages, and a second fsync would not tell.
-    Threads: set and read under the owner's lock; reading it without is harmless.
+    The flag is set inside the call that failed, before anything else can be written (KAFKA-10778). This includes a
+    failed fsync: the kernel may have dropped the pages, and a second fsync would not report it. Threads: set and
+    read under the owner's lock; reading it without the lock is harmless.
     """
 
     __slots__ = ("cause", "closed", "name", "path", "report")
@@ -48,44 +48,44 @@ class LogHealth:
         self.report = report
         self.cause: BaseException | None = None
         self.closed = False
-        """True after `close` or `abandon`: there are no files to read either."""
+        """True after `close` or `abandon`; reads fail too, since the files are closed."""
 
     def notice(self, error: BaseException) -> None:
-        """Tell the owner of the data directory of an error that its disk is to blame for."""
+        """Report an error caused by the disk to the owner of the data directory."""
         if self.report is not None and is_disk_failure(error):
             self.report(error)
 
     def poison(self, cause: BaseException) -> None:
-        """No write succeeds after this; the first cause is kept. One of the disk's is told."""
+        """Reject all further writes; keep the first cause. Report an error of the operating system."""
         if self.cause is None:
             self.cause = cause
         if isinstance(cause, OSError) and cause.errno is not None and self.report is not None:
             self.report(cause)
 
     def resume(self, cause: BaseException) -> None:
-        """Allow writes again, if nothing but `cause` forbids them."""
+        """Allow writes again if only `cause` forbids them."""
         if self.cause is cause:
             self.cause = None
 
     def close(self) -> None:
-        """From now on every use is LogClosed."""
+        """Make every further use raise LogClosed."""
         self.cause = LogClosed(f"log {self.name} is closed")
         self.closed = True
 
     def abandon(self, cause: BaseException) -> None:
-        """From now on every use, reading too, is a StorageError with this cause."""
+        """Make every further use, also reading, raise StorageError with this cause."""
         if not self.closed:
             self.cause = cause
             self.closed = True
 
     def check(self) -> None:
-        """Return while writes are allowed; LogClosed, or StorageError with the first failure, otherwise."""
+        """Raise LogClosed, or StorageError with the first failure, if writes are not allowed."""
         cause = self.cause
         if cause is None:
             return
         if isinstance(cause, LogClosed):
             raise LogClosed(cause.message)
-        if isinstance(cause, StorageError) and cause.errno is None:  # nothing failed in this log: it says all itself
+        if isinstance(cause, StorageError) and cause.errno is None:  # nothing failed here: the message is complete
             raise StorageError(cause.message, path=cause.path or self.path, hint=cause.hint) from cause
         why = cause.message if isinstance(cause, KafkalogError) else str(cause) or type(cause).__name__
         code = cause.errno if isinstance(cause, OSError) else None

@@ -1,14 +1,14 @@
-"""A segment's `.log` file: batches back to back (format.md §5), written, cut, renamed and closed."""
+"""A segment's `.log` file: consecutive batches (format.md §5), written, truncated, renamed and closed."""
 
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from kafkalog._core.log_lock import LogLock
 from kafkalog.errors import IllegalArgument, ReadOnlyLog, StorageError
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_file_size, clamp
 from kafkalog.storage.lazy_file import LazyFile
@@ -22,18 +22,18 @@ _FILL_BYTES: Final = 1 << 20
 
 
 class _NotReady(Exception):
-    """No descriptor to write to is at hand."""
+    """No descriptor is open for writing."""
 
 
 class FileRecords(ReadableRecords):
-    """One `.log` file. `size` is its logical length in bytes: without a preallocated tail.
+    """One `.log` file. `size` is its logical length in bytes, without a preallocated tail.
 
-    It is opened when it is used, and may be closed in between (`lazy_file.py`). An append writes to the descriptor's
-    number, so from the first one on the file stays open, until `end_appends`, or until `lend` finds that its owner, by
-    whose lock `guard` appends go, does nothing at the moment.
+    It is opened on use and may be closed in between (`lazy_file.py`). An append writes by descriptor number, so from
+    the first one on the file stays open until `end_appends`, or until `lend` closes it while its owner is idle.
+    Appends run under the owner's lock, `guard`.
 
-    Threads: appends, truncation, rename and close belong to the owner's lock; reads and slices may run beside them. A
-    slice keeps the file, so `close` and `delete_if_exists` never pull it away.
+    Threads: appends, truncation, rename and close need the owner's lock; reads and slices may run in parallel. A
+    slice holds the file, so it stays readable after `close` and `delete_if_exists`.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class FileRecords(ReadableRecords):
     def _begin(self, file: LazyFile, size: int, fs: FileSystem, mutable: bool) -> FileRecords:
         self.path = file.path
         self.size = size
-        self.guard: threading.Lock | None = None
+        self.guard: LogLock | None = None
         self._file = file
         self._fs = fs
         self._mutable = mutable
@@ -55,7 +55,7 @@ class FileRecords(ReadableRecords):
         self._cuts = 0
         self._synced_size = -1
         self._lent_size = -1
-        self._fd = -1  # that of self._appended_to
+        self._fd = -1  # descriptor of self._appended_to
         self._appended_to: File | None = None
         self._pwrite: Callable[[int, Any, int], int] = _not_ready if mutable else partial(_refuse_write, file.path)
         return self
@@ -71,11 +71,10 @@ class FileRecords(ReadableRecords):
         init_file_size: int = 0,
         preallocate: bool = False,
     ) -> FileRecords:
-        """The file, open; made if it need not exist yet, at `init_file_size` when preallocating (FILE-11).
+        """Open the file; create it unless it must exist, with `init_file_size` bytes if preallocating (FILE-11).
 
-        A file that exists is as long as the system says, a preallocated tail included: after an unclean
-        stop recovery has to cut that (FILE-12). StorageError when the system fails, FormatError above
-        2^31-1 bytes.
+        The size of an existing file is its length, including a preallocated tail: after an unclean shutdown recovery
+        has to cut that (FILE-12). StorageError if the system fails, FormatError above 2^31-1 bytes.
         """
         mode = "r" if not mutable else "rw" if file_already_exists else "create"
         DESCRIPTORS.make_room()
@@ -100,9 +99,9 @@ class FileRecords(ReadableRecords):
     def create(
         cls, path: str, *, fs: FileSystem = OS, init_file_size: int = 0, preallocate: bool = False
     ) -> FileRecords:
-        """Make an empty file, which stays closed until it is used.
+        """Create an empty file, which stays closed until it is used.
 
-        Arguments and errors as for `open`; StorageError (EEXIST) where the file exists.
+        Parameters and errors as for `open`; StorageError (EEXIST) if the file exists.
         """
         try:
             with fs.open_file(path, "exclusive") as file:
@@ -114,10 +113,10 @@ class FileRecords(ReadableRecords):
 
     @classmethod
     def listed(cls, path: str, size: int, *, fs: FileSystem = OS, is_on_disk: bool = False) -> FileRecords:
-        """An existing file of that many bytes, which is not opened before it is used.
+        """Return an existing file of `size` bytes, which is not opened before it is used.
 
-        `is_on_disk` says that a clean shutdown vouches for it: what is not written to needs no sync. FormatError above
-        2^31-1 bytes.
+        `is_on_disk` says that a clean shutdown has synced it: it needs no sync until it is written. FormatError
+        above 2^31-1 bytes.
         """
         check_file_size(size, path)
         made = cls.__new__(cls)._begin(LazyFile(path, fs), size, fs, True)
@@ -128,10 +127,10 @@ class FileRecords(ReadableRecords):
     # Writing
 
     def append(self, data: Any) -> int:
-        """The number of bytes written: all of `data`, after the last batch.
+        """Append all of `data` after the last batch and return the number of bytes written.
 
-        IllegalArgument when the file would pass 2^31-1 bytes; nothing is written. StorageError (errno
-        kept) when the write fails: the file is cut back to its old size, so no part of `data` stays.
+        IllegalArgument if the file would exceed 2^31-1 bytes; nothing is written. StorageError (errno kept) if the
+        write fails: the file is truncated to its old size, so no part of `data` stays.
         """
         position = self.size
         length = len(data)
@@ -147,7 +146,7 @@ class FileRecords(ReadableRecords):
             self.size = position + length
         except _NotReady:
             pass
-        except BaseException as error:  # an interrupt too: what it leaves must be the old file
+        except BaseException as error:  # also an interrupt: it must leave the old file
             self._undo_append(position, error)
             raise
         else:
@@ -156,7 +155,7 @@ class FileRecords(ReadableRecords):
         return self.append(data)
 
     def _begin_appends(self) -> None:
-        """Open the file for writing by number; from here on it is closed only by `lend` and `end_appends`."""
+        """Open the file for writes by descriptor number; from here on only `lend` and `end_appends` close it."""
         file = self._file
         file.owner = weakref.ref(self)
         file.was_written = True
@@ -168,21 +167,21 @@ class FileRecords(ReadableRecords):
         self._pwrite = self._fs.pwrite
 
     def end_appends(self) -> None:
-        """No append is to come soon: the file may be closed without asking. The next one opens it again."""
+        """Allow the file to be closed without asking the owner; the next append opens it again."""
         self._file.owner = None
         self._fd, self._appended_to = -1, None
         if self._mutable and not self._closed:
             self._pwrite = _not_ready
 
     def lend(self) -> bool:
-        """True when the file was closed for now; False while its owner is at work, or has just been."""
+        """Close the file for now; return False if its owner is using it or has used it since the last call."""
         guard = self.guard
         if guard is None:
             return False
         if not guard.acquire(blocking=False):
             return False
         try:
-            if self._lent_size != self.size:  # appended to since it was last asked
+            if self._lent_size != self.size:  # appended to since the last call
                 self._lent_size = self.size
                 return False
             if self._pwrite == self._cut_then_write or not self._file.put_away():
@@ -193,12 +192,12 @@ class FileRecords(ReadableRecords):
             guard.release()
 
     def _write_rest(self, data: Any, position: int, written: int) -> int:
-        """The length of `data` after a first write took only part of it (FILE-15)."""
+        """Write the rest of `data` after a partial write, and return the total length (FILE-15)."""
         view = memoryview(data).cast("B")
         return written + self._file.opened().pwrite(view[written:], position + written)
 
     def _undo_append(self, position: int, error: BaseException) -> None:
-        """Cut the file back to `position`; StorageError for an OSError, else the caller raises on."""
+        """Truncate the file to `position`; raise StorageError for an OSError, else the caller re-raises `error`."""
         self.size = position
         if self._mutable and self._fd >= 0:
             try:
@@ -209,16 +208,16 @@ class FileRecords(ReadableRecords):
             raise self._failure(error, "append", position) from error
 
     def _cut_then_write(self, fd: int, data: Any, position: int) -> int:
-        """The write after an append that failed and could not be cut away: that is made good first."""
+        """Remove the remains of a failed append, then write `data`."""
         self._file.opened().truncate(position)
         self._pwrite = self._fs.pwrite
         return self._pwrite(fd, data, position)
 
     def truncate_to(self, size: int) -> int:
-        """The number of bytes cut off; the end is then at `size`, and a preallocated tail is gone.
+        """Truncate the file to `size`, with any preallocated tail, and return the number of bytes cut off.
 
-        IllegalArgument when `size` is negative or above the present size. The system is asked only when
-        the file really is longer, so that its time stays otherwise (FILE-9).
+        IllegalArgument if `size` is negative or above the current size. The system call is made only if the file
+        really is longer, so that its modification time stays otherwise (FILE-9).
         """
         old = self.size
         if not 0 <= size <= old:
@@ -241,13 +240,13 @@ class FileRecords(ReadableRecords):
         return old - size
 
     def trim(self) -> None:
-        """Cut what lies after the last batch: the preallocated tail."""
+        """Cut off the preallocated tail after the last batch."""
         self.truncate_to(self.size)
 
     def flush(self) -> None:
-        """Return when all appended bytes are on disk; StorageError when the disk says no.
+        """Sync all appended bytes to disk; StorageError if that fails.
 
-        The system is not asked again about what was on disk before, as long as nothing was written.
+        Return without a system call if nothing was written since the last sync.
         """
         size, cuts = self.size, self._cuts
         if size == self._synced_size and not self._closed:
@@ -262,7 +261,7 @@ class FileRecords(ReadableRecords):
                 self._dismiss_witness(size)
 
     def _dismiss_witness(self, size: int) -> None:
-        """Give up its mapping, where all that was written is on disk and nobody writes: rolled segments are many."""
+        """Release the witness's mapping if all data is synced and no one writes, since rolled segments are numerous."""
         guard = self.guard
         if guard is None:
             return
@@ -277,7 +276,7 @@ class FileRecords(ReadableRecords):
     # The file
 
     def rename_to(self, path: str | os.PathLike[str]) -> None:
-        """Give the file another name; it stays open."""
+        """Rename the file; it stays open."""
         target = os.fspath(path)
         try:
             self._file.rename_to(target)
@@ -286,16 +285,16 @@ class FileRecords(ReadableRecords):
         self.path = target
 
     def will_be(self, path: str) -> None:
-        """Know that the file's directory is about to get another name; `relocate` says that it has it, or has not."""
+        """Record that the file's directory is about to be renamed; `relocate` reports the outcome."""
         self._file.will_be(path)
 
     def relocate(self, path: str) -> None:
-        """Know what the file's name is, now that its directory was renamed."""
+        """Set the file's path after its directory was renamed."""
         self._file.relocate(path)
         self.path = path
 
     def close(self) -> None:
-        """Trim, then give the descriptor back once no slice holds it. A second call does nothing."""
+        """Trim the file; its descriptor is closed when no slice holds it. A second call does nothing."""
         try:
             if self._mutable and not self._closed and self._file.was_written:
                 self.trim()
@@ -303,7 +302,7 @@ class FileRecords(ReadableRecords):
             self.close_handlers()
 
     def close_handlers(self) -> None:
-        """Give the descriptor back without touching the file; slices keep theirs."""
+        """Release the descriptor without changing the file; slices keep theirs."""
         self._give_back(has_name=True)
 
     def _give_back(self, *, has_name: bool) -> None:
@@ -313,9 +312,9 @@ class FileRecords(ReadableRecords):
             self._pwrite = self._fs.pwrite
 
     def _part_with_name(self, instead: LazyFile, *, has_name: bool) -> LazyFile | None:
-        """Let go of the file, which may not be looked for by its name any more; slices that are out keep it open.
+        """Detach the file, which must no longer be opened by name; existing slices keep it open.
 
-        Returns it where there are such.
+        Return it if such slices exist.
         """
         self.end_appends()
         held = weakref.ref(self._file)
@@ -326,10 +325,10 @@ class FileRecords(ReadableRecords):
         return file
 
     def unlink(self) -> bool:
-        """True when the file was there and is removed; slices still read it.
+        """Delete the file and return True if it existed; existing slices can still read it.
 
-        Not closed. Where there is no slice, all else that is asked for is StorageError (ENOENT): who comes with an
-        old state of the log begins again with the new one.
+        The object is not closed. Without slices, every further access raises StorageError (ENOENT): a reader with an
+        old state of the log retries with the new one.
         """
         if not self._closed:
             gone = LazyFile(self.path, self._fs, "")
@@ -342,11 +341,11 @@ class FileRecords(ReadableRecords):
 
     @property
     def is_gone(self) -> bool:
-        """True once the file was unlinked, and nobody reads it."""
+        """True if the file was unlinked and no one reads it."""
         return self._file.is_gone
 
     def delete_if_exists(self) -> bool:
-        """True when the file was there and is removed; slices still read it."""
+        """Close and delete the file; return True if it existed. Existing slices can still read it."""
         self._give_back(has_name=False)
         return self.unlink()
 
@@ -355,7 +354,7 @@ class FileRecords(ReadableRecords):
 
 
 def _refuse_write(path: str, fd: int, data: Any, position: int) -> int:
-    # no method: one that is kept would hold its object, and with it the descriptor, until a collection
+    # a function, since a stored method would hold its object, and with it the descriptor, until a collection
     raise ReadOnlyLog("the segment was opened for reading", path=path)
 
 
@@ -364,9 +363,9 @@ def _not_ready(fd: int, data: Any, position: int) -> int:
 
 
 def _allocate(file: File, size: int) -> None:
-    """Reserve `size` bytes for a new file; on failure it is left empty, and the OSError goes on.
+    """Reserve `size` bytes for a new file; on failure leave it empty and re-raise the OSError.
 
-    Zeros are written where nothing can be reserved: macOS, and musl on a file system without fallocate.
+    Zeros are written where space cannot be reserved: macOS, and musl on a file system without fallocate.
     """
     wanted = clamp(0, size, MAX_FILE_SIZE, file.path)[1]
     try:

@@ -12,9 +12,9 @@ from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, Storage
 from kafkalog.storage.lazy_file import DataFile
 
 LOG_OVERHEAD: Final = 12
-"""Bytes of a batch before what its size field counts."""
+"""Bytes of a batch before the part that its size field counts."""
 HEADER_BYTES: Final = 17
-"""Bytes that show a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
+"""Bytes that contain a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
 HINT: Final = "everything before this position is readable; `kafkalog verify` says where sound batches follow"
 _NO_END_HINT: Final = 'mode "r" reads what lies before it; `kafkalog verify` says where it lies'
 LARGEST_OFFSET: Final = 2**63 - 1
@@ -22,16 +22,15 @@ MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_CHUNK: Final = 64 * 1024
 LARGEST_CHUNK: Final = 1024 * 1024
 LARGE_BATCH_BYTES: Final = 16 << 20
-"""A batch that claims more is read in pieces first, and whole only if its checksum is right."""
+"""Largest batch read at once, in bytes; a larger one is read whole only after its checksum was verified in pieces."""
 _V2_HEADER_BYTES: Final = 61
 
 
 class FileSlice:
-    """`size` bytes of a file from `position`, bounds fixed when it was made.
+    """`size` bytes of a file from `position`, with fixed bounds.
 
-    Nothing is read before it is asked for. It holds the file: one that was closed, renamed or deleted since
-    stays readable. A file that was cut shorter gives fewer bytes, never an error.
-    Threads: immutable, any number may read.
+    Data is read only by the methods. A slice holds the file, which stays readable after it was closed, renamed or
+    deleted. A file that was truncated yields fewer bytes, never an error. Threads: immutable, any number may read.
     """
 
     __slots__ = ("file", "position", "size")
@@ -43,48 +42,48 @@ class FileSlice:
 
     @property
     def path(self) -> str:
-        """The file's name when it was opened or last renamed."""
+        """Name of the file when it was opened or last renamed."""
         return self.file.path
 
     @property
     def end(self) -> int:
-        """The position in the file after the last byte."""
+        """Position in the file after the last byte."""
         return self.position + self.size
 
     def read(self) -> bytes:
-        """The bytes of the range; StorageError when the file system fails."""
+        """Return the bytes of the range; StorageError if the file system fails."""
         try:
             return self.file.pread(self.size, self.position)
         except OSError as error:
             raise StorageError.from_os(error, "read", path=self.path, position=self.position) from error
 
     def read_into(self, buffer: Any) -> int:
-        """The number of bytes put into the writable `buffer`, at most the slice's size."""
+        """Read into the writable `buffer` and return the number of bytes, at most the slice's size."""
         try:
             return self.file.pread_into(memoryview(buffer)[: self.size], self.position)
         except OSError as error:
             raise StorageError.from_os(error, "read", path=self.path, position=self.position) from error
 
     def slice(self, position: int, size: int) -> FileSlice:
-        """A part of this slice: `position` counts from its start, the end never leaves it (FILE-6).
+        """Return a part of this slice: `position` counts from its start, and its end stays within it (FILE-6).
 
-        IllegalArgument: a negative position or size, or a position beyond this slice.
+        IllegalArgument for a negative position or size, or a position beyond this slice.
         """
         start, length = clamp(position, size, self.size, self.path)
         return FileSlice(self.file, self.position + start, length)
 
     def tables(self, *, check_crc: bool = False, whole: bool = False) -> Iterator[BatchTable]:
-        """Tables of the whole batches of the slice, chunk by chunk; positions are the file's. Errors as `scanned`."""
+        """Yield tables of the complete batches, chunk by chunk; positions are the file's. Raises as `scanned` does."""
         for _, table in self.scanned(check_crc=check_crc, whole=whole):
             yield table
 
     def scanned(self, *, check_crc: bool = False, whole: bool = False) -> Iterator[tuple[bytes, BatchTable]]:
-        """Chunks of the slice with the tables of their whole batches; positions are the file's.
+        """Yield chunks of the slice with the tables of their complete batches; positions are the file's.
 
-        A chunk begins at the first batch of its table. Any magic is taken (format.md §5). A last batch that is cut
-        off, or claims more than the slice holds, ends it without error: that is a torn tail. With `whole` the slice is
-        known to end with a batch, so it is CorruptRecord. So is a size field below 14. The batches before were handed
-        out then.
+        A chunk begins at the first batch of its table. Any magic is accepted (format.md §5). A last batch that is
+        incomplete, or claims more than the slice holds, ends the slice without error: that is a torn tail. With
+        `whole` the slice is known to end with a batch, and a torn tail raises CorruptRecord. So does a size field
+        below 14. The batches before were yielded then.
         """
         position, end, chunk = self.position, self.position + self.size, FIRST_CHUNK
         while end - position >= HEADER_BYTES:
@@ -101,7 +100,7 @@ class FileSlice:
             if len(table):
                 chunk = min(chunk * 2, LARGEST_CHUNK)
                 continue
-            # not one whole batch: read as much as it says it has, if the slice holds that
+            # not one complete batch: read as much as it claims, if the slice holds that
             chunk = claimed_size(data)
             if chunk <= wanted or chunk > end - position:
                 break
@@ -110,7 +109,7 @@ class FileSlice:
             raise CorruptRecord(message, path=self.path, position=position, hint=HINT)
 
     def batches(self, *, check_crc: bool = False) -> Iterator[BatchHeader]:
-        """The header of each whole batch, in file order; errors as for `tables`."""
+        """Yield the header of each complete batch, in file order; raises as `tables` does."""
         for table in self.tables(check_crc=check_crc):
             yield from table
 
@@ -122,9 +121,9 @@ class FileSlice:
 
 
 def clamp(position: int, size: int, limit: int, path: str) -> tuple[int, int]:
-    """`position` and the part of `size` that ends by `limit` (FILE-4, FILE-5).
+    """Return `position` and the part of `size` that ends by `limit` (FILE-4, FILE-5).
 
-    IllegalArgument: a negative position or size, or a position above `limit`.
+    IllegalArgument for a negative position or size, or a position above `limit`.
     """
     if position < 0 or size < 0 or position > limit:
         raise IllegalArgument(
@@ -134,16 +133,16 @@ def clamp(position: int, size: int, limit: int, path: str) -> tuple[int, int]:
 
 
 def claimed_size(data: bytes) -> int:
-    """The bytes the batch at the start of `data` claims to have; 0 where its size field is not there."""
+    """Return the size that the batch at the start of `data` claims; 0 if its size field is missing."""
     if len(data) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
 
 
 def is_worth_reading(file: DataFile, position: int, size: int) -> bool:
-    """False for a batch that claims to be huge and is not valid: no memory is taken on the word of its size field.
+    """Return False for a batch that claims to be huge but is invalid, so that its size field allocates no memory.
 
-    StorageError when the file system fails.
+    StorageError if the file system fails.
     """
     if size <= LARGE_BATCH_BYTES:
         return True
@@ -161,7 +160,7 @@ def is_worth_reading(file: DataFile, position: int, size: int) -> bool:
 
 
 def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
-    """FormatError above 2^31-1 bytes."""
+    """Raise FormatError above 2^31-1 bytes."""
     if size > MAX_FILE_SIZE:
         raise FormatError(
             f"the file has {size} bytes, a segment at most 2^31-1", path=path, hint="it is no Kafka segment"
@@ -169,7 +168,7 @@ def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
 
 
 def check_next_offset(last_offset: int, path: str, position: int | None = None) -> int:
-    """Return the offset after `last_offset`; CorruptRecord where there is none, for a log's end is an offset too."""
+    """Return the offset after `last_offset`; CorruptRecord if there is none, since a log's end is an offset too."""
     if last_offset < LARGEST_OFFSET:
         return last_offset + 1
     raise CorruptRecord(
@@ -179,7 +178,7 @@ def check_next_offset(last_offset: int, path: str, position: int | None = None) 
 
 
 def bad_size(value: int, path: str, position: int) -> CorruptRecord:
-    """The error for a batch whose size field says `value` bytes after the field."""
+    """Return the error for a batch whose size field claims `value` bytes after the field."""
     return CorruptRecord(
         f"a batch's size field says {value}, at least 14 is possible",
         path=path,

@@ -1,9 +1,9 @@
-"""Looking up one offset or one time with a single read: what a random access needs in most logs.
+"""Fast look-up of one offset or one time with a single read, sufficient for random access in most logs.
 
-The index names a place, one window is read from there, and the batch wanted lies in it whole. A glance never
-trusts what it did not check: the batch it gives matches its CRC, and a time index entry must agree with the
-batch it names. None means that it cannot tell (a larger batch, a sparse or damaged index, damaged data):
-the caller then takes the thorough way, which also words the errors.
+The index names a position, one window is read from there, and the whole batch is in it. Unverified data is never
+trusted: the returned batch matches its CRC, and a time index entry must agree with the batch it names. None means
+that the fast look-up cannot decide (a larger batch, a sparse or damaged index, damaged data). The caller then uses
+the full look-up, which also raises the errors.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kafkalog.storage.file_records import FileRecords
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition, TimestampOffset
 
 WINDOW_BYTES: Final = 24 << 10
-"""Holds an index interval (4096) and a batch of the producers' default size: read where no entry tells more."""
+"""Read if no entry gives a size; holds an index interval (4096) and a batch of the producers' default size."""
 
 LARGEST_WINDOW_BYTES: Final = 80 << 10
-"""More than this is not read on the word of an index: what it means may be many batches, or damage."""
+"""Limit for a size derived from an index: a larger one may mean many batches, or damage."""
 
 OFFSET_BYTES: Final = 8
 LARGEST_BATCH_BYTES: Final = 1 << 20
-"""More than this is not read on the word of a size field that nothing has confirmed."""
+"""Limit for a size field that nothing has confirmed."""
 
 
 class _OffsetIndex(Protocol):
@@ -38,7 +38,7 @@ class _TimeIndex(Protocol):
 
 
 class Segment(Protocol):
-    """What is looked at: LogSegment and ViewSegment are such."""
+    """A segment to search; LogSegment and ViewSegment implement it."""
 
     @property
     def base_offset(self) -> int: ...
@@ -61,12 +61,12 @@ class _Log(Protocol):
 
 
 def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
-    """The record with exactly this offset in a segment of `log`; it holds its own bytes only.
+    """Return the record with exactly this offset in a segment of `log`; it holds only its own bytes.
 
-    The base offset of the batch behind it is read too: it bears out the offsets before it.
+    The base offset of the following batch is read too: it confirms the offsets before it.
     """
     try:
-        index, records = segment.offset_index, segment.records  # of another process: it may be gone meanwhile
+        index, records = segment.offset_index, segment.records  # another process may have deleted these files
         position, size = index.window(offset)
         size = size + OFFSET_BYTES if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES
         data = records.read(position, size)
@@ -77,7 +77,7 @@ def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
             record = _in_large_batch(segment, offset, log, position, data)
         if record is None:
             start = index.lookup(offset).position
-            if start < position:  # it lies before the batch that was skipped to
+            if start < position:  # the record is before the batch that was skipped to
                 size = position - start
                 data = records.read(start, size + OFFSET_BYTES if size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES)
                 record = pick(data, offset) or _in_large_batch(segment, offset, log, start, data)
@@ -97,7 +97,7 @@ def _is_end(records: FileRecords, end: int, segment: Segment, segments: _Segment
 
 
 def _in_large_batch(segment: Segment, offset: int, log: _Log, position: int, data: bytes) -> Record | None:
-    """The record, if its batch begins in the `data` at `position` and ends behind it."""
+    """Return the record if its batch begins in the `data` at `position` and ends behind it."""
     walk = find_offset(data, offset)
     if walk.position < 0 or not len(data) < walk.position + walk.size <= LARGEST_BATCH_BYTES:
         return None
@@ -109,14 +109,17 @@ def _in_large_batch(segment: Segment, offset: int, log: _Log, position: int, dat
 def record_at_time(
     segment: Segment, timestamp: int, start_offset: int, segments: _Segments
 ) -> OffsetAndTimestamp | None:
-    """The first record at or after `timestamp` (ms) with an offset of at least `start_offset`, in one of `segments`."""
+    """Return the first record at or after `timestamp` (ms) with an offset of at least `start_offset`.
+
+    `segment` is one of `segments`, those of the log.
+    """
     try:
         index, records = segment.offset_index, segment.records
         known_timestamp, known_offset = segment.time_index.lookup(timestamp)
         if known_timestamp < 0:
             return None
         position, size = index.window(known_offset)
-        if known_timestamp < timestamp:  # what is looked for lies in a batch behind that one
+        if known_timestamp < timestamp:  # the record is in a batch behind that one
             behind, more = index.window(known_offset + 1)
             size = behind + more - position if more else 0
         size = OFFSET_BYTES + (size if 0 < size <= LARGEST_WINDOW_BYTES else WINDOW_BYTES)

@@ -1,10 +1,11 @@
-"""The `.index` file of a segment: from an offset to the position of a batch at or before it."""
+"""The `.index` file of a segment: maps an offset to the position of a batch at or before it."""
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import Final
 
+from kafkalog._core.index_append import extend_offsets
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import CorruptIndex, IllegalArgument, InvalidOffset
 from kafkalog.storage.abstract_index import AbstractIndex, Brought
@@ -15,7 +16,7 @@ _ENTRY: Final = Struct(">ii")
 
 
 class OffsetIndex(OffsetKind, AbstractIndex[OffsetPosition]):
-    """The offset index of a segment of ours, sparse. No checksum guards it: after an unclean end it is made anew."""
+    """A writable, sparse offset index. It has no checksum: after an unclean shutdown it is rebuilt."""
 
     __slots__ = ("_last_offset",)
 
@@ -25,16 +26,16 @@ class OffsetIndex(OffsetKind, AbstractIndex[OffsetPosition]):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; the base offset where there is none."""
+        """Offset of the last entry; the base offset if there is none."""
         self._check_open()
         return self._last_offset
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry for the batch that ends with `offset` and begins at `position`.
 
-        Checked in this order (format.md section 14, B3): IllegalState when read-only; IllegalArgument when full
-        (IDX-4) or the position is outside 0..2^31-1; InvalidOffset unless the offset is greater than the last
-        (IDX-3); IndexOffsetOverflow (IDX-6); StorageError. Nothing is changed by any of them.
+        Checked in this order (format.md section 14, B3): IllegalState if read-only; IllegalArgument if full (IDX-4)
+        or the position is outside 0..2^31-1; InvalidOffset unless the offset is greater than the last (IDX-3);
+        IndexOffsetOverflow (IDX-6); StorageError. None of them changes anything.
         """
         count = self._entries.count
         if self._read_only:
@@ -57,20 +58,13 @@ class OffsetIndex(OffsetKind, AbstractIndex[OffsetPosition]):
         self._last_offset = offset
 
     def extend(self, brought: list[Brought]) -> None:
-        """Add what one write brings, in one write; errors as `append`, with those before the one refused added."""
-        count = self._entries.count
-        packed = None
-        if not self._read_only and count + len(brought) <= self._file.length // 8:
-            packed = self._entries.packed(brought, self._last_offset if count else -1)
-        if packed is None:
+        """Add the entries of one write in one write; raises as `append`, after adding those before the bad one."""
+        if not extend_offsets(self, brought):
             for last_offset, position, _, _ in brought:
                 self.append(last_offset, position)
-        else:
-            self._append(packed, count)
-            self._last_offset = brought[-1][0]
 
     def sanity_check(self) -> None:
-        """Return when the file is not visibly damaged, else raise CorruptIndex (IDX-12)."""
+        """Raise CorruptIndex if the file is visibly damaged (IDX-12)."""
         if self._entries.count and self._last_offset < self.base_offset:
             raise CorruptIndex(
                 f"Corrupt index found, the index has non-zero size but the last offset is {self._last_offset} which is "

@@ -1,4 +1,4 @@
-"""Index files that another process owns, for mode "r": copied into memory, read as far as they make sense."""
+"""Index files owned by another process, for mode "r": copied into memory and read as far as they are valid."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ _HINT: Final = "reads go on without it, from the start of the segment; its owner
 
 
 class IndexView(SegmentIndex[P]):
-    """The entries of an index file at the last `refresh`, in memory of our own.
+    """The entries of an index file as of the last `refresh`, in this process's own memory.
 
-    The file is read with pread and never mapped: its owner may shorten it at any moment, which kills whoever reads a
-    mapping of it. Its length says nothing either, since the index of an active segment ends in free room: entries
-    count only while they grow. Free room need not be zeros (format.md section 14, B1), so old entries of a truncated
-    log can follow new ones; an entry is advice, to be checked against the batch it names.
+    The file is read with pread and never mapped: its owner may truncate it at any time, which crashes a process that
+    reads a mapping. Its length does not give the number of entries, since the index of an active segment ends in
+    free space: entries count only while they grow. Free space need not be zeros (format.md section 14, B1), so old
+    entries of a truncated log can follow new ones. An entry is a hint that must be checked against the batch it
+    names.
 
-    `problem` is None or the CorruptIndex that says what is wrong with the file; a file that is missing, unreadable
-    or of an impossible length has no entries. Nothing is raised by opening or refreshing.
-    Threads: look-ups at any time; `refresh` by one thread at a time.
+    An index that this process writes (`AbstractIndex`) is also searched in a copy. There the copy is right, and a
+    file that differs is rewritten; here the file is right, and `refresh` updates the copy.
+
+    `problem` is None or the CorruptIndex that describes the damage. A file that is missing, unreadable or of an
+    impossible length has no entries. Opening and refreshing raise nothing. Threads: look-ups at any time; `refresh`
+    by one thread at a time.
     """
 
     __slots__ = ("_content", "_fs", "_preallocated", "path", "problem")
@@ -36,8 +40,8 @@ class IndexView(SegmentIndex[P]):
     ) -> None:
         """Read the index at `path`.
 
-        `preallocated=False` for a segment that was rolled: its index has no free room, so that anything after the
-        growing entries is a `problem` (the growing ones are still used).
+        Pass `preallocated=False` for a segment that was rolled. Its index has no free space, so data after the
+        growing entries is a `problem` (the growing entries are still used).
         """
         super().__init__(base_offset)
         self.path = os.fspath(path)
@@ -48,18 +52,18 @@ class IndexView(SegmentIndex[P]):
         self.refresh()
 
     def _growing(self, data: bytes, last: bytes) -> int:
-        """How many entries at the start of `data` grow, after the entry `last` (empty: from the first on)."""
+        """Return the number of growing entries at the start of `data`, after the entry `last` (empty: none before)."""
         raise NotImplementedError
 
     def sanity_check(self) -> None:
-        """Return when nothing is visibly wrong with the file, else raise its `problem`."""
+        """Raise `problem` if the file is damaged."""
         if self.problem is not None:
             raise self.problem
 
     def refresh(self) -> None:
-        """Look at the file again: read on behind the known entries where the last of them still stands, else anew.
+        """Read the entries added since the last read, or all entries if the last known one has changed.
 
-        After a truncation of the log an old entry may still stand there: make a new view then.
+        After a truncation of the log an old entry may still match: create a new view then.
         """
         try:
             with self._fs.open_file(self.path, "r") as file:
@@ -114,7 +118,7 @@ class IndexView(SegmentIndex[P]):
 
 
 class OffsetIndexView(OffsetKind, IndexView[OffsetPosition]):
-    """The `.index` of another process."""
+    """The `.index` file of another process."""
 
     __slots__ = ()
 
@@ -124,12 +128,12 @@ class OffsetIndexView(OffsetKind, IndexView[OffsetPosition]):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; the base offset where there is none."""
+        """Offset of the last entry; the base offset if there is none."""
         return self.lookup(2**63 - 1).offset
 
 
 class TimeIndexView(TimeKind, IndexView[TimestampOffset]):
-    """The `.timeindex` of another process."""
+    """The `.timeindex` file of another process."""
 
     __slots__ = ()
 
@@ -139,5 +143,5 @@ class TimeIndexView(TimeKind, IndexView[TimestampOffset]):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) where there is none."""
+        """The last entry; (-1, base offset) if there is none."""
         return self.lookup(2**63 - 1)

@@ -1,12 +1,12 @@
-"""What an opening keeps of what it gives up: sound batches behind the place where recovery ends a log.
+"""Sound batches that recovery removes from a log, kept in a directory of the partition.
 
-    <partition>/kafkalog-kept/<base offset>-<position>/    one opening's, named by where it cut the log
+    <partition>/kafkalog-kept/<base offset>-<position>/    one opening's, named by the position of its cut
         <base offset>.log.from-<position>                  the rest of the segment that was cut, a copy
         <base offset>.log, .index, ...                     segments behind it, moved here
-        manifest.json                                      what they hold, and why they are here; written last
+        manifest.json                                      their contents and the reason; written last
 
-Nothing is cut or moved before the copy and the manifest are on disk. A broker looks at no directory inside a
-partition's; inside the data directory it would take one for a partition, and not start.
+The copy and the manifest are on disk before anything is cut or moved. A broker ignores directories inside a
+partition's directory. Inside the data directory it would take one for a partition and refuse to start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COPY_BYTES: Final = 1 << 20
 
 
 class KeptFile(NamedTuple):
-    """A file with sound batches: a segment, or of one that was cut the `size` bytes from `position` on."""
+    """A file with sound batches: a whole segment, or `size` bytes of a cut segment from `position` on."""
 
     name: str
     base_offset: int
@@ -42,17 +42,17 @@ class KeptFile(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """True for the rest of a segment that was cut; a whole segment is moved."""
+        """True for the rest of a segment that was cut, which is copied; a whole segment is moved."""
         return not self.name.endswith(LOG_SUFFIX)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the fields as plain JSON values."""
         found = {"name": self.name, "base_offset": self.base_offset, "position": self.position, "bytes": self.size}
         return {**found, **self.sound._asdict()}
 
 
 class Loss(NamedTuple):
-    """What an opening gives up: the log in `directory` ends at `offset`, byte `position` of a segment.
+    """Sound batches an opening would remove: the log in `directory` ends at `offset`, byte `position` of a segment.
 
     `reason` says why; `files` hold the sound batches behind it, the rest of that segment first.
     """
@@ -66,16 +66,16 @@ class Loss(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The segment that is cut."""
+        """Path of the segment that is cut."""
         return os.path.join(self.directory, log_file_name(self.base_offset))
 
     @property
     def sound(self) -> SoundCount:
-        """What all sound batches come to."""
+        """Sum over all sound batches."""
         return _sum(self.files)
 
     def refusal(self) -> CorruptRecord:
-        """The error of an opening that may not give sound records up."""
+        """Return the error for an opening that must not remove sound records."""
         before = f"the last sound offset before it is {self.offset - 1}" if self.offset else "nothing is before it"
         return CorruptRecord(
             f"recovery would end the log here, since {self.reason}: {before}, and {told(self.sound)} are behind",
@@ -88,7 +88,7 @@ class Loss(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What one opening kept: the directory `path`, in a partition of that name, with its files that are there."""
+    """Files kept by one opening: those present in the directory `path`, of the named partition."""
 
     path: str
     partition: str
@@ -101,27 +101,27 @@ class Kept(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The directory's name, by which it is chosen."""
+        """Name of the directory, by which it is selected."""
         return os.path.basename(self.path)
 
     @property
     def sound(self) -> SoundCount:
-        """What all sound batches come to."""
+        """Sum over all sound batches."""
         return _sum(self.files)
 
     @property
     def size(self) -> int:
-        """The bytes of all files with batches."""
+        """Bytes of all files with batches."""
         return sum(one.size for one in self.files)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values, with `type` "kept"."""
+        """Return the fields as plain JSON values, with `type` "kept"."""
         own = self._asdict() | {"name": self.name, "bytes": self.size, **self.sound._asdict()}
         return {"type": "kept", **own, "files": [one.as_json() for one in self.files]}
 
 
 def told(sound: SoundCount) -> str:
-    """The counts of sound batches in words."""
+    """Return the counts of sound batches as text."""
     records, batches = (
         f"{count} {noun}{'' if count == 1 else plural}"
         for count, noun, plural in ((sound.records, "sound record", "s"), (sound.batches, "batch", "es"))
@@ -132,9 +132,9 @@ def told(sound: SoundCount) -> str:
 def find_loss(
     directory: str, base_offset: int, position: int, offset: int, reason: str, following: Iterable[int], fs: FileSystem
 ) -> Loss | None:
-    """What goes where the log ends at byte `position` of a segment, at `offset`; None where no sound batch does.
+    """Return the sound batches lost if the log ends at `offset`, byte `position` of a segment; None if none.
 
-    `following` are the base offsets of the segments behind it that go too. StorageError.
+    `following` are the base offsets of the later segments, which are removed too. StorageError.
     """
     tail = _sound_file(directory, base_offset, position, fs)
     parts = () if tail is None else (tail._replace(name=f"{tail.name}.from-{position}"),)
@@ -143,13 +143,13 @@ def find_loss(
 
 
 def whole_segments(directory: str, base_offsets: Iterable[int], fs: FileSystem) -> tuple[KeptFile, ...]:
-    """Those of the segments that hold sound batches."""
+    """Return the segments that hold sound batches."""
     found = (_sound_file(directory, base, 0, fs) for base in base_offsets)
     return tuple(one for one in found if one is not None)
 
 
 def _sound_file(directory: str, base_offset: int, position: int, fs: FileSystem) -> KeptFile | None:
-    """What is sound in a segment from `position` on, up to the last sound batch; None for nothing."""
+    """Return the part of a segment from `position` to its last sound batch; None if no batch is sound."""
     name = log_file_name(base_offset)
     path = os.path.join(directory, name)
     try:
@@ -164,9 +164,9 @@ def _sound_file(directory: str, base_offset: int, position: int, fs: FileSystem)
 
 
 def keep(loss: Loss, fs: FileSystem, clock: Clock) -> str:
-    """The directory where all that the loss names is now: segments were moved there, the rest was copied.
+    """Copy and move the files of `loss` into a directory, and return its path. Whole segments are moved.
 
-    StorageError: it could not be kept, and nothing was cut.
+    StorageError: they could not be kept, and nothing was cut.
     """
     try:
         entry = _entry_for(loss, fs)
@@ -201,9 +201,10 @@ def keep(loss: Loss, fs: FileSystem, clock: Clock) -> str:
 
 
 def _entry_for(loss: Loss, fs: FileSystem) -> str:
-    """The directory for what is kept, made where it is missing.
+    """Return the directory for the kept files; create it if missing.
 
-    One that an opening began and a crash ended is taken again: it cut nothing, so the same is to be kept once more.
+    A directory left by an opening that crashed is reused: that opening cut nothing, so the same files are kept
+    again.
     """
     root = os.path.join(loss.directory, KEPT_DIRECTORY)
     _make_directory(root, fs)
@@ -224,7 +225,7 @@ def _make_directory(path: str, fs: FileSystem) -> None:
 
 
 def _may_take(entry: str, loss: Loss, fs: FileSystem) -> bool:
-    """True where nothing else is kept in a directory: there is none, or what is in it is the same tail."""
+    """Return True if the directory is free: it has no manifest, or it holds the same tail."""
     if not fs.exists(os.path.join(entry, MANIFEST)):
         return True
     there = set(fs.names(entry))
@@ -244,7 +245,7 @@ def _same_bytes(loss: Loss, one: KeptFile, kept: str, fs: FileSystem) -> bool:
 
 
 def _pieces(source: File, one: KeptFile) -> Iterator[tuple[int, bytes]]:
-    """(place in the copy, bytes) of a part of a segment."""
+    """Yield (position in the copy, bytes) for a part of a segment."""
     at = 0
     while at < one.size and (data := source.pread(min(_COPY_BYTES, one.size - at), one.position + at)):
         yield at, data
@@ -252,7 +253,7 @@ def _pieces(source: File, one: KeptFile) -> Iterator[tuple[int, bytes]]:
 
 
 def _copy(loss: Loss, one: KeptFile, target: str, fs: FileSystem) -> None:
-    """Return when the rest of the segment is on disk in `target`."""
+    """Copy the rest of the segment to `target` and sync it."""
     with fs.open_file(loss.path, "r") as source, fs.open_file(target, "create") as copy:
         copy.truncate(0)
         for at, data in _pieces(source, one):
@@ -261,7 +262,7 @@ def _copy(loss: Loss, one: KeptFile, target: str, fs: FileSystem) -> None:
 
 
 def _write_manifest(entry: str, loss: Loss, fs: FileSystem, clock: Clock) -> None:
-    """Return when the manifest is on disk: with what an opening before a crash has moved already."""
+    """Write the manifest and sync it; include files that an opening before a crash has already moved."""
     names = {one.name for one in loss.files}
     before = read_kept(entry, fs)
     files = [*(one for one in (before.files if before else ()) if one.name not in names), *loss.files]
@@ -274,7 +275,7 @@ def _write_manifest(entry: str, loss: Loss, fs: FileSystem, clock: Clock) -> Non
 
 
 def _discard(entry: str, loss: Loss, fs: FileSystem) -> None:
-    """Give the room back that an attempt took; what stays is overwritten by the next one."""
+    """Delete the files of a failed attempt; the next attempt overwrites those that remain."""
     try:
         if fs.exists(os.path.join(entry, MANIFEST)):
             return
@@ -288,7 +289,7 @@ def _discard(entry: str, loss: Loss, fs: FileSystem) -> None:
 
 
 def _move(directory: str, entry: str, one: KeptFile, fs: FileSystem) -> None:
-    """Move a segment, whose bytes are on disk first: no later flush comes to what is in no log."""
+    """Sync a segment, then move it with its indexes; once it has left the log, no flush reaches it."""
     source = os.path.join(directory, one.name)
     with fs.open_file(source, "rw") as file:
         file.sync()
@@ -302,7 +303,10 @@ def _move(directory: str, entry: str, one: KeptFile, fs: FileSystem) -> None:
 
 
 def list_kept(directory: str, fs: FileSystem) -> list[Kept]:
-    """What was kept of the partition in `directory`, oldest first; FormatError for a damaged manifest, StorageError."""
+    """Return the kept entries of the partition in `directory`, oldest first.
+
+    FormatError for a damaged manifest, StorageError.
+    """
     root = os.path.join(directory, KEPT_DIRECTORY)
     try:
         names = sorted(fs.names(root))
@@ -315,7 +319,7 @@ def list_kept(directory: str, fs: FileSystem) -> list[Kept]:
 
 
 def read_kept(path: str, fs: FileSystem) -> Kept | None:
-    """What the manifest of a directory says of the files that are there; None without one. Errors as `list_kept`."""
+    """Return the manifest's entries for the files present; None without a manifest. Raises as `list_kept` does."""
     manifest = os.path.join(path, MANIFEST)
     try:
         content = fs.read_file(manifest, _MAX_MANIFEST_BYTES)

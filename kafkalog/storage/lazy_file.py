@@ -1,4 +1,4 @@
-"""A data file by its name: opened when it is touched, closed when the process holds too many, opened again."""
+"""Lazily opened data file: opened on first use, closed to free descriptors, reopened by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.util.fileio import File, FileSystem
 
 
 class DataFile(Protocol):
-    """What a range of a file is read through: an open File, or one that is opened by the first read."""
+    """File operations a `FileSlice` reads through; implemented by `File` and `LazyFile`."""
 
     path: str
 
@@ -25,23 +25,24 @@ class DataFile(Protocol):
 
 
 class Owner(Protocol):
-    """Who writes to the file by the number of its descriptor, so that only he can say when it may be closed."""
+    """Writer that uses the file's descriptor number; only it can decide when the file may be closed."""
 
     def lend(self) -> bool: ...
 
 
 class LazyFile:
-    """A file that is open only as long as that is worth a descriptor. `file` is it, None while it is closed.
+    """A file that is opened on demand and may be closed to free its descriptor. `file` is None while it is closed.
 
-    A reader takes the File and keeps it for the length of its call: closing drops the one reference that is held here,
-    so a descriptor is given back when the last reader is done with it, and its number never means another file to any
-    of them. Who writes by number sets `owner`, and is asked instead (`FileRecords.lend`).
+    A reader holds its own reference to the File for the length of its call. Closing drops only the reference held
+    here, so the descriptor is closed after the last reader has finished, and its number is never reused under a
+    reader. A writer that uses the descriptor number sets `owner`, and its `lend` decides (`FileRecords.lend`).
 
-    What is closed without being synced leaves a witness behind (`_core/mapping.pyx`): a failed write-back is told to
-    the files that are open at the time, so an fsync through a descriptor that is opened later could say that all is
-    well when it is not. `sync` asks both.
+    A file that is closed before it is synced leaves a witness (`_core/mapping.pyx`). The kernel reports a failed
+    write-back only to files open at the time, so an fsync through a later descriptor could miss it. `sync` asks
+    both.
 
-    Threads: reads from any thread, beside `let_go`, `rename_to` and `end`; those, and writing, are for the owner.
+    Threads: any thread may read, in parallel with `let_go`, `rename_to` and `end`. Those, and writing, are for the
+    owner.
     """
 
     __slots__ = (
@@ -65,7 +66,7 @@ class LazyFile:
         self._witness: Witness | None = None
 
     def opened(self) -> File:
-        """The open file; OSError where it cannot be opened, FileNotFoundError once it has lost its name."""
+        """Return the open file; raise OSError if it cannot be opened, FileNotFoundError if it has lost its name."""
         file = self.file
         if file is None:
             DESCRIPTORS.make_room()
@@ -75,11 +76,11 @@ class LazyFile:
         return file
 
     def share(self) -> None:
-        """Let the file be closed when others are needed more."""
+        """Allow the file to be closed when descriptors are needed elsewhere."""
         DESCRIPTORS.add(self)
 
     def _find(self) -> File:
-        """The file, by whichever name it has: a rename may go on beside this, and another file take the old name."""
+        """Open the file by its current or next name; a concurrent rename may give the old name to another file."""
         while True:
             renames, names = self._renames, (self.path, self._next_path)
             if self._kept is not None:
@@ -103,7 +104,7 @@ class LazyFile:
                 raise failure
 
     def _same(self, file: File) -> File:
-        """The file, unless it is known to be another one that has taken the name."""
+        """Return `file`; close it and raise FileNotFoundError if another file has taken the name."""
         if self._identity is not None:
             status = file.stat()
             if (status.st_dev, status.st_ino) != self._identity:
@@ -112,18 +113,21 @@ class LazyFile:
         return file
 
     def lost(self) -> FileNotFoundError:
-        """The error for a file that has no name any more and is not open."""
+        """Return the error for a file that is closed and has no name."""
         return FileNotFoundError(errno.ENOENT, "the file was deleted or closed", self.path)
 
     def let_go(self) -> bool:
-        """Close the file for now; False where it is written to, or cannot be closed safely."""
+        """Close the file for now; return False if it is being written or cannot be closed safely."""
         if self._kept is not None:
             return False
         owner = None if self.owner is None else self.owner()
         return self.put_away() if owner is None else owner.lend()
 
     def put_away(self) -> bool:
-        """Close the file for now, whoever writes to it: nobody does at this moment."""
+        """Close the file for now, without asking `owner`. The caller ensures that no one is writing.
+
+        Return False if a file with unsynced writes must stay open, since the file system has no mappings.
+        """
         file = self.file
         if file is not None and self.was_written and self._witness is None:
             try:
@@ -134,10 +138,10 @@ class LazyFile:
         return True
 
     def pin(self, *, has_name: bool) -> None:
-        """Stay readable for those who have slices, whatever comes next: from now on nobody tells of a new name.
+        """Keep the file readable for existing slices; no later rename is reported to this object.
 
-        The file is opened, and kept open. With `has_name`, where it is not deleted and too many are open already, its
-        identity is noted instead: it can be found again until somebody takes it away.
+        The file is opened and kept open. If `has_name` is true and the descriptor limit is reached, only its
+        identity is stored: the file can be reopened until it is renamed or deleted.
         """
         try:
             if self.file is None and has_name:
@@ -152,12 +156,12 @@ class LazyFile:
         self._mode = ""
 
     def will_be(self, path: str) -> None:
-        """Know that the file's directory is about to get another name; `relocate` says that it has it, or has not."""
+        """Record that the file's directory is about to be renamed; `relocate` reports the outcome."""
         self._next_path = path
         self._renames += 1
 
     def relocate(self, path: str) -> None:
-        """Know what the file's name is now."""
+        """Set the file's current name."""
         self.path = path
         self._next_path = None
         self._renames += 1
@@ -166,7 +170,7 @@ class LazyFile:
             file.path = path
 
     def rename_to(self, path: str) -> None:
-        """Give the file another name; OSError leaves the old one."""
+        """Rename the file; on OSError it keeps its old name."""
         self._next_path = path
         self._renames += 1
         try:
@@ -180,40 +184,40 @@ class LazyFile:
             file.path = path
 
     def datasync(self) -> None:
-        """Return when all that was written is on disk; OSError also where a part was lost while the file was closed."""
+        """Sync all written data to disk; raise OSError also if a part was lost while the file was closed."""
         self.opened().datasync()
         if self._witness is not None:
             self._witness.sync()
 
     @property
     def has_witness(self) -> bool:
-        """True where the file was closed with something unsynced in it, and `dismiss_witness` was not called since."""
+        """True if the file was closed with unsynced data and `dismiss_witness` has not been called since."""
         return self._witness is not None
 
     def dismiss_witness(self) -> None:
-        """All that was written is on disk, and was asked after."""
+        """Drop the witness; the caller has synced and checked all written data."""
         self._witness = None
 
     # Reading, for slices
 
     def pread(self, size: int, position: int) -> bytes:
-        """As `File.pread`."""
+        """Read as `File.pread` does."""
         return self.opened().pread(size, position)
 
     def pread_into(self, buffer: Any, position: int) -> int:
-        """As `File.pread_into`."""
+        """Read as `File.pread_into` does."""
         return self.opened().pread_into(buffer, position)
 
     def stat(self) -> os.stat_result:
-        """As `File.stat`."""
+        """Return the status as `File.stat` does."""
         return self.opened().stat()
 
     def next_data(self, position: int) -> int:
-        """As `File.next_data`."""
+        """Return the position as `File.next_data` does."""
         return self.opened().next_data(position)
 
     def expect_whole_read(self) -> None:
-        """As `File.expect_whole_read`; a file that cannot be opened tells when it is read."""
+        """Advise the kernel as `File.expect_whole_read` does; a failure to open is raised by the next read."""
         try:
             self.opened().expect_whole_read()
         except OSError:

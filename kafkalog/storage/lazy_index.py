@@ -1,4 +1,4 @@
-"""An index file that is opened when it is first asked for: a log of many segments has only those in use in memory."""
+"""An index file opened on first use: a log of many segments holds only the indexes in use in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.util.fileio import FileSystem
 
 
 class IndexFile(Protocol):
-    """What a lazily opened index can be told before or after it is open."""
+    """Operations of an index that is opened lazily."""
 
     @property
     def length(self) -> int: ...
@@ -37,14 +37,14 @@ DELETED: Final = 2
 
 
 class LazyIndex(Generic[T]):
-    """One index of one segment, not opened (and its file not made) before `get`.
+    """One index of one segment, not opened (and its file not created) before `get`.
 
-    An index that is not `pinned` may be dropped again when all take too much memory (`util/descriptors.py`): what it
-    says is in its file, and the next `get` opens it again, CorruptIndex if the file has another length then. Who has it
-    goes on using it meanwhile.
+    An index that is not pinned may be dropped when all indexes take too much memory (`util/descriptors.py`). Its
+    content is in its file, and the next `get` opens it again, with CorruptIndex if the file's length has changed.
+    Current users keep the dropped one.
 
-    Threads: the first `get`, and rename, close and delete, take one lock, so that they never see a half-opened
-    index (KAFKA-9156); a `get` after the first is one attribute load.
+    Threads: the first `get`, and rename, close and delete, take one lock, so that they never see a half-opened index
+    (KAFKA-9156); a `get` after the first is one attribute load.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class LazyIndex(Generic[T]):
     def __init__(self, path: str, opener: Callable[[str], T], fs: FileSystem) -> None:
         self.path = path
         self.index: T | None = None
-        self.used = False  # never noted: asking for an index costs one load; the one opened first is dropped first
+        self.used = False  # never updated, since `get` is one load; the index opened first is dropped first
         self.is_pinned = False  # guarded by self._lock
         self._opener = opener
         self._fs = fs
@@ -65,10 +65,10 @@ class LazyIndex(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self) -> T:
-        """The index, opened (the file made, if it is missing) by the first call.
+        """Return the index; the first call opens it (and creates a missing file).
 
-        IllegalState once closed, StorageError (ENOENT) once its file was unlinked, CorruptIndex where another process
-        cut the file of one that was dropped.
+        IllegalState after it was closed, StorageError (ENOENT) after its file was unlinked, CorruptIndex if another
+        process truncated the file of a dropped index.
         """
         index = self.index
         if index is not None:
@@ -97,7 +97,7 @@ class LazyIndex(Generic[T]):
         return CorruptIndex(message, path=self.path, hint=hint)
 
     def make(self) -> None:
-        """Return when the file is there; one that was missing is made, and the index open."""
+        """Create and open the index if its file is missing."""
         try:
             missing = self.index is None and not self._fs.exists(self.path)
         except OSError as error:
@@ -111,13 +111,13 @@ class LazyIndex(Generic[T]):
         return self.index is not None
 
     def pin(self) -> None:
-        """Keep the index once it is open: it is about to be written."""
+        """Keep the index in memory once it is open, since it is about to be written."""
         with self._lock:
             self.is_pinned = True
             INDEXES.discard(self)
 
     def unpin(self) -> None:
-        """Let the index be dropped: it is as it is on disk."""
+        """Allow the index to be dropped; its file holds all entries."""
         with self._lock:
             if self.is_pinned:
                 self.is_pinned = False
@@ -126,7 +126,7 @@ class LazyIndex(Generic[T]):
                     INDEXES.add(self, index.memory_bytes)
 
     def let_go(self) -> bool:
-        """Drop the index; False for one that is pinned, at work, or not as its file is."""
+        """Drop the index; return False if it is pinned, in use, or differs from its file."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -141,7 +141,7 @@ class LazyIndex(Generic[T]):
             self._lock.release()
 
     def flush(self) -> None:
-        """Return when the file's content is on disk, of an index that was dropped too; nothing for one never opened."""
+        """Sync the file to disk, also of a dropped index; do nothing if it was never opened."""
         index = self.index
         if index is not None:
             index.flush()
@@ -153,7 +153,7 @@ class LazyIndex(Generic[T]):
                 raise StorageError.from_os(error, "sync the index", path=self.path) from error
 
     def rename_to(self, path: str) -> None:
-        """Rename the file. One that was never made stays unmade (SEG-27); an open index goes on working."""
+        """Rename the file, if it exists (SEG-27); an open index stays usable."""
         with self._lock:
             if self.index is not None:
                 self.index.rename_to(path)
@@ -167,20 +167,20 @@ class LazyIndex(Generic[T]):
             self.path = path
 
     def relocate(self, path: str) -> None:
-        """Know that the file's directory has another name."""
+        """Set the file's path after its directory was renamed."""
         with self._lock:
             if self.index is not None:
                 self.index.relocate(path)
             self.path = path
 
     def unlink(self) -> bool:
-        """True when the file was there and is gone; an open index goes on working, no other is opened."""
+        """Delete the file and return True if it existed; an open index stays usable, a new one is not opened."""
         with self._lock:
             self._state = self._state or DELETED
             return self._unlinked()
 
     def delete_if_exists(self) -> bool:
-        """True when the file was there and is gone; the index is closed by it."""
+        """Close the index and delete its file; return True if the file existed."""
         with self._lock:
             self._state = CLOSED
             return self._unlinked() if self.index is None else self.index.delete_if_exists()
@@ -199,7 +199,7 @@ class LazyIndex(Generic[T]):
                 self.index.close()
 
     def close_handler(self) -> None:
-        """Give the memory and the file back without writing anything."""
+        """Release memory and file without writing anything."""
         with self._lock:
             self._state = CLOSED
             if self.index is not None:

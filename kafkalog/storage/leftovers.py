@@ -1,21 +1,22 @@
-"""What an interrupted clean, split or delete left in a partition directory, and what becomes of it (LOAD-1 to LOAD-4).
+"""Clearing files left by an interrupted clean, split or delete in a partition directory (LOAD-1 to LOAD-4).
 
-    .deleted   waits for its delete: removed; a transaction index whose segment is still there, once that has another
-    .cleaned   unfinished output: removed, and with it each .swap from its lowest offset on (an unfinished split)
-    .swap      finished output: the segments that it replaces go, then it loses the suffix
-    .snapshot.tmp   a producer snapshot that was being written: removed, nobody else ever would
+    .deleted   pending delete: removed; a transaction index whose segment still exists only after that has a new one
+    .cleaned   unfinished output: removed, with each .swap from its lowest offset on (an unfinished split)
+    .swap      finished output: the segments it replaces are removed, then it loses the suffix
+    .snapshot.tmp   unfinished producer snapshot: removed, since nothing else removes it
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, FormatError, StorageError
+from kafkalog.errors import FormatError, StorageError
 from kafkalog.storage.directory import Directory
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.kept import Loss, whole_segments
 from kafkalog.storage.names import (
     CHECKPOINT_DELETED_SUFFIX,
     CLEANED_SUFFIX,
@@ -41,18 +42,18 @@ _IN_TRANSIT: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, _UNWRITTEN)
 
 
 class Leftovers(NamedTuple):
-    """Names of files to remove, and of `.swap` files that take effect."""
+    """Names of the files to remove, and of the `.swap` files that take effect."""
 
     removed: tuple[str, ...]
     swaps: tuple[str, ...]
 
 
 def renamed_txn_indexes(names: Iterable[str]) -> dict[int, str]:
-    """Transaction indexes that wait for a delete while their segments do not: the file's name by base offset.
+    """Return transaction indexes renamed for deletion whose segments were not: file name by base offset.
 
-    Of a delete that was not synced the disk may keep some renames and not others. A segment without `.txnindex` says
-    that nothing in it was aborted, so it has to be recovered. The file itself may be of another segment, one that
-    began at the same offset before: what is in it is not believed.
+    After a delete that was not synced, the disk may have only some of the renames. A segment without `.txnindex`
+    would mean that nothing in it was aborted, so it has to be recovered. The file may belong to another segment, one
+    that began at the same offset before, so its content is not trusted.
     """
     there = frozenset(names)
     found = {}
@@ -67,7 +68,7 @@ def renamed_txn_indexes(names: Iterable[str]) -> dict[int, str]:
 
 
 def plan_leftovers(names: Iterable[str]) -> Leftovers:
-    """What is to be removed, and which swaps are valid, by the names of the files alone."""
+    """Decide by file names alone which files to remove and which swaps are valid."""
     files = sorted(names)
     kept = frozenset(renamed_txn_indexes(files).values())
     cleaned = [name for name in files if name.endswith(CLEANED_SUFFIX)]
@@ -88,120 +89,122 @@ def plan_leftovers(names: Iterable[str]) -> Leftovers:
     return Leftovers((*removed, *cleaned), tuple(swaps))
 
 
-def clear_leftovers(directory: Directory, fs: FileSystem, log_start_offset: int = 0) -> bool:
-    """Remove and rename what `plan_leftovers` says; False where there was nothing to do.
+def clear_leftovers(
+    directory: Directory, fs: FileSystem, keep: Callable[[Loss], object], log_start_offset: int = 0
+) -> bool:
+    """Remove and rename files as `plan_leftovers` decides; return False if there was nothing to do.
 
-    Where no segment stays, an empty one is made at the offset behind the last sound batch of what is removed, or at
-    the log start: a crash between giving up the last segment and making the next one leaves no other, and a log never
-    goes back to offsets that it gave out. StorageError where the system refuses; a second run goes on.
+    If no segment remains, an empty one is created at the offset behind the last sound batch of the removed files, or
+    at the log start. A crash between removing the last segment and creating the next one leaves none, and a log
+    never returns to offsets that it has assigned. `keep` is called with segments to be removed whose replacement may
+    be damaged. StorageError if the system refuses; a second run continues.
     """
     if not any(name.endswith(_IN_TRANSIT) for name in directory.names):
         return False
-    _clear(directory.path, directory.names, fs, log_start_offset)
+    _clear(directory.path, directory.names, fs, keep, log_start_offset)
     return True
 
 
-def _clear(directory: str, names: tuple[str, ...], fs: FileSystem, log_start_offset: int) -> None:
+def _clear(
+    directory: str, names: tuple[str, ...], fs: FileSystem, keep: Callable[[Loss], object], log_start_offset: int
+) -> None:
     plan = plan_leftovers(names)
     if not any(is_log_file(name.removesuffix(SWAP_SUFFIX)) for name in names):
         end = _deleted_end(directory, names, fs)
-        if end:  # on disk before what tells of it goes: a second crash would forget it
+        if end:  # on disk before its evidence is removed: a second crash would lose it
             _make_file(directory, log_file_name(max(end, log_start_offset)), fs)
+    there = set(names) - set(plan.removed)
+    found = [_swap_of(directory, name, names, fs) for name in plan.swaps if name.endswith(_SWAPPED_LOG)]
+    # the oldest segment is removed first: if it exists, nothing was removed for its replacement yet
+    refused = {swap.base_offset for swap in found if not swap.is_whole and log_file_name(swap.base_offset) in there}
+    used = [swap for swap in found if swap.base_offset not in refused]
+    _keep_replaced(directory, used, there, fs, keep)
     for name in plan.removed:
         remove_file(directory, name, fs)
-    plan = plan._replace(swaps=_without_damaged(directory, plan.swaps, set(names), fs))
-    if not plan.swaps:
-        return
-    replaced = _replaced_range(directory, [n for n in plan.swaps if n.endswith(_SWAPPED_LOG)], fs)
-    if replaced is not None:
-        gone = set(plan.removed)
-        for name in names:
-            base = parse_base_offset(name)
-            if name in gone or name.endswith(SWAP_SUFFIX) or base is None or not replaced[0] <= base < replaced[1]:
-                continue
-            _LOG.info("%s was replaced by a clean or a split: removed", os.path.join(directory, name))
-            remove_file(directory, name, fs)
-    # the data file goes last: while its suffix is there, a next start does the same again
-    for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
-        _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
-
-
-def _without_damaged(directory: str, swaps: tuple[str, ...], names: set[str], fs: FileSystem) -> tuple[str, ...]:
-    """`swaps` less those whose data is damaged while the segment they would replace first is still there.
-
-    A replacement is synced before it is called `.swap`, and the oldest segment goes first: so nothing was given up for
-    this one yet, and what it was made from is whole. It is removed.
-    """
-    damaged = set()
-    for name in swaps:
-        if name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) in names:
-            path = os.path.join(directory, name)
-            if not _is_whole(path, fs):
+    for name in plan.swaps:
+        if parse_base_offset(name) in refused:
+            if name.endswith(_SWAPPED_LOG):
+                path = os.path.join(directory, name)
                 _LOG.warning("%s is damaged: removed, the segments it was made from are still there", path)
-                damaged.add(parse_base_offset(name))
-    for name in swaps:
-        if parse_base_offset(name) in damaged:
             remove_file(directory, name, fs)
-    return tuple(name for name in swaps if parse_base_offset(name) not in damaged)
+    for name in _replaced(used, there):
+        _LOG.info("%s was replaced by a clean or a split: removed", os.path.join(directory, name))
+        remove_file(directory, name, fs)
+    # the data file is renamed last: while it has its suffix, the next start repeats all of this
+    for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
+        if parse_base_offset(name) not in refused:
+            _rename(directory, name, name.removesuffix(SWAP_SUFFIX), fs)
+
+
+class _Swap(NamedTuple):
+    """A `.log.swap` file, which replaces the segments from `base_offset` up to `next_offset`.
+
+    It is sound up to byte `position`; `is_whole` if that is its end. The last batch may lie behind a gap in which
+    another segment begins. Its base offset may then be damaged: the file is whole, but not `is_sure`.
+    """
+
+    base_offset: int
+    next_offset: int
+    position: int
+    is_whole: bool
+    is_sure: bool
+
+
+def _swap_of(directory: str, name: str, names: Iterable[str], fs: FileSystem) -> _Swap:
+    base = parse_base_offset(name) or 0
+    records = FileRecords.open(os.path.join(directory, name), fs=fs, file_already_exists=True)
+    try:
+        scanned = scan_segment(FileData(records, base))
+        before, end, position = base, base, scanned.found.tail.size
+        for table in records.slice(0, position if scanned.is_cut else records.size).tables():
+            row = len(table) - 1
+            before = table.last_offset_of(row - 1) + 1 if row else end
+            end = table.last_offset_of(row) + 1
+    finally:
+        records.close_handlers()
+    bases = (parse_base_offset(name) or 0 for name in names if is_log_file(name))
+    return _Swap(base, end, position, not scanned.is_cut, not any(before < other < end for other in bases))
+
+
+def _replaced(swaps: Sequence[_Swap], names: Iterable[str]) -> list[str]:
+    """Return the files of the segments that the swaps replace."""
+    low = min((swap.base_offset for swap in swaps), default=0)
+    high = max((swap.next_offset for swap in swaps), default=0)
+    found = ((name, parse_base_offset(name)) for name in names if not name.endswith(SWAP_SUFFIX))
+    return sorted(name for name, base in found if base is not None and low <= base < high)
+
+
+def _keep_replaced(
+    directory: str, swaps: Sequence[_Swap], names: Iterable[str], fs: FileSystem, keep: Callable[[Loss], object]
+) -> None:
+    """Call `keep` with the replaced segments if one of the swaps may be damaged."""
+    doubtful = next((swap for swap in swaps if not (swap.is_whole and swap.is_sure)), None)
+    if doubtful is not None:
+        bases = [parse_base_offset(name) or 0 for name in _replaced(swaps, names) if is_log_file(name)]
+        files = whole_segments(directory, bases, fs)
+        if files:
+            reason = "the file that replaces segments behind it may be damaged"
+            keep(Loss(directory, doubtful.base_offset, doubtful.position, doubtful.next_offset, reason, files))
 
 
 def _deleted_end(directory: str, names: Iterable[str], fs: FileSystem) -> int:
-    """The offset behind the last sound batch of the newest `.log.deleted`; 0 where there is no such file."""
+    """Return the offset behind the last sound batch of the newest `.log.deleted`; 0 if there is no such file."""
     bases = {parse_base_offset(name) or 0: name for name in names if name.endswith(_DELETED_LOG)}
     if not bases:
         return 0
     newest = max(bases)
     try:
         records = FileRecords.open(os.path.join(directory, bases[newest]), fs=fs, file_already_exists=True)
-    except FormatError:  # no file of a log is so long
+    except FormatError:  # longer than any file of a log
         return newest
-    try:  # as recovery looks at it, for offsets lie outside the checksum
+    try:  # scanned as in recovery, since checksums do not cover offsets
         return scan_segment(FileData(records, newest)).end_offset
     finally:
         records.close_handlers()
 
 
-def _is_whole(path: str, fs: FileSystem) -> bool:
-    """True when a file is sound batches from its first byte to its last."""
-    records = FileRecords.open(path, fs=fs, file_already_exists=True)
-    end = 0
-    try:
-        for table in records.tables(check_crc=True):
-            if table.first_invalid >= 0:
-                return False
-            end = table.position(len(table) - 1) + table.size(len(table) - 1)
-        return end == records.size
-    except CorruptRecord:
-        return False
-    finally:
-        records.close_handlers()
-
-
-def _replaced_range(directory: str, swapped: list[str], fs: FileSystem) -> tuple[int, int] | None:
-    """[first base, next offset) of the `.log.swap` files: what they take the place of."""
-    low, high = None, -1
-    for name in swapped:
-        base = parse_base_offset(name) or 0
-        low = base if low is None else min(low, base)
-        high = max(high, _next_offset(os.path.join(directory, name), base, fs))
-    return None if low is None else (low, high)
-
-
-def _next_offset(path: str, base: int, fs: FileSystem) -> int:
-    records = FileRecords.open(path, fs=fs, file_already_exists=True)
-    following = base
-    try:
-        for table in records.tables():
-            following = max(following, table.last_offset + 1)
-    except CorruptRecord as error:
-        _LOG.warning("%s", error)
-    finally:
-        records.close_handlers()
-    return following
-
-
 def _make_file(directory: str, name: str, fs: FileSystem) -> None:
-    """Make an empty file, which is on disk then; one that is there stays."""
+    """Create an empty file and sync its directory; an existing file stays."""
     path = os.path.join(directory, name)
     try:
         fs.open_file(path, "create").close()
@@ -211,7 +214,7 @@ def _make_file(directory: str, name: str, fs: FileSystem) -> None:
 
 
 def remove_file(directory: str, name: str, fs: FileSystem) -> None:
-    """Remove a file; one that is gone already is fine. StorageError."""
+    """Remove a file; a missing one is ignored. StorageError."""
     path = os.path.join(directory, name)
     try:
         fs.unlink_if_exists(path)

@@ -1,7 +1,7 @@
-"""A segment of a directory that was listed: nothing of it is opened before it is used.
+"""A segment of a listed directory: no file of it is opened before it is used.
 
-Its indexes are looked at when they are opened for the first time, and again whenever they were closed in between: the
-ends of an index show most of what can be wrong with it, and one that is wrong is made anew from the data.
+Its indexes are checked on their first opening, and again after each time they were closed. The first and last
+entries of an index reveal most damage; a damaged index is rebuilt from the data.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
 from kafkalog.storage.recovery import scan_segment
 from kafkalog.storage.segment import LogSegment, open_index
+from kafkalog.storage.segment_files import Indexes
 from kafkalog.storage.soundness import offset_ends_fit, time_ends_fit
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex
@@ -31,7 +32,7 @@ X = TypeVar("X", OffsetIndex, TimeIndex)
 
 
 class SegmentData(NamedTuple):
-    """What an index is made from: the data of a segment, which has room for so many `offsets`."""
+    """Data of a segment from which an index is built; it has room for `offsets` offsets."""
 
     records: FileRecords
     base_offset: int
@@ -51,50 +52,54 @@ def open_listed(
     is_on_disk: bool,
     believes_indexes: bool = False,
 ) -> LogSegment:
-    """The segment of a directory that begins at `base_offset` and has room for `offsets` offsets.
+    """Return the segment of a directory that begins at `base_offset` and has room for `offsets` offsets.
 
-    `is_on_disk` says that a clean shutdown vouches for its files: a flush has nothing to do before they are changed.
-    With `believes_indexes` they are taken as they are, for recovery makes them anew. StorageError, FormatError.
+    `is_on_disk` says that a clean shutdown has synced its files: a flush has nothing to do until they are changed.
+    With `believes_indexes` the indexes are not checked, since recovery rebuilds them. StorageError, FormatError.
     """
     stem = base_name(base_offset)
     size = directory.size_of(stem + LOG_SUFFIX)
     stem = os.path.join(directory.path, stem)
     records = FileRecords.listed(stem + LOG_SUFFIX, size, fs=fs, is_on_disk=is_on_disk)
-    index_size = config.segment_index_bytes
-    open_offsets: Callable[[str], OffsetIndex]
-    open_times: Callable[[str], TimeIndex]
-    if believes_indexes:
-        open_offsets = partial(open_index, OffsetIndex, base_offset, index_size, fs)
-        open_times = partial(open_index, TimeIndex, base_offset, index_size, fs)
-    else:
-        data = SegmentData(records, base_offset, config.index_interval_bytes, index_size, offsets)
-        open_offsets = partial(open_offset_index, data, fs)
-        open_times = partial(open_time_index, data, fs)
-    offset_index = LazyIndex(stem + INDEX_SUFFIX, open_offsets, fs)
-    time_index = LazyIndex(stem + TIME_INDEX_SUFFIX, open_times, fs)
-    aborted = TransactionIndex(stem + TXN_INDEX_SUFFIX, base_offset, fs=fs)
-    segment = LogSegment(records, offset_index, time_index, aborted, base_offset, config, clock)
+    data = SegmentData(records, base_offset, config.index_interval_bytes, config.segment_index_bytes, offsets)
+    segment = LogSegment(records, partial(_indexes, stem, data, fs, believes_indexes), base_offset, config, clock)
     if is_on_disk:
         segment.indexes_are_on_disk()
     return segment
 
 
+def _indexes(stem: str, data: SegmentData, fs: FileSystem, believed: bool) -> Indexes:
+    """Return the index files whose names begin with `stem`; unless `believed`, each opening checks them."""
+    open_offsets: Callable[[str], OffsetIndex]
+    open_times: Callable[[str], TimeIndex]
+    if believed:
+        open_offsets = partial(open_index, OffsetIndex, data.base_offset, data.max_index_size, fs)
+        open_times = partial(open_index, TimeIndex, data.base_offset, data.max_index_size, fs)
+    else:
+        open_offsets, open_times = partial(open_offset_index, data, fs), partial(open_time_index, data, fs)
+    return Indexes(
+        LazyIndex(stem + INDEX_SUFFIX, open_offsets, fs),
+        LazyIndex(stem + TIME_INDEX_SUFFIX, open_times, fs),
+        TransactionIndex(stem + TXN_INDEX_SUFFIX, data.base_offset, fs=fs),
+    )
+
+
 def open_offset_index(data: SegmentData, fs: FileSystem, path: str) -> OffsetIndex:
-    """The offset index at `path`, made anew where it is missing, or cannot be that of the data."""
+    """Open the offset index at `path`; rebuild it if it is missing or does not match the data."""
     index = OffsetIndex(path, data.base_offset, data.max_index_size, fs=fs)
     return index if _offsets_fit(index, data) else _made_anew(index, data)
 
 
 def open_time_index(data: SegmentData, fs: FileSystem, path: str) -> TimeIndex:
-    """The time index at `path`, as `open_offset_index`."""
+    """Open the time index at `path`; rebuild it if it is missing or does not match the data."""
     index = TimeIndex(path, data.base_offset, data.max_index_size, fs=fs)
     return index if _times_fit(index, data) else _made_anew(index, data)
 
 
 def _offsets_fit(index: OffsetIndex, data: SegmentData) -> bool:
-    """True when the entries rise, as far as the ends show, and point into the data.
+    """Return True if the entries rise and point into the data, judging by the first and last one.
 
-    Not with a tail of zeros: such a file was not closed well, or has just been made.
+    False for a tail of zeros: such a file was not closed cleanly, or is new.
     """
     count, base = index.entries, data.base_offset
     if not count:
@@ -104,7 +109,7 @@ def _offsets_fit(index: OffsetIndex, data: SegmentData) -> bool:
 
 
 def _times_fit(index: TimeIndex, data: SegmentData) -> bool:
-    """True when the times rise, as far as the ends show; as `_offsets_fit`."""
+    """Return True if the times rise, judging by the first and last entry; otherwise as `_offsets_fit`."""
     count, base = index.entries, data.base_offset
     if not count:
         return index.length < index.entry_size
@@ -113,7 +118,7 @@ def _times_fit(index: TimeIndex, data: SegmentData) -> bool:
 
 
 def _made_anew(index: X, data: SegmentData) -> X:
-    """The index with the entries that appending would have made, up to the first damage of the data, and on disk."""
+    """Rebuild the index with the entries that appends would write, up to the first damage, and sync it."""
     try:
         if data.records.size:
             _LOG.warning("%s is missing or damaged: made anew", index.path)

@@ -1,13 +1,13 @@
-"""Opening a partition directory, after a clean end or an unclean one (LOAD-1 to LOAD-33).
+"""Opening a partition directory after a clean or an unclean shutdown (LOAD-1 to LOAD-33).
 
     leftovers      files of interrupted cleans, splits and deletes               leftovers.py
-    segments       each `.log` with its indexes; those that are missing or damaged are made anew
+    segments       each `.log` with its indexes; missing or damaged indexes are rebuilt
     recovery       unclean only: from the recovery point on, up to the first damage    recovery.py
-    kept           sound batches behind a cut are kept before it is made, or the opening refuses    kept.py
-    log start      a log that ends below it begins anew there
-    producers      from the newest snapshot and what lies behind it
+    kept           sound batches behind a cut are kept before it is made, or the opening fails    kept.py
+    log start      a log that ends below it is restarted there
+    producers      from the newest snapshot and the log behind it
 
-Index trouble is never fatal (KAFKA-1112, KAFKA-13603); what is cut or given up is told to the log.
+Index damage is never fatal (KAFKA-1112, KAFKA-13603). Each cut or removal is logged.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from kafkalog.storage.names import (
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    OFFSET_DIGITS,
     TIME_INDEX_SUFFIX,
     base_name,
     log_file_name,
@@ -60,10 +61,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
-    """A log's segments and offsets as they are on disk; `given_up` are segments renamed for their delayed delete.
+    """A log's segments and offsets as on disk; `given_up` are segments renamed for their delayed delete.
 
-    `given_up_files` are snapshots that go with them. `is_untouched` says that no file was made or renamed.
-    `misplaced_end` is the damage of a last batch that recovery took though it begins below the end of the one before.
+    `given_up_files` are snapshots deleted with them. `is_untouched` says that no file was created or renamed.
+    `misplaced_end` describes a last batch that recovery accepted although it begins below the end of the previous
+    one.
     """
 
     segments: LogSegments[LogSegment]
@@ -77,12 +79,12 @@ class Loaded(NamedTuple):
 
 
 class LogLoader:
-    """One opening of one directory; `load` does it, once.
+    """One opening of one directory; call `load` once.
 
-    `recovery_point` and `log_start_offset` are what the directory's checkpoints say; `progress` and `threads` as in
-    `RecoveryRun`; `listed` is what is in the directory, if that was looked at just now. With `refuses_loss` it raises
-    where sound batches would be given up, which else are kept. Threads: one, and those; many directories may load in
-    parallel.
+    `recovery_point` and `log_start_offset` come from the directory's checkpoints; `progress` and `threads` are as in
+    `RecoveryRun`; `listed` is a recent listing of the directory. With `refuses_loss`, `load` raises if sound batches
+    would be removed; otherwise they are kept. Threads: the caller's and those of the recovery; many directories may
+    load in parallel.
     """
 
     def __init__(
@@ -94,17 +96,17 @@ class LogLoader:
         *,
         fs: FileSystem,
         clock: Clock,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        had_clean_shutdown: bool = True,
-        progress: Progress | None = None,
-        threads: int | None = None,
-        listed: Directory | None = None,
-        keeps_begun_epochs: bool = False,
-        refuses_loss: bool = False,
+        log_start_offset: int,
+        recovery_point: int,
+        had_clean_shutdown: bool,
+        progress: Progress | None,
+        threads: int | None,
+        listed: Directory,
+        keeps_begun_epochs: bool,
+        refuses_loss: bool,
     ) -> None:
         self._directory = directory
-        self._found = list_directory(directory, fs) if listed is None else listed
+        self._found = listed
         self._config = config
         self._epochs = epochs
         self._producers = producers
@@ -119,16 +121,17 @@ class LogLoader:
         self._threads = threads
         self._segments: dict[int, LogSegment] = {}
         self._unindexed: list[LogSegment] = []
-        self._tails: dict[int, SegmentTail] = {}  # of the segments that were recovered
+        self._tails: dict[int, SegmentTail] = {}  # of the recovered segments
+        self._misplaced: set[int] = set()  # those whose last batch begins below the end of the previous one
         self._renamed_txns = renamed_txn_indexes(self._found.names)
         self._given_up: list[LogSegment] = []
         self._given_up_files: list[str] = []
         self._touched = False  # names in the directory have changed
 
     def load(self) -> Loaded:
-        """The log; its last segment is ready for appends. StorageError; CorruptRecord (see `ends_whole`).
+        """Load the log and prepare its last segment for appends. StorageError; CorruptRecord (see `ends_whole`).
 
-        IllegalState where `producers` knows something already: it would be added to (LOAD-19).
+        IllegalState if `producers` is not empty: loading would add to it (LOAD-19).
         """
         if not self._producers.is_empty:
             raise IllegalState("the producers of a log are known before it is loaded", path=self._directory)
@@ -151,7 +154,7 @@ class LogLoader:
             raise
 
     def _clear_leftovers(self) -> None:
-        if clear_leftovers(self._found, self._fs, self._log_start):
+        if clear_leftovers(self._found, self._fs, self._keep, self._log_start):
             self._look_again()
 
     def _look_again(self) -> None:
@@ -162,31 +165,28 @@ class LogLoader:
     # Segments
 
     def _open_segments(self) -> None:
-        """Look at names and sizes, and at the end of the log; other files are opened when they are used."""
-        logs: set[int] = set()
-        indexes: list[tuple[int, str]] = []
-        for name in self._found.names:
+        """Check names and sizes, and the end of the log; other files are opened on first use."""
+        there = self._found.names
+        found = (parse_base_offset(name) for name in there if name.endswith(LOG_SUFFIX))
+        logs = {base for base in found if base is not None}
+        names = frozenset([name for name in there if name.endswith(INDEX_SUFFIXES)])
+        for name in sorted(names):
+            if name[:OFFSET_DIGITS] + LOG_SUFFIX in self._found.sizes:
+                continue  # the common case: the name is not parsed
             base = parse_base_offset(name)
-            if base is not None:
-                if name.endswith(LOG_SUFFIX):
-                    logs.add(base)
-                elif name.endswith(INDEX_SUFFIXES):
-                    indexes.append((base, name))
-        for base, name in sorted(indexes):
-            if base not in logs:
+            if base is not None and base not in logs:
                 _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
                 remove_file(self._directory, name, self._fs)
         bases = sorted(logs)
-        names = frozenset([name for _, name in indexes])
         for at, base in enumerate(bases):
             self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, names)
 
     def _open_segment(self, base: int, following: int | None, indexes: frozenset[str]) -> None:
-        """Open one segment. Without `.index`, or with a damaged transaction index, it is recovered (LOAD-7, LOAD-8).
+        """Open one segment; recover it without `.index` or with a damaged transaction index (LOAD-7, LOAD-8).
 
-        So is one whose transaction index was renamed by a delete that came to nothing.
+        Also recover it if its transaction index was renamed by a delete that did not complete.
 
-        After an unclean end that has to wait until what lies before it is recovered: it may not be readable yet.
+        After an unclean shutdown this waits until the log before it is recovered, which may not be readable yet.
         """
         self._segments[base] = segment = open_listed(
             self._found,
@@ -201,7 +201,7 @@ class LogLoader:
         stem = base_name(base)
         has_index, has_times, has_txns = [stem + suffix in indexes for suffix in INDEX_SUFFIXES]
         if self._clean and following is None and not segment.size and not (has_index or has_times or has_txns):
-            return  # new, and closed before its first record: its indexes are made where it becomes active
+            return  # new, and closed before its first record: its indexes are created when it becomes active
         if not has_index or base in self._renamed_txns or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
                 _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
@@ -225,21 +225,21 @@ class LogLoader:
 
     @staticmethod
     def _ends_well(segment: LogSegment) -> bool:
-        """True when the indexes of the last segment fit its data, and that ends with a whole batch."""
+        """Return True if the last segment's indexes match its data and the data ends with a complete batch."""
         return last_entries_agree(segment) and ends_whole(segment)
 
     def _indexes_fit(self, segment: LogSegment, offsets: int) -> bool:
-        """True when both indexes are there and fit the data, which has room for so many offsets."""
+        """Return True if both indexes exist and match the data, which has room for `offsets` offsets."""
         stem = os.path.join(self._directory, base_name(segment.base_offset))
         return offset_index_fits(self._fs, stem + INDEX_SUFFIX, segment.size, offsets) and time_index_fits(
             self._fs, stem + TIME_INDEX_SUFFIX, offsets
         )
 
     def _reindex(self, segment: LogSegment, bound: int | None, found: FoundSegment | None = None) -> None:
-        """Rebuild all that is derived from a segment whose data was flushed; damage in it stays where it is.
+        """Rebuild all files derived from a segment whose data was flushed; damage in the data stays.
 
-        `bound` is the base offset of the next segment, None for the last one. There a torn batch at the end goes, and
-        other damage is CorruptRecord.
+        `bound` is the base offset of the next segment, None for the last one. In the last segment a torn batch at
+        the end is cut, and other damage raises CorruptRecord.
         """
         if bound is None:
             is_whole = ends_whole(segment)
@@ -253,7 +253,7 @@ class LogLoader:
         self._recover_one(segment, found, cuts=is_complete)
 
     def _rebuild(self, segment: LogSegment, bound: int | None) -> None:
-        """Rebuild the indexes of a segment whose data was flushed; what is no sound batch is left to `_reindex`."""
+        """Rebuild the indexes of a segment whose data was flushed; call `_reindex` if a batch is not sound."""
         if bound is None:
             if not ends_whole(segment):
                 self._reindex(segment, bound)
@@ -266,14 +266,14 @@ class LogLoader:
         self._settle(segment)
 
     def _settle(self, segment: LogSegment) -> None:
-        """A segment's files are changed; behind the recovery point no later flush comes to sync them."""
+        """Record that a segment's files have changed; after a clean shutdown, sync them, since no later flush does."""
         segment.files_changed()
         if self._clean:
             segment.flush()
         segment.unpin_indexes()
 
     def _split(self, error: SegmentOffsetOverflow) -> None:
-        """Split the segment that `error` names, then begin again with the files as they are now."""
+        """Split the segment that `error` names, and list the directory again."""
         segment = next((s for s in self._segments.values() if s.path == error.path), None)
         if segment is None or not has_overflow(segment):
             raise error
@@ -289,9 +289,9 @@ class LogLoader:
         self._look_again()
 
     def _drop_hiding(self) -> None:
-        """Take out empty segments that begin below the end of the one before: they would hide its records.
+        """Remove empty segments that begin below the end of the previous one: they would hide its records.
 
-        Such a file is left by a roll that failed and could not be undone, or was cut short by a crash.
+        A roll leaves such a file if it failed and could not be undone, or if a crash interrupted it.
         """
         segments = list(self._segments.values())
         for empty, before in zip(segments[:0:-1], segments[-2::-1], strict=True):
@@ -304,7 +304,7 @@ class LogLoader:
     # Recovery
 
     def _recover(self) -> None:
-        """Recover the segments from the one that holds the recovery point on; what follows damage is given up."""
+        """Recover the segments from the one that holds the recovery point on; remove those behind damage."""
         point = min(self._recovery_point, 2**63 - 1)
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
         self._check_flushed(unflushed[0].base_offset if unflushed else 2**63 - 1)
@@ -312,9 +312,10 @@ class LogLoader:
         ends = None
         with closing(run.scanned()) as scanned:
             for done, found in enumerate(scanned):
-                found = self._judged(unflushed, done, found)
+                if found.status == BAD_RANGE:
+                    found = self._judged(unflushed, done, found)
                 if found.is_cut and not _goes_on(found, unflushed[done + 1 :]):
-                    ends = done, found  # files are read ahead: none is moved before that is over
+                    ends = done, found  # files are read ahead: move none before the scan has ended
                     break
                 run.note(found, self._recover_one(unflushed[done], found))
         if ends is not None:
@@ -325,16 +326,14 @@ class LogLoader:
 
     @staticmethod
     def _judged(segments: tuple[LogSegment, ...], done: int, found: FoundSegment) -> FoundSegment:
-        """Return what a pass found, with an offset that does not fit as damage where the log goes on below it."""
-        if found.status != BAD_RANGE:
-            return found
+        """Return the result of a pass; an offset that does not fit counts as damage if the log continues below it."""
         segment, position = segments[done], found.found.tail.size
         behind = next_sound(segment.records.slice(0, 0).file, position, segment.size, found.end_offset)
         bound = segments[done + 1].base_offset if done + 1 < len(segments) else None
         return found.within(bound, None if behind is None else behind.base_offset)
 
     def _check_flushed(self, upto: int) -> None:
-        """Make the indexes of segments below `upto` sound: their data was flushed, what trimmed them may be lost."""
+        """Repair the indexes of segments below `upto`: their data was flushed, but their trimming may be lost."""
         segments = list(self._segments.values())
         for segment, following in zip(segments, segments[1:], strict=False):
             if segment.base_offset >= upto:
@@ -346,7 +345,7 @@ class LogLoader:
                 self._rebuild(segment, following.base_offset)
             else:
                 continue
-            segment.flush()  # no later flush comes back to what lies behind the recovery point
+            segment.flush()  # no later flush covers segments before the recovery point
 
     def _recover_one(
         self,
@@ -356,14 +355,14 @@ class LogLoader:
         *,
         cuts: bool = True,
     ) -> int:
-        """The bytes cut; with the producers as they were at its base, and a snapshot of them at its end (LOAD-27).
+        """Recover one segment and return the number of bytes cut; write a producer snapshot at its end (LOAD-27).
 
-        What is sound behind the cut, in the segment and in those that go with it, is kept before. Without `cuts` the
-        data stays as it is.
+        The producers are first rebuilt up to its base offset. Sound batches behind the cut, in the segment and in
+        `following`, are kept first. With `cuts` false the data stays unchanged.
         """
         found = scan_segment(segment) if found is None else found
-        if cuts:
-            self._keep(self._loss(segment, found, following))
+        if cuts and (loss := self._loss(segment, found, following)) is not None:
+            self._keep(loss)
         producers = self._producers.fresh()
         segments = LogSegments(s for s in self._segments.values() if s.base_offset < segment.base_offset)
         rebuild_producers(
@@ -373,6 +372,8 @@ class LogLoader:
         cut = recover_segment(segment, producers, self._epochs, found, cuts=cuts)
         self._settle(segment)
         self._tails[segment.base_offset] = found.found.tail
+        if found.found.ends_below:
+            self._misplaced.add(segment.base_offset)
         producers.take_snapshot()
         self._producers.snapshots.refresh()
         return cut
@@ -380,25 +381,23 @@ class LogLoader:
     def _loss(
         self, segment: LogSegment, found: FoundSegment, following: tuple[LogSegment, ...] = ()
     ) -> Loss | None:
-        """What is sound of what goes where a segment is cut, and of those that go with it; None for nothing."""
+        """Return the sound batches lost if the segment is cut and `following` removed; None if there are none."""
         if not found.is_cut:
             return None
         base, position, bases = segment.base_offset, found.found.tail.size, [one.base_offset for one in following]
         return find_loss(self._directory, base, position, found.end_offset, found.damage, bases, self._fs)
 
-    def _keep(self, loss: Loss | None) -> None:
-        """Keep what is sound of what goes; whole segments are out of the log then."""
-        if loss is None:
-            return
+    def _keep(self, loss: Loss) -> None:
+        """Keep the sound batches that would be lost; whole segments leave the log."""
         if self._refuses_loss:
             raise loss.refusal()
         self._touched = True
-        moved = [self._segments[one.base_offset] for one in loss.files if not one.is_copy]
-        for segment in moved:
-            segment.close_handlers()
+        bases = {one.base_offset for one in loss.files if not one.is_copy} & self._segments.keys()
+        for base in bases:
+            self._segments[base].close_handlers()
         keep(loss, self._fs, self._clock)
-        for segment in moved:
-            del self._segments[segment.base_offset]
+        for base in bases:
+            del self._segments[base]
 
     def _give_up(self, segments: tuple[LogSegment, ...]) -> None:
         """Rename segments that were not kept, and all snapshots, for a delayed delete, the last one first."""
@@ -414,7 +413,7 @@ class LogLoader:
                 self._given_up_files.append(marked)
 
     def _start_anew_if_below_log_start(self) -> int | None:
-        """The log end; None where there is no log, or it ended below the log start and was given up (LOAD-13)."""
+        """Return the log end; None if there is no log, or it ended below the log start and was removed (LOAD-13)."""
         if not self._segments:
             return None
         end = self._segments[max(self._segments)].read_next_offset()
@@ -424,7 +423,8 @@ class LogLoader:
         files = whole_segments(self._directory, self._segments, self._fs)
         reason = f"its log start is {self._log_start}, above its end"
         segments = tuple(self._segments.values())
-        self._keep(Loss(self._directory, max(self._segments), 0, end, reason, files) if files else None)
+        if files:
+            self._keep(Loss(self._directory, max(self._segments), 0, end, reason, files))
         self._give_up(segments)
         self._tails.clear()
         self._epochs.clear()
@@ -454,16 +454,17 @@ class LogLoader:
             self._producers.snapshots.remove_damaged(point)
         self._producers.snapshots.remove_strays(segments.base_offsets)
         self._load_producers(segments, start, next_offset)
-        segments.active.become_active(self._tails.get(segments.active.base_offset))
+        active = segments.active
+        active.become_active(self._tails.get(active.base_offset))
         for name in self._renamed_txns.values():
             remove_file(self._directory, name, self._fs)
         given_up, files = tuple(self._given_up), tuple(self._given_up_files)
         is_untouched = self._clean and not self._touched
-        misplaced = None if self._clean else misplaced_end(segments.active)
+        misplaced = misplaced_end(active) if active.base_offset in self._misplaced else None
         return Loaded(segments, start, point, next_offset, given_up, files, is_untouched, misplaced)
 
     def _load_producers(self, segments: LogSegments[LogSegment], start: int, next_offset: int) -> None:
-        """Know the producers; a transaction index that misses what they did is made anew, with its segment's others."""
+        """Load the producers; if a transaction index is incomplete, rebuild all indexes of its segment."""
         now_ms = self._clock.milliseconds()
         lagging = rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=self._clean)
         if lagging:
@@ -476,7 +477,7 @@ class LogLoader:
 
 
 def begin_log(directory: str, config: LogConfig, *, fs: FileSystem, clock: Clock) -> Loaded:
-    """Make the first segment of a log, at offset 0, in a directory that was made just now; nothing is synced."""
+    """Create the first segment of a log, at offset 0, in a newly created directory; nothing is synced."""
     name = log_file_name(0)
     path, size = os.path.join(directory, name), config.init_file_size
     FileRecords.create(path, fs=fs, init_file_size=size, preallocate=config.preallocate)
@@ -489,8 +490,8 @@ def begin_log(directory: str, config: LogConfig, *, fs: FileSystem, clock: Clock
 
 
 def _goes_on(found: FoundSegment, following: tuple[LogSegment, ...]) -> bool:
-    """True when the next segment begins where this one ends: what is cut off is no record.
+    """Return True if the next segment begins where this one ends: the bytes cut off hold no record.
 
-    It is room reserved ahead, or a write that failed and was undone, and the trim at the roll was not synced.
+    They are preallocated space or an undone failed write, and the trim at the roll was not synced.
     """
     return bool(following) and following[0].base_offset == found.end_offset

@@ -1,4 +1,4 @@
-"""What a log counts about itself since it was opened; what was appended is counted in its `LogState`."""
+"""Counters of a log since it was opened; its `LogState` counts appends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkalog._core.counter import Counter
 from kafkalog.util.living import Living
 
 BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Upper bounds, in seconds, of the classes that durations are counted in."""
+"""Upper bounds, in seconds, of the histogram of durations."""
 REASONS: Final = ("log_start", "size", "time")
-"""Why retention gives up a segment."""
+"""Reasons for which retention deletes a segment."""
 
 
 class Durations:
-    """How long something took, how often. Threads: `add` under the owner's lock; reading without is harmless."""
+    """Histogram of durations. Threads: `add` under the owner's lock; reading without it is harmless."""
 
     __slots__ = ("count", "counts", "total_s")
 
@@ -25,13 +25,13 @@ class Durations:
         self.counts = [0] * (len(BUCKETS_S) + 1)
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count one duration."""
         self.count += 1
         self.total_s += seconds
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
 
     def buckets(self) -> list[tuple[float, int]]:
-        """(upper bound in seconds, how many took no longer); the last bound is infinite."""
+        """Return (upper bound in seconds, number of durations up to it) pairs; the last bound is infinite."""
         found, sum_so_far = [], 0
         for bound, count in zip((*BUCKETS_S, float("inf")), self.counts, strict=True):
             sum_so_far += count
@@ -40,7 +40,7 @@ class Durations:
 
 
 class LogMetrics:
-    """Counts of one log or view. Threads: changed under the log's lock, `reads` by any reader."""
+    """Counters of one log or view. Threads: changed under the log's lock, `reads` by any reader."""
 
     __slots__ = (
         "damaged_reads", "deleted_bytes", "deleted_segments", "flush_failures", "flushes", "load_s", "reads",
@@ -60,7 +60,7 @@ class LogMetrics:
         self.recovered = False
 
     def deleted(self, reason: str, segments: int, size: int) -> None:
-        """Segments were given up."""
+        """Count segments that were deleted."""
         self.deleted_segments[reason] += segments
         self.deleted_bytes[reason] += size
 

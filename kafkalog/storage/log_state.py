@@ -18,7 +18,7 @@ def started(
     high_watermark: int | None = None,
     leader_epoch: int = -1,
 ) -> LogState:
-    """The state of a log just opened; the high watermark is the log start unless the caller knows better (LOG-27)."""
+    """Return the state of a newly opened log; the high watermark defaults to the log start (LOG-27)."""
     active = segments.active
     start = min(log_start_offset, log_end_offset)
     mark = start if high_watermark is None else min(max(high_watermark, start), log_end_offset)
@@ -44,7 +44,7 @@ def _mark_at_end(state: LogState) -> LogState:
 
 
 def high_watermark_updated(state: LogState, mark: LogOffsetMetadata) -> LogState:
-    """The state with the high watermark at `mark`, kept within log start ... log end (LOG-27); it may go down."""
+    """Return the state with the high watermark at `mark`, within log start ... log end (LOG-27); it may decrease."""
     if mark.message_offset >= state.log_end_offset:
         return _mark_at_end(state)
     if mark.message_offset < state.log_start_offset:
@@ -53,7 +53,7 @@ def high_watermark_updated(state: LogState, mark: LogOffsetMetadata) -> LogState
 
 
 def high_watermark_resolved(state: LogState, mark: LogOffsetMetadata) -> LogState:
-    """The state with exactly this high watermark: what a read found for it may lie below the log start (LOG-29)."""
+    """Return the state with exactly this high watermark; a located one may be below the log start (LOG-29)."""
     return state.replace(
         high_watermark=mark.message_offset,
         high_watermark_base=mark.segment_base_offset,
@@ -62,9 +62,9 @@ def high_watermark_resolved(state: LogState, mark: LogOffsetMetadata) -> LogStat
 
 
 def high_watermark_incremented(state: LogState, mark: LogOffsetMetadata) -> LogState | None:
-    """The state with the high watermark raised to `mark`, or None where that is no step forward.
+    """Return the state with the high watermark raised to `mark`, or None if that is not an increase.
 
-    A step is a higher offset, or the same offset on a newer segment (after a roll). IllegalArgument above the
+    An increase is a higher offset, or the same offset in a newer segment (after a roll). IllegalArgument above the
     log end (LOG-27).
     """
     if mark.message_offset > state.log_end_offset:
@@ -87,10 +87,10 @@ def at_end(
     log_start_offset: int | None = None,
     leader_epoch: int | None = None,
 ) -> LogState:
-    """The state after a roll or a cut: a new log end in the active segment of `segments`.
+    """Return the state after a roll or a truncation: a new log end in the active segment of `segments`.
 
-    A high watermark at or above the new end moves to it, with its place (LOG-28, KAFKA-9196); the recovery
-    point and the log start never lie above the end.
+    A high watermark at or above the new end moves to it, with its position (LOG-28, KAFKA-9196); the recovery point
+    and the log start never lie above the end.
     """
     active = segments.active
     start = state.log_start_offset if log_start_offset is None else log_start_offset
@@ -108,9 +108,9 @@ def at_end(
 
 
 def log_start_incremented(state: LogState, offset: int) -> LogState | None:
-    """The state with the log start raised to `offset`, or None where it is there already (LOG-36).
+    """Return the state with the log start raised to `offset`, or None if it is already there (LOG-36).
 
-    OffsetOutOfRange above the high watermark. Deletes nothing by itself.
+    OffsetOutOfRange above the high watermark. No segment is deleted.
     """
     if offset > state.high_watermark:
         raise OffsetOutOfRange(
@@ -124,6 +124,6 @@ def log_start_incremented(state: LogState, offset: int) -> LogState | None:
 
 
 def flushed_to(state: LogState, offset: int) -> LogState:
-    """The state with everything before `offset` on disk; the recovery point only goes forward (LOG-51)."""
+    """Return the state with everything before `offset` on disk; the recovery point never decreases (LOG-51)."""
     point = min(offset, state.log_end_offset)
     return state.replace(recovery_point=point) if point > state.recovery_point else state

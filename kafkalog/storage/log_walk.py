@@ -1,4 +1,4 @@
-"""A log read from one offset to another, segment after segment: damage is raised, or passed over and told."""
+"""Reading a log from one offset to another across segments; damage is raised, or skipped and reported."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["Walkable", "bound_of", "check_rows", "log_chunks", "sound_chunks"]
 
 
 class Walkable(Protocol):
-    """A log of ours, or a view of another's."""
+    """A log open for writing, or a view of another process's log."""
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset."""
+        """First offset."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset behind the last one."""
+        """Offset behind the last one."""
 
     @property
     def tail_damage(self) -> CorruptRecord | None:
-        """Damage at the end, where that is no torn write."""
+        """Damage at the end, other than a torn write."""
 
     def extent(self, offset: int, /) -> Extent:
         """Return the segment in which a walk to `offset` begins."""
@@ -36,8 +36,9 @@ class Walkable(Protocol):
 def log_chunks(log: Walkable, start: int, stop: int, *, check_crc: bool = True) -> Iterator[Chunk]:
     """Yield the batches of a log that hold offsets in [start, stop), in order.
 
-    CorruptRecord, with its place, for damage before `stop`; what lies before it was yielded. At the end of a view that
-    was closed well that is damage too. OffsetOutOfRange where the log's start moved past what comes next, StorageError.
+    CorruptRecord, with its position, for damage before `stop`, after the batches before it. This includes damage at
+    the end of a view that was closed cleanly. OffsetOutOfRange if the log's start moved past the next offset,
+    StorageError.
     """
     while start < stop:
         extent = log.extent(start)
@@ -78,16 +79,16 @@ def sound_chunks(
 
 
 def bound_of(segments: Any, base_offset: int) -> int:
-    """Return the offset below which the batches of a segment lie: the base of the next one, if there is one."""
+    """Return the exclusive upper bound of a segment's offsets: the base of the next segment, if there is one."""
     following = segments.higher(base_offset)
     return LARGEST_OFFSET if following is None else int(following.base_offset)
 
 
 def check_rows(table: BatchTable, next_offset: int, bound: int, path: str, base_position: int = 0) -> int:
-    """Return the offset after the last batch of a table, whose batches ascend from `next_offset` to `bound`.
+    """Return the offset after the last batch of a table, whose batches must ascend from `next_offset` to `bound`.
 
-    CorruptRecord for the first one that does not, or whose checksum was compared and is wrong; the table's positions
-    count from `base_position` of the file.
+    CorruptRecord for the first one that does not ascend, or whose checksum was compared and is wrong; the table's
+    positions count from `base_position` of the file.
     """
     rows = table.sound_rows(next_offset, bound)
     if rows:

@@ -1,4 +1,4 @@
-"""Finding an offset by time: the special times, and the search through segments, time index, offset index and data."""
+"""Offset look-up by time: special times, and the search through segments, time index, offset index and data."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 def offset_for_time(
     state: LogState, timestamp: int, earliest_epoch: int, latest_epoch: int
 ) -> OffsetAndTimestamp | None:
-    """The first record at or after `timestamp` (ms) from the log start on; None where there is none (LOG-57).
+    """Return the first record at or after `timestamp` (ms) from the log start on; None if there is none (LOG-57).
 
-    -1 is the log end, -2 and -4 the log start, both with timestamp -1 and the epochs given; -3 the first record
-    with the largest timestamp; -5 and -6 name tiered data, which there is none of (offset -1). Lower values are
+    -1 is the log end, -2 and -4 the log start, both with timestamp -1 and the given epochs; -3 is the first record
+    with the largest timestamp; -5 and -6 name tiered data, of which there is none (offset -1). Lower values are
     searched like times.
     """
     if timestamp < 0:
@@ -43,7 +43,7 @@ def offset_for_time(
 
 
 def bounded(found: OffsetAndTimestamp | None, timestamp: int, bound: int) -> OffsetAndTimestamp | None:
-    """What an isolation level with this bound sees of `found`: its own end, and no record at or after it (PART-8)."""
+    """Restrict `found` to an isolation level's bound: its own end, and no record at or after it (PART-8)."""
     if found is None or timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return found
     if timestamp == LATEST_TIMESTAMP:
@@ -54,9 +54,10 @@ def bounded(found: OffsetAndTimestamp | None, timestamp: int, bound: int) -> Off
 def first_at(
     segments: LogSegments[Any], timestamp: int, start_offset: int, end_offset: int
 ) -> OffsetAndTimestamp | None:
-    """The first record at or after `timestamp` (ms) with an offset in [start, end); records behind it are not seen yet.
+    """Return the first record at or after `timestamp` (ms) with an offset in [start, end).
 
-    A segment that promises one and has none (compaction emptied it) is passed over.
+    Records at or after `end_offset` are not visible yet. A segment whose index promises a record but has none is
+    skipped (compaction emptied it).
     """
     for segment in segments.from_time(timestamp):
         found: OffsetAndTimestamp | None = record_at_time(segment, timestamp, start_offset, segments)
@@ -70,7 +71,7 @@ def first_at(
 
 
 def _largest(state: LogState) -> OffsetAndTimestamp | None:
-    """The first record that carries the largest timestamp of all segments (the earliest segment on a tie)."""
+    """Return the first record with the largest timestamp of all segments (the earliest segment on a tie)."""
     largest: LogSegment | None = None
     for segment in state.segments:
         if largest is None or segment.max_timestamp_so_far > largest.max_timestamp_so_far:

@@ -1,7 +1,7 @@
 """File and directory names of a partition directory (format.md §7, §9).
 
-A segment's files carry its base offset in 20 digits; a partition's directory is `<topic>-<partition>`.
-Every name that comes from outside passes `validate_topic` or a parser here before it becomes a path.
+A segment's files carry its base offset in 20 digits; a partition's directory is `<topic>-<partition>`. Every
+external name passes `validate_topic` or a parser here before it becomes a path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 CHECKPOINT_DELETED_SUFFIX: Final = ".checkpoint.deleted"
-"""A KRaft snapshot waiting for its delete; the loader leaves it alone."""
+"""A KRaft snapshot pending deletion; the loader ignores it."""
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -37,9 +37,9 @@ STRAY_DIR_SUFFIX: Final = "-stray"
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 BOOTSTRAP_SNAPSHOT: Final = f"{0:020d}-{0:010d}.checkpoint"
-"""What formatting leaves in the metadata directory: voters, and from Kafka 4.4 on what `BOOTSTRAP_FILE` had."""
+"""Snapshot written by formatting to the metadata directory: voters, from Kafka 4.4 on also `BOOTSTRAP_FILE` data."""
 NOT_PARTITIONS: Final = frozenset({"remote-log-index-cache", METADATA_DIRECTORY})
-"""Directories of a data directory that hold no partition of it."""
+"""Directories in a data directory that are not partitions."""
 
 MAX_TOPIC_LENGTH: Final = 249
 MAX_NAME_LENGTH: Final = 255
@@ -54,48 +54,48 @@ _BASE_OFFSET: Final = re.compile(r"[0-9]{1,20}\Z")
 
 
 class PartitionDir(NamedTuple):
-    """A partition directory's name taken apart; `kind` is "", "-delete", "-future" or "-stray"."""
+    """A parsed name of a partition directory; `kind` is "", "-delete", "-future" or "-stray"."""
 
     topic_partition: TopicPartition
     kind: str
 
 
 def base_name(base_offset: int) -> str:
-    """The offset in 20 digits, so that names sort as offsets do."""
+    """Return the offset in 20 digits, so that names sort in offset order."""
     if not 0 <= base_offset <= MAX_OFFSET:
         raise IllegalArgument(f"a base offset lies in 0 ... 2^63-1, got {base_offset}", offset=base_offset)
     return f"{base_offset:020d}"
 
 
 def log_file_name(base_offset: int, suffix: str = "") -> str:
-    """`<20 digits>.log` and the suffix of a file in transit (".deleted", ".cleaned", ".swap")."""
+    """Return `<20 digits>.log` and the suffix of a file in transit (".deleted", ".cleaned", ".swap")."""
     return base_name(base_offset) + LOG_SUFFIX + suffix
 
 
 def index_file_name(base_offset: int, suffix: str = "") -> str:
-    """`<20 digits>.index` and the suffix."""
+    """Return `<20 digits>.index` and the suffix."""
     return base_name(base_offset) + INDEX_SUFFIX + suffix
 
 
 def time_index_file_name(base_offset: int, suffix: str = "") -> str:
-    """`<20 digits>.timeindex` and the suffix."""
+    """Return `<20 digits>.timeindex` and the suffix."""
     return base_name(base_offset) + TIME_INDEX_SUFFIX + suffix
 
 
 def txn_index_file_name(base_offset: int, suffix: str = "") -> str:
-    """`<20 digits>.txnindex` and the suffix."""
+    """Return `<20 digits>.txnindex` and the suffix."""
     return base_name(base_offset) + TXN_INDEX_SUFFIX + suffix
 
 
 def snapshot_file_name(offset: int) -> str:
-    """`<20 digits>.snapshot`: the producers' state before that offset."""
+    """Return `<20 digits>.snapshot`, the name of the producers' state before that offset."""
     return base_name(offset) + SNAPSHOT_SUFFIX
 
 
 def parse_base_offset(name: str | os.PathLike[str]) -> int | None:
-    """The offset before the first dot of a file's name; None where there is none (1 to 20 digits)."""
+    """Return the offset before the first dot of a file's name (1 to 20 digits); None if there is none."""
     if type(name) is str and name[OFFSET_DIGITS : OFFSET_DIGITS + 1] == "." and name.isascii():
-        digits = name[:OFFSET_DIGITS]  # a segment's file, and no directory before its name: nearly all that is asked
+        digits = name[:OFFSET_DIGITS]  # the common case: a segment's file without a directory
         if digits.isdigit():
             offset = int(digits)
             return offset if offset <= MAX_OFFSET else None
@@ -107,20 +107,20 @@ def parse_base_offset(name: str | os.PathLike[str]) -> int | None:
 
 
 def is_log_file(name: str) -> bool:
-    """True for a segment's data file that is in use: `<digits>.log`, nothing after."""
+    """Return True for a segment's live data file: `<digits>.log` without further suffix."""
     return name.endswith(LOG_SUFFIX) and parse_base_offset(name) is not None
 
 
 def is_index_file(name: str) -> bool:
-    """True for a segment's `.index`, `.timeindex` or `.txnindex` that is in use."""
+    """Return True for a segment's live `.index`, `.timeindex` or `.txnindex`."""
     return name.endswith(INDEX_SUFFIXES) and parse_base_offset(name) is not None
 
 
 def validate_topic(name: str) -> str:
-    """The name itself, when it is a legal topic name.
+    """Return the name if it is a legal topic name.
 
-    InvalidTopic: not 1 to 249 characters of a-z A-Z 0-9 . _ -, or "." or ".." (format.md §9). So a topic
-    name never holds a separator and never leaves its directory. TypeError for anything but str.
+    InvalidTopic unless it is 1 to 249 characters of a-z A-Z 0-9 . _ -, and for "." and ".." (format.md §9). A topic
+    name therefore never holds a separator and never leaves its directory. TypeError for anything but str.
     """
     if not isinstance(name, str):
         raise TypeError(f"a topic name is a str, got {type(name).__name__}")
@@ -140,7 +140,7 @@ def validate_topic(name: str) -> str:
 
 
 def validate_partition(number: int) -> int:
-    """The number itself, when it lies in 0 ... 2^31-1; IllegalArgument otherwise."""
+    """Return the number if it is in 0 ... 2^31-1; IllegalArgument otherwise."""
     if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(f"a partition is an int, got {type(number).__name__}")
     if not 0 <= number <= MAX_PARTITION:
@@ -149,32 +149,32 @@ def validate_partition(number: int) -> int:
 
 
 def collides_with(name: str, other: str) -> bool:
-    """True for two different topics whose names are equal once each "." is read as "_" (metric names)."""
+    """Return True for different topics whose names are equal after replacing each "." by "_" (metric names)."""
     return name != other and metric_name(name) == metric_name(other)
 
 
 def metric_name(topic: str) -> str:
-    """A topic's name as it stands in the names of metrics, where no two topics may be alike."""
+    """Return a topic's name as used in metric names, in which no two topics may collide."""
     return topic.replace(".", "_")
 
 
 def partition_dir_name(topic_partition: TopicPartition) -> str:
-    """`<topic>-<partition>` with both parts checked."""
+    """Return `<topic>-<partition>` after validating both parts."""
     return f"{validate_topic(topic_partition.topic)}-{validate_partition(topic_partition.partition)}"
 
 
 def delete_dir_name(topic_partition: TopicPartition) -> str:
-    """A fresh name for a directory that waits for its delete, at most 255 characters (the topic is cut)."""
+    """Return a unique name for a directory pending deletion, at most 255 characters (the topic is shortened)."""
     return _cut_name(topic_partition, DELETE_DIR_SUFFIX)
 
 
 def stray_dir_name(topic_partition: TopicPartition) -> str:
-    """A fresh name for a directory that nobody owns any more, at most 255 characters (the topic is cut)."""
+    """Return a unique name for a directory without an owner, at most 255 characters (the topic is shortened)."""
     return _cut_name(topic_partition, STRAY_DIR_SUFFIX)
 
 
 def future_dir_name(topic_partition: TopicPartition) -> str:
-    """A fresh name for a replica that moves in from another data directory (never cut)."""
+    """Return a unique name for a replica moving in from another data directory (never shortened)."""
     return f"{partition_dir_name(topic_partition)}.{_fresh_id()}{FUTURE_DIR_SUFFIX}"
 
 
@@ -190,11 +190,11 @@ def _cut_name(topic_partition: TopicPartition, suffix: str) -> str:
 
 
 def parse_dir(name: str) -> PartitionDir:
-    """What a partition directory's name says, its kind included.
+    """Parse the name of a partition directory, including its kind.
 
-    For the suffixed kinds what follows the last dot goes first; then the name splits at the last dash
-    (format.md §9). NotAPartition: a suffix without `.<id>`, no dash, an empty topic, no number, or a topic
-    part that is not legal (so that a parsed name is always safe to join to a path).
+    For the suffixed kinds the part after the last dot is removed first; then the name is split at the last dash
+    (format.md §9). NotAPartition: a suffix without `.<id>`, no dash, an empty topic, no number, or an illegal topic
+    (a parsed name is always safe to join to a path).
     """
     live, kind = name, ""
     suffixed = _SUFFIXED.match(name)
@@ -214,7 +214,7 @@ def parse_dir(name: str) -> PartitionDir:
 
 
 def parse_topic_partition_dir(name: str) -> TopicPartition:
-    """The partition whose directory (live, deleted, stray or future) has this name.
+    """Return the partition whose directory (live, deleted, stray or future) has this name.
 
     NotAPartition as for `parse_dir`.
     """

@@ -1,7 +1,8 @@
-"""What the next opening for writing will cut off a log, found without changing anything.
+"""Forecast of the data that the next opening for writing will cut off a log; changes nothing.
 
-It looks where the loader does: after an unclean end at each segment from the recovery point on, besides at those whose
-indexes have to be made from their data. What an interrupted clean or split left is not put in place for it.
+It scans the segments that the loader scans. After an unclean shutdown these are the segments from the recovery point
+on. Others are those whose indexes must be rebuilt from their data; no sound batch of these is cut. Files of an
+interrupted clean or split are not taken into account.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from kafkalog.util.fileio import FileSystem
 
 
 class Cut(NamedTuple):
-    """The segment at `path` will end at byte `position`, offset `offset`, and lose `size` bytes, since `reason`.
+    """The segment at `path` will end at byte `position`, offset `offset`, and lose `size` bytes because of `reason`.
 
-    `later` segments go too; `loss` is what is sound of all that goes, None for nothing.
+    `later` segments are removed too; `loss` holds the sound batches among all of it, None if there are none.
     """
 
     path: str
@@ -48,14 +49,14 @@ def foresee_cuts(
     fs: FileSystem,
     *,
     is_clean: bool,
-    recovery_point: int = 0,
-    log_start_offset: int = 0,
+    recovery_point: int,
+    log_start_offset: int,
     ends: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Cut]:
-    """What opening the partition in `directory` for writing will cut, oldest first. StorageError, NotAPartition.
+    """Return the cuts that opening `directory` for writing will make, oldest first. StorageError, NotAPartition.
 
-    `is_clean` says that a mark of a clean shutdown vouches for it; the offsets are those of the checkpoints. `ends` has
-    the segments that are known to be sound, which are not read: the offset behind each, by base offset.
+    `is_clean` says that the shutdown was clean; the offsets are those of the checkpoints. `ends` lists segments
+    known to be sound, which are not read: the offset behind each, by base offset.
     """
     listed = list_directory(directory, fs)
     bases = sorted({parse_base_offset(name) or 0 for name in listed.sizes if is_log_file(name)})
@@ -64,6 +65,7 @@ def foresee_cuts(
     cuts: list[Cut] = []
     end = -1
     for at, base in enumerate(bases):
+        end = -1
         if at < unflushed and not _is_read(listed, base, fs):
             continue
         if base in ends:
@@ -74,8 +76,11 @@ def foresee_cuts(
         if not found.is_cut:
             continue
         following = bases[at + 1 :]
-        is_end = at >= unflushed and not (following and following[0] == end)
-        cuts.append(_cut_of(listed, base, found, following if is_end else (), fs))
+        goes_on = bool(following) and following[0] == end
+        is_end = at >= unflushed and not goes_on
+        cut = _cut_of(listed, base, found, following if is_end else (), fs)
+        if at >= unflushed or cut.loss is None and (goes_on or not following):
+            cuts.append(cut)
         if is_end:
             bases = bases[: at + 1]
             break
@@ -85,9 +90,9 @@ def foresee_cuts(
 
 
 def refuse_loss(
-    directory: str, fs: FileSystem, *, is_clean: bool, recovery_point: int = 0, log_start_offset: int = 0
+    directory: str, fs: FileSystem, *, is_clean: bool, recovery_point: int, log_start_offset: int
 ) -> None:
-    """CorruptRecord where opening the partition for writing would give sound batches up; nothing is changed."""
+    """Raise CorruptRecord if opening the partition for writing would remove sound batches; change nothing."""
     cuts = foresee_cuts(
         directory, fs, is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset
     )
@@ -104,7 +109,7 @@ def _cut_of(listed: Directory, base: int, found: FoundSegment, later: Sequence[i
 
 
 def _below_start(listed: Directory, bases: list[int], end: int, start: int, fs: FileSystem) -> list[Cut]:
-    """The cut of all segments, where the log ends below its start."""
+    """Return the cut of all segments if the log ends below its start."""
     last = bases[-1]
     end = end if end >= 0 else _scanned(listed, last, fs).end_offset
     if end >= start:
@@ -117,7 +122,7 @@ def _below_start(listed: Directory, bases: list[int], end: int, start: int, fs: 
 
 
 def _is_read(listed: Directory, base: int, fs: FileSystem) -> bool:
-    """True where the loader makes all indexes of a segment from its data, though it was flushed."""
+    """Return True if the loader rebuilds all indexes of a segment from its data although it was flushed."""
     stem = base_name(base)
     if stem + INDEX_SUFFIX not in listed.names:
         return True

@@ -21,7 +21,7 @@ _HINT: Final = "move the file away: it is written anew when the partition is nex
 
 
 def new_topic_id() -> str:
-    """A fresh id: a random uuid in 22 characters of url-safe base64, not beginning with a dash."""
+    """Return a new topic id: a random uuid in 22 characters of url-safe base64, not beginning with a dash."""
     from uuid import uuid4
 
     while True:
@@ -32,7 +32,7 @@ def new_topic_id() -> str:
 
 
 def check_topic_id(text: str) -> str:
-    """The id itself; IllegalArgument for anything but 22 characters of url-safe base64, or the zero id."""
+    """Return the id; IllegalArgument unless it is 22 characters of url-safe base64 and not the zero id."""
     if not _ID.fullmatch(text):
         raise IllegalArgument(f"{ascii(text[:80])} is no topic id: 22 characters of url-safe base64")
     if base64.urlsafe_b64decode(text + "==") == bytes(16):
@@ -41,9 +41,9 @@ def check_topic_id(text: str) -> str:
 
 
 def read_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str]) -> str | None:
-    """The topic id of a partition directory; None where the file is missing. Later lines are ignored.
+    """Return the topic id of a partition directory; None if the file is missing. Later lines are ignored.
 
-    CorruptCheckpoint: a negative version, a zero id, a line that is not as it should be.
+    CorruptCheckpoint for a negative version, a zero id, or a malformed line.
     """
     path = os.path.join(directory, PARTITION_METADATA)
     try:
@@ -63,10 +63,10 @@ def read_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str]) -
 
 
 def write_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str], topic_id: str) -> None:
-    """Record the topic id in a partition directory that has none; written aside and renamed.
+    """Write the topic id to a partition directory that has none, through a temporary file and a rename.
 
-    InconsistentTopicId when another id is there. A directory that is gone is passed over: its topic was
-    deleted. StorageError when the file system fails.
+    InconsistentTopicId if another id exists. A missing directory is ignored, since its topic was deleted.
+    StorageError if the file system fails.
     """
     check_topic_id(topic_id)
     path = os.path.join(directory, PARTITION_METADATA)
@@ -88,7 +88,7 @@ def write_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str], 
 
 
 def replace_topic_id(fs: FileSystem, directory: str | os.PathLike[str], topic_id: str) -> None:
-    """Give a partition directory to another topic; the caller knows that nobody else has it. StorageError."""
+    """Assign a partition directory to another topic; the caller has exclusive access to it. StorageError."""
     path = os.path.join(directory, PARTITION_METADATA)
     try:
         _write(fs, path, check_topic_id(topic_id))
@@ -97,7 +97,7 @@ def replace_topic_id(fs: FileSystem, directory: str | os.PathLike[str], topic_id
 
 
 def format_partition_metadata(topic_id: str) -> bytes:
-    """The file's content for a topic id."""
+    """Return the file's content for a topic id."""
     return f"version: {VERSION}\ntopic_id: {topic_id}".encode()
 
 
@@ -106,7 +106,7 @@ def _write(fs: FileSystem, path: str, topic_id: str) -> None:
 
 
 def _field(lines: list[str], index: int, name: str) -> str:
-    """The value of the line `<name>: <value>` at `index`; ValueError where that is not what it says."""
+    """Return the value of the line `<name>: <value>` at `index`; ValueError if the line is missing or different."""
     if index >= len(lines):
         raise ValueError(f"the line '{name}: ...' is missing")
     found, colon, value = lines[index].partition(":")

@@ -1,4 +1,4 @@
-"""The file under an index: written with pwrite, its disk space reserved ahead, and never mapped."""
+"""The file under an index: written with pwrite, with disk space reserved ahead, and never mapped."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from kafkalog.util.system_calls import CANNOT
 
 MAX_INDEX_BYTES: Final = 2**31 - 1
 RESERVE_STEP_BYTES: Final = 65536
-_DISK_BLOCK_BYTES: Final = 512  # the unit of st_blocks, whatever the file system's own is
+_DISK_BLOCK_BYTES: Final = 512  # the unit of st_blocks on every file system
 
 
 class PreallocatedFile:
-    """A file of preallocated length whose first bytes are content and whose rest is free room.
+    """A file of preallocated length: content first, then free space.
 
-    It is never mapped: a process that ignores the lock may cut it at any time, and a touched page behind the end of a
-    file, or a store into a hole on a full disk, kills the interpreter (SIGBUS). Content is written with pwrite, which
-    raises. `reserve` takes disk space in steps of 64 KiB ahead, so that it raises before anything else was written.
+    It is never mapped: a process that ignores the lock may truncate it at any time, and touching a page behind the
+    end of a file, or storing into a hole on a full disk, kills the interpreter (SIGBUS). Content is written with
+    pwrite, which raises instead. `reserve` allocates disk space in steps of 64 KiB ahead, so that it fails before
+    anything is written.
 
-    No descriptor is held but by a file that is being written, and that only until others are needed more.
-    StorageError, with errno and path, whenever the system refuses. Threads: one at a time, but for `sync`.
+    Only a file being written holds a descriptor, and only until descriptors are needed elsewhere. StorageError, with
+    errno and path, if the system refuses. Threads: one at a time, except for `sync`.
     """
 
     __slots__ = (
@@ -31,11 +32,11 @@ class PreallocatedFile:
     )  # fmt: skip
 
     def __init__(self, path: str | os.PathLike[str], name: str, fs: FileSystem, writable: bool) -> None:
-        """The file at `path`, which errors call `name`; nothing is opened before `open` or `create`."""
+        """Describe the file at `path`, named `name` in errors; `open` or `create` opens it."""
         self.path = os.fspath(path)
         self.length = 0
-        self.reserved = 0  # so many bytes from the start have disk space behind them
-        self.is_as_known = True  # not written to and not resized, since it was opened or last compared
+        self.reserved = 0  # number of bytes from the start that have disk space
+        self.is_as_known = True  # not written or resized since it was opened or last compared
         self.writable = writable
         self.used = False
         self._name = name
@@ -43,7 +44,7 @@ class PreallocatedFile:
         self._file: File | None = None
 
     def create(self) -> bool:
-        """True when there was no such file and there is one now, of length 0."""
+        """Create the file with length 0 and return True; return False if it exists."""
         DESCRIPTORS.make_room()
         try:
             self._file = self._fs.open_file(self.path, "exclusive")
@@ -55,7 +56,7 @@ class PreallocatedFile:
         return True
 
     def open(self) -> None:
-        """Open the existing file and find its length; CorruptIndex over 2 GiB."""
+        """Open the existing file and determine its length; CorruptIndex over 2 GiB."""
         try:
             file = self._opened()
             stat = file.stat()
@@ -67,7 +68,7 @@ class PreallocatedFile:
         self.reserved = self.length if stat.st_blocks * _DISK_BLOCK_BYTES >= self.length else 0
 
     def discard(self) -> None:
-        """Remove a new file of which nothing could be made; an error leaves it, with length 0."""
+        """Delete a new file that could not be set up; if that fails, it stays with length 0."""
         self.release()
         try:
             self._fs.unlink(self.path)
@@ -75,14 +76,14 @@ class PreallocatedFile:
             pass
 
     def content(self, size: int) -> bytes:
-        """The first `size` bytes of the file; fewer only if another process cut it."""
+        """Return the first `size` bytes of the file; fewer only if another process truncated it."""
         try:
             return self._opened().pread(size, 0)
         except OSError as error:
             raise self._failed("read", error) from error
 
     def reserve(self, end: int) -> None:
-        """Return when the bytes before `end` (and up to 64 KiB more) have disk space, as far as the length goes."""
+        """Reserve disk space for the bytes before `end` (and up to 64 KiB more), within the file's length."""
         target = min(-(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES, self.length)
         if target <= self.reserved:
             return
@@ -91,7 +92,7 @@ class PreallocatedFile:
         except OSError as error:
             if error.errno not in CANNOT:
                 raise self._failed("reserve space for", error) from error
-            target = self.length  # a file system that cannot: the write itself will tell
+            target = self.length  # not supported by the file system: the write itself will fail
         self.reserved = target
 
     def write(self, data: bytes, position: int) -> None:
@@ -103,7 +104,7 @@ class PreallocatedFile:
             raise self._failed("write to", error, position) from error
 
     def set_length(self, length: int) -> None:
-        """Make the file `length` bytes long. The caller has seen to it that nobody reads what is cut off."""
+        """Set the file's length. The caller ensures that no one reads the part that is cut off."""
         if length > MAX_INDEX_BYTES:
             raise IllegalArgument(f"an index of {length} bytes is over 2 GiB", path=self.path)
         self.is_as_known = False
@@ -115,9 +116,10 @@ class PreallocatedFile:
         self.reserved = min(self.reserved, length)
 
     def sync(self) -> None:
-        """Return when content and length are on disk.
+        """Sync content and length to disk.
 
-        Threads: beside any other call. It uses a descriptor of its own, for the owner may release the other one.
+        Threads: in parallel with any other call. It opens a separate descriptor, since the owner may release the
+        first.
         """
         try:
             with self._fs.open_file(self.path, "rw" if self.writable else "r") as file:
@@ -126,7 +128,7 @@ class PreallocatedFile:
             raise self._failed("sync", error) from error
 
     def rename(self, path: str | os.PathLike[str]) -> None:
-        """Give the file another name."""
+        """Rename the file."""
         target = os.fspath(path)
         try:
             self._fs.rename(self.path, target)
@@ -135,7 +137,7 @@ class PreallocatedFile:
         self.path = target
 
     def delete(self) -> bool:
-        """True when the file was there and is gone."""
+        """Delete the file and return True if it existed."""
         self.release()
         try:
             return self._fs.unlink_if_exists(self.path)
@@ -143,7 +145,7 @@ class PreallocatedFile:
             raise self._failed("delete", error) from error
 
     def release(self) -> None:
-        """Close the descriptor, if one is open; it is opened again when it is needed."""
+        """Close the descriptor, if one is open; the next use opens it again."""
         file, self._file = self._file, None
         DESCRIPTORS.discard(self)
         if file is not None:
@@ -153,7 +155,7 @@ class PreallocatedFile:
                 raise self._failed("close", error) from error
 
     def let_go(self) -> bool:
-        """Close the descriptor: always possible, for who is using the file holds it, and `sync` opens its own."""
+        """Close the descriptor; always possible, since current users hold the file and `sync` opens its own."""
         self._file = None
         return True
 

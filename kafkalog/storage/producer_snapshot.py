@@ -1,4 +1,4 @@
-"""Producer snapshots: who wrote to the log up to the offset in the file's name (format.md section 7)."""
+"""Producer snapshots: the producers of a log up to the offset in the file's name (format.md section 7)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MAX_SNAPSHOT_BYTES: Final = 1 << 30
 
 
 class ProducerEntry(NamedTuple):
-    """The newest batch of one producer, and its open transaction.
+    """The newest batch of one producer and its open transaction.
 
-    last_offset below 0: known from a marker alone, without any data. current_txn_first_offset -1: none is open.
+    last_offset below 0: known only from a marker, without data. current_txn_first_offset -1: no transaction is open.
     """
 
     producer_id: int
@@ -38,7 +38,7 @@ class ProducerEntry(NamedTuple):
 
 
 def read_snapshot(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> list[ProducerEntry]:
-    """The producers of a `.snapshot` file, in the file's order; CorruptSnapshot or StorageError otherwise."""
+    """Return the producers of a `.snapshot` file, in file order; CorruptSnapshot or StorageError otherwise."""
     try:
         data = fs.read_file(path, MAX_SNAPSHOT_BYTES)
     except OSError as error:
@@ -47,9 +47,9 @@ def read_snapshot(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> list[
 
 
 def parse_snapshot(data: bytes, path: str | None = None) -> list[ProducerEntry]:
-    """The producers of a snapshot's bytes; CorruptSnapshot, in the reference's words, for what is none.
+    """Return the producers in a snapshot's bytes; CorruptSnapshot, with the reference's message, if invalid.
 
-    Bytes behind the last entry are taken, as long as the checksum covers them (as the reference does).
+    Bytes behind the last entry are accepted if the checksum covers them (as in the reference).
     """
     if len(data) >= _VERSION.size and _VERSION.unpack_from(data)[0] != VERSION:
         version = _VERSION.unpack_from(data)[0]
@@ -76,7 +76,7 @@ def parse_snapshot(data: bytes, path: str | None = None) -> list[ProducerEntry]:
 
 
 def format_snapshot(entries: Iterable[tuple[int, ...]]) -> bytes:
-    """The bytes of a snapshot; each entry has the fields of ProducerEntry, in their order (PSM-36)."""
+    """Return the bytes of a snapshot; each entry has the fields of ProducerEntry, in their order (PSM-36)."""
     packed = b"".join([_ENTRY.pack(*entry) for entry in entries])
     checked = _COUNT.pack(len(packed) // _ENTRY.size) + packed
     return _VERSION.pack(VERSION) + _CRC.pack(crc32c(checked)) + checked

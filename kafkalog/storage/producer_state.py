@@ -1,6 +1,6 @@
-"""The producers of a log with their files: what is known, up to which offset, and when it is put on disk.
+"""The producers of a log and their files: known state, its end offset, and when it is written to disk.
 
-The rules of sequences, epochs and transactions are in `_core/producers.pyx`; this file gives them words and memory.
+The rules of sequences, epochs and transactions are in `_core/producers.pyx`; this module adds errors and snapshots.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from kafkalog.storage.snapshots import Snapshots
 from kafkalog.util.fileio import OS, FileSystem
 
 EXPIRATION_MS: Final = 86_400_000
-"""`producer.id.expiration.ms`: how long an idle producer is remembered."""
+"""`producer.id.expiration.ms`: time after which an idle producer is forgotten."""
 LATE_TRANSACTION_MS: Final = 5 * 60_000
-"""How far past the longest transaction one may be open before it is called late (PSM-26)."""
+"""Extra time (ms) beyond the longest transaction before an open one counts as late (PSM-26)."""
 _ORIGINS: Final = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR}
 
 
 class VerificationGuard:
-    """One question to a transaction coordinator; only the append that brings it may begin the transaction."""
+    """Token for one request to a transaction coordinator; only the append that passes it may begin the transaction."""
 
     __slots__ = ()
 
 
 class Verification(NamedTuple):
-    """A transaction that a coordinator is being asked about: what its first batch may begin with (PSM-27)."""
+    """A transaction being verified by a coordinator, with the conditions for its first batch (PSM-27)."""
 
     guard: VerificationGuard
     lowest_sequence: int
@@ -59,7 +59,7 @@ class Verification(NamedTuple):
 
 
 class ProducerStateManager:
-    """Who wrote to a log, up to `map_end_offset`; kept in snapshots. Threads: belongs to the log's lock."""
+    """Producers of a log, up to `map_end_offset`, stored in snapshots. Threads: guarded by the log's lock."""
 
     __slots__ = (
         "_last_snapshot_offset",
@@ -78,7 +78,7 @@ class ProducerStateManager:
         verify_transactions: bool = False,
         names: Iterable[str] | None = None,
     ) -> None:
-        """`names` are those in the directory, if it was listed just now."""
+        """Create an empty map; `names` is a recent listing of the directory."""
         self.snapshots = Snapshots(directory, fs=fs, names=names)
         self.producers = Producers()
         self.producers.must_verify = verify_transactions
@@ -87,7 +87,7 @@ class ProducerStateManager:
         self.expiration_ms = expiration_ms
 
     def fresh(self) -> ProducerStateManager:
-        """One of the same directory that knows nothing yet: for recovery, which looks at one segment at a time."""
+        """Return an empty manager for the same directory, for recovery, which handles one segment at a time."""
         snapshots = self.snapshots
         return ProducerStateManager(
             snapshots.directory,
@@ -98,12 +98,12 @@ class ProducerStateManager:
 
     @property
     def verified(self) -> dict[int, Verification]:
-        """The questions to coordinators that are open, by producer id."""
+        """Pending verifications, by producer id."""
         return self.producers.verified
 
     @property
     def is_empty(self) -> bool:
-        """True when no producer and no transaction is known."""
+        """True if no producer and no transaction is known."""
         return not len(self.producers) and self.producers.first_unstable_offset < 0
 
     # Appends
@@ -120,9 +120,9 @@ class ProducerStateManager:
         epoch_bumps: bool = False,
         guard: VerificationGuard | None = None,
     ) -> Staged | None:
-        """What rows of an append would change; None where no producer wrote them. Raises for the rule they break.
+        """Return the changes that rows of an append would make; None without producers. Raise for a broken rule.
 
-        A duplicate is no error: the result then has `duplicate`. OutOfOrderSequence, InvalidProducerEpoch,
+        A duplicate is not an error: the result then has `duplicate`. OutOfOrderSequence, InvalidProducerEpoch,
         InvalidTxnState, CoordinatorFenced, InvalidRecord (PSM-1 to PSM-12, LOG-60 to LOG-66).
         """
         staged = self.producers.stage(
@@ -140,9 +140,9 @@ class ProducerStateManager:
         return staged
 
     def commit(self, staged: Staged, log_end_offset: int, high_watermark: int) -> None:
-        """Make true what was staged, now that it is in the log; whoever wrote needs no verification any more.
+        """Apply staged changes that are now in the log; their producers need no further verification.
 
-        A second time it changes nothing.
+        A second call changes nothing.
         """
         self.producers.commit(staged, high_watermark)
         self.map_end_offset = log_end_offset
@@ -153,9 +153,9 @@ class ProducerStateManager:
     def replay(
         self, table: BatchTable, data: Any, first: int = 0, last: int | None = None
     ) -> list[tuple[CompletedTxn, int]]:
-        """Take over batches that are in the log already, rows `first` to `last`: `data` begins at the table's first.
+        """Apply batches already in the log, rows `first` to `last`; `data` begins at the table's first batch.
 
-        The transactions that end in them, each with the last stable offset right after its end.
+        Return the transactions that end in them, each with the last stable offset right after its end.
         """
         completed: list[tuple[CompletedTxn, int]] = []
         if table.has_producers:
@@ -168,7 +168,7 @@ class ProducerStateManager:
         return completed
 
     def take_over(self, trace: ProducerTrace, last_offset: int) -> list[tuple[CompletedTxn, int]]:
-        """As `replay`, of what a pass over batches up to `last_offset` gathered."""
+        """Apply the result of a pass over batches up to `last_offset`; returns as `replay` does."""
         completed = self.producers.take_over(trace)
         self.map_end_offset = last_offset + 1
         return completed
@@ -178,7 +178,7 @@ class ProducerStateManager:
     def maybe_start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard of the question about this producer's transaction; None where one is open and none is asked."""
+        """Return the guard to verify this producer's transaction; None if it is open and needs no verification."""
         known = self.producers.get(producer_id)
         if known is not None and known.current_txn_first_offset >= 0 and known.producer_epoch == producer_epoch:
             return None
@@ -198,7 +198,7 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int:
-        """The lowest first offset of a transaction that is undecided or not replicated; -1: none (PSM-13)."""
+        """Lowest first offset of a transaction that is undecided or not replicated; -1 if none (PSM-13)."""
         return self.producers.first_unstable_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
@@ -206,7 +206,7 @@ class ProducerStateManager:
         self.producers.replicated_to(high_watermark)
 
     def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
-        """True when a transaction is open for longer than `longest_ms` and five minutes more (PSM-26)."""
+        """Return True if a transaction is open for more than `longest_ms` plus five minutes (PSM-26)."""
         oldest = now_ms - longest_ms - LATE_TRANSACTION_MS
         for producer_id in self.producers.open_transactions.values():
             known = self.producers.get(producer_id)
@@ -215,7 +215,7 @@ class ProducerStateManager:
         return False
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers, and questions about transactions, that have been idle too long (PSM-15)."""
+        """Forget producers and pending verifications that have been idle too long (PSM-15)."""
         oldest = now_ms - self.expiration_ms
         self.producers.remove_expired(oldest)
         for producer_id in [p for p, asked in self.verified.items() if asked.timestamp <= oldest]:
@@ -224,7 +224,7 @@ class ProducerStateManager:
     # Files
 
     def take_snapshot(self, *, sync: bool = True) -> bool:
-        """True when a snapshot of `map_end_offset` was written: only where it is newer than the last one (PSM-16)."""
+        """Write a snapshot of `map_end_offset` if it is newer than the last one; return True if written (PSM-16)."""
         if self.map_end_offset <= self._last_snapshot_offset:
             return False
         entries = sorted(state.entry() for state in self.producers)
@@ -233,7 +233,7 @@ class ProducerStateManager:
         return True
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Know what the newest fitting snapshot knows, unless memory ends at `log_end_offset` already (PSM-20)."""
+        """Load the newest fitting snapshot, unless the state in memory already ends at `log_end_offset` (PSM-20)."""
         self.snapshots.remove_outside(log_start_offset, log_end_offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_incremented(log_start_offset)
@@ -253,7 +253,7 @@ class ProducerStateManager:
         self.map_end_offset = self._last_snapshot_offset = offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything, remove all snapshots; the map ends at `offset` (PSM-21)."""
+        """Forget everything and remove all snapshots; the map ends at `offset` (PSM-21)."""
         self.producers.clear()
         for old in self.snapshots.offsets:
             self.snapshots.remove(old)
@@ -261,13 +261,13 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def forget(self) -> None:
-        """Know nothing, as at first; the snapshots stay."""
+        """Forget everything; the snapshots stay."""
         self.producers.clear()
         self.snapshots.refresh()
         self.map_end_offset = self._last_snapshot_offset = 0
 
     def on_log_start_incremented(self, log_start_offset: int) -> None:
-        """The log start moved: the map ends there at least, and that counts as on disk (LOG-84)."""
+        """Move the map's end to at least the new log start, and treat it as on disk (LOG-84)."""
         self.producers.replicated_to(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.snapshots.latest
@@ -278,7 +278,7 @@ class ProducerStateManager:
 
 
 def _refusal(table: BatchTable, staged: Staged) -> KafkalogError:
-    """The typed error for the rule that a batch breaks."""
+    """Return the typed error for the rule that a batch breaks."""
     batch = table[staged.row]
     where: dict[str, Any] = {"offset": batch.base_offset, "position": batch.position}
     known, who = staged.known, f"producer {batch.producer_id}"

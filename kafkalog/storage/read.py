@@ -1,4 +1,4 @@
-"""Where a read begins and ends: plans over one state of a log, no record byte is read (LOG-20 to LOG-25)."""
+"""Start and end of a read: plans over one state of a log; no record byte is read (LOG-20 to LOG-25)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 
 
 class HasSegments(Protocol):
-    """What of a log's state is enough to look for aborted transactions."""
+    """The part of a log's state needed to find aborted transactions."""
 
     @property
     def segments(self) -> Any: ...
 
 
 def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> OffsetOutOfRange:
-    """The error for an offset that a log of [start, end) does not hold (any more, or yet)."""
+    """Return the error for an offset outside the log's [start, end)."""
     where = "before the log start" if offset < start else "at or after the log end"
     hint = f"the log holds offsets [{start}, {end})"
     return OffsetOutOfRange(f"the offset lies {where}", path=path, offset=offset, hint=hint)
@@ -47,10 +47,11 @@ def read_state(
     bound: LogOffsetMetadata,
     min_one_message: bool,
 ) -> FetchDataInfo:
-    """The data from `start_offset` on, below `bound`, from one segment; OffsetOutOfRange outside log start ... log end.
+    """Return the data from `start_offset` on, below `bound`, from one segment.
 
-    `bound` was taken before the lookup, so that a reader sees nothing above it (KAFKA-2477). The metadata names the
-    batch found; at the log end, its place. A segment that ends below the offset is passed over (LOG-22).
+    OffsetOutOfRange outside log start ... log end. `bound` was read before the look-up, so that a reader sees
+    nothing above it (KAFKA-2477). The metadata gives the position of the batch found, or that of the log end. A
+    segment that ends below the offset is skipped (LOG-22).
     """
     if start_offset < state.log_start_offset or start_offset > state.log_end_offset:
         raise out_of_range(start_offset, state.log_start_offset, state.log_end_offset)
@@ -58,24 +59,20 @@ def read_state(
     if start_offset >= bound.message_offset:
         place = bound if start_offset == bound.message_offset else locate(state, start_offset)
         return _empty(segments, place)
+    bound_base = bound.segment_base_offset
     segment = segments.floor(start_offset)
     while segment is not None:
-        found: FetchDataInfo | None = segment.read(
-            start_offset, max_length, _max_position(segment, state, bound), min_one_message
-        )
+        base = segment.base_offset
+        position: int | None = None  # end of its readable data in bytes; None if unknown
+        if base < bound_base:
+            position = segment.size if base != state.end_base else state.end_position
+        elif base == bound_base:
+            position = bound.relative_position_in_segment
+        found: FetchDataInfo | None = segment.read(start_offset, max_length, position, min_one_message)
         if found is not None:
             return found
         segment = segments.higher(segment.base_offset)
     return _empty(segments, state.end_metadata)
-
-
-def _max_position(segment: Any, state: LogState, bound: LogOffsetMetadata) -> int | None:
-    """The byte at which data of this segment stops being readable; None where that is not known."""
-    base: int = segment.base_offset
-    bound_base = bound.segment_base_offset
-    if base < bound_base:
-        return segment.size if base != state.end_base else state.end_position
-    return bound.relative_position_in_segment if base == bound_base else None
 
 
 def _empty(segments: Any, place: LogOffsetMetadata) -> FetchDataInfo:
@@ -85,9 +82,9 @@ def _empty(segments: Any, place: LogOffsetMetadata) -> FetchDataInfo:
 
 
 def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> None:
-    """Give `found`, a committed read, the aborted transactions in it, in the order of their markers (LOG-33).
+    """Add to `found`, a committed read, its aborted transactions, in the order of their markers (LOG-33).
 
-    They are looked for in the segment read and those after it, up to the next index entry behind the data.
+    The segment read and the later ones are searched, up to the next index entry behind the data.
     """
     found.aborted_transactions = ()
     place = found.fetch_offset_metadata
@@ -106,7 +103,7 @@ def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> Non
 
 
 def collect_aborted(state: HasSegments, segment: LogSegment, start_offset: int, upper_offset: int) -> list[AbortedTxn]:
-    """The aborted transactions that overlap [start, upper), from the indexes of `segment` and of those after it."""
+    """Return the aborted transactions that overlap [start, upper), from the indexes of `segment` and later ones."""
     aborted: list[AbortedTxn] = []
     following: LogSegment | None = segment
     while following is not None:
@@ -117,7 +114,7 @@ def collect_aborted(state: HasSegments, segment: LogSegment, start_offset: int, 
 
 
 def locate(state: LogState, offset: int) -> LogOffsetMetadata:
-    """The place of the batch that holds `offset`, or the next one; the log end's for the log end (LOG-85).
+    """Return the position of the batch that holds `offset`, or of the next one; the log end has its own (LOG-85).
 
     OffsetOutOfRange outside log start ... log end.
     """
@@ -135,7 +132,7 @@ def locate(state: LogState, offset: int) -> LogOffsetMetadata:
 
 
 def locate_or_offset_only(state: LogState, offset: int) -> LogOffsetMetadata:
-    """As `locate`; the offset alone where it cannot be resolved (LOG-29)."""
+    """Return the position as `locate` does; the offset alone if it cannot be located (LOG-29)."""
     try:
         return locate(state, offset)
     except OffsetOutOfRange:

@@ -1,7 +1,7 @@
-"""Reading a segment's `.log` file: ranges, walks over headers, searches by offset and by time.
+"""Reading a segment's `.log` file: ranges, header walks, searches by offset and by time.
 
-Data is read with pread and never mapped: another process may cut the file, which is a short read here
-and would be the end of the process on a mapped page.
+Data is read with pread and never mapped. If another process truncates the file, a read returns fewer bytes; on a
+mapped page it would kill this process.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.fileio import File
 
 FIRST_WINDOW: Final = 4608
-"""Bytes read at first by a header walk: one index interval (4096) and the header of the batch after it."""
+"""Bytes read first by a header walk: one index interval (4096) and the header of the following batch."""
 SMALL_WINDOW: Final = 512
 LARGEST_WINDOW: Final = 256 * 1024
 
 
 class ReadableRecords:
-    """The part of `FileRecords` that reads: `size` bytes of batches back to back, through a file that may be closed.
+    """Read methods of `FileRecords`: `size` bytes of consecutive batches, in a file that may be closed and reopened.
 
-    Threads: any, beside whatever the owner does.
+    Threads: any, in parallel with the owner.
     """
 
     __slots__ = ("_closed", "_file", "path", "size")
@@ -45,7 +45,7 @@ class ReadableRecords:
     _file: LazyFile
 
     def read(self, position: int, size: int) -> bytes:
-        """The bytes of the range, its end cut at the file's (FILE-4); IllegalArgument as for `slice`."""
+        """Return the bytes of the range, up to the file's end (FILE-4); IllegalArgument as for `slice`."""
         if position < 0 or size < 0 or position > self.size:
             clamp(position, size, self.size, self.path)
         size = min(size, self.size - position)
@@ -57,14 +57,27 @@ class ReadableRecords:
             raise self._failure(error, "read", position) from error
 
     def read_into(self, buffer: Any, position: int) -> int:
-        """The number of bytes read into the writable `buffer` from `position`, none beyond the end."""
-        return self.slice(position, len(buffer)).read_into(buffer)
+        """Read into `buffer` from `position`, up to the end; return the number of bytes. Raises as `slice` does.
+
+        A scan calls it once for each chunk, each time with a cold instruction cache.
+        """
+        if position < 0 or position > self.size:
+            clamp(position, 0, self.size, self.path)
+        file, room = self._file, self.size - position
+        if file.is_gone:
+            raise self._failure(file.lost(), "read", position)
+        file.used = True
+        try:
+            taken = buffer if len(buffer) <= room else memoryview(buffer)[:room]
+            return (file.file or file.opened()).pread_into(taken, position)
+        except OSError as error:
+            raise self._failure(error, "read", position) from error
 
     def slice(self, position: int, size: int) -> FileSlice:
-        """A fixed range, cut at the present end; bytes that come later are not in it (FILE-2, FILE-5).
+        """Return a fixed range, up to the current end; later bytes are not included (FILE-2, FILE-5).
 
-        IllegalArgument: a negative position or size, or a position beyond the end; StorageError (ENOENT) once the
-        file was unlinked.
+        IllegalArgument for a negative position or size, or a position beyond the end; StorageError (ENOENT) after
+        the file was unlinked.
         """
         if position < 0 or size < 0 or position > self.size:
             clamp(position, size, self.size, self.path)
@@ -75,29 +88,29 @@ class ReadableRecords:
         return FileSlice(file, position, min(size, self.size - position))
 
     def opened(self) -> File:
-        """The open file, for somebody who reads all of it; StorageError."""
+        """Return the open file, for a reader of the whole file; StorageError."""
         try:
             return self._file.opened()
         except OSError as error:
             raise self._failure(error, "open", None) from error
 
     def tables(self, start: int = 0, end: int | None = None, *, check_crc: bool = False) -> Iterator[BatchTable]:
-        """Tables of the whole batches in the file from `start` (a batch's position) to `end`."""
+        """Yield tables of the complete batches in the file from `start` (a batch's position) to `end`."""
         stop = self.size if end is None else end
         return self.slice(start, max(0, stop - start)).tables(check_crc=check_crc)
 
     def batches(self, start: int = 0, end: int | None = None, *, check_crc: bool = False) -> Iterator[BatchHeader]:
-        """The header of each whole batch; errors as for `FileSlice.tables`."""
+        """Yield the header of each complete batch; raises as `FileSlice.tables` does."""
         for table in self.tables(start, end, check_crc=check_crc):
             yield from table
 
     def search_for_offset(
         self, target: int, start_position: int = 0, window: int = FIRST_WINDOW
     ) -> tuple[int, int, int] | None:
-        """(base offset, position, size) of the first batch that ends at or above offset `target`.
+        """Return (base offset, position, size) of the first batch that ends at or above offset `target`.
 
-        The walk begins at `start_position`, which is a batch's, and reads `window` bytes at first. None when there is
-        no such whole batch. CorruptRecord on a size field below 14.
+        The walk begins at `start_position`, which is a batch's, and reads `window` bytes first. None if there is no
+        such complete batch. CorruptRecord for a size field below 14.
         """
         found = self._walk(find_offset, target, start_position, window)
         if found is None:
@@ -108,11 +121,11 @@ class ReadableRecords:
     def search_for_timestamp(
         self, target_ms: int, start_position: int = 0, start_offset: int = 0, window: int = FIRST_WINDOW
     ) -> OffsetAndTimestamp | None:
-        """The first record at or after time `target_ms` whose offset is at least `start_offset`.
+        """Return the first record at or after time `target_ms` whose offset is at least `start_offset`.
 
-        First in the file's order, batch by batch from `start_position`, whatever the clocks of the
-        producers did. None where there is no such record. InvalidRecord for a batch that does not decode, CorruptRecord
-        for one of more than 16 MiB that does not match its checksum.
+        First means in file order, batch by batch from `start_position`, even if the producers' clocks differ. None
+        if there is no such record. InvalidRecord for a batch that cannot be decoded, CorruptRecord for one of more
+        than 16 MiB that does not match its checksum.
         """
         position = start_position
         while (found := self._walk(find_max_timestamp, target_ms, position, window)) is not None:
@@ -131,7 +144,7 @@ class ReadableRecords:
                 continue
             table = scan(data, at - start, check_crc=False, file_mode=True, base_position=start, max_batches=1)
             if not len(table):
-                return None  # cut shorter under our feet
+                return None  # truncated during the read
             records = batch_table(data, table, 0, base_position=start, path=self.path)
             row = records.find_timestamp(target_ms, start_offset)
             if row >= 0:
@@ -140,9 +153,9 @@ class ReadableRecords:
         return None
 
     def largest_timestamp_after(self, position: int) -> TimestampOffset:
-        """The largest batch timestamp from `position` on, with the last offset of the first such batch.
+        """Return the largest batch timestamp from `position` on, with the last offset of the first such batch.
 
-        Both are -1 where no batch follows, or none has a time.
+        Both are -1 if no batch follows or none has a time.
         """
         largest, offset = NO_TIMESTAMP, -1
         for table in self.tables(position):
@@ -153,7 +166,7 @@ class ReadableRecords:
     def _walk(
         self, find: Callable[[Any, int], HeaderWalk], target: int, position: int, window: int
     ) -> tuple[bytes, HeaderWalk, int] | None:
-        """Where `find` succeeds first: the window's bytes, the walk and the window's position."""
+        """Return the window's bytes, the walk and the window's position for the first success of `find`."""
         end = self.size
         file = self._file
         file.used = True
@@ -176,16 +189,16 @@ class ReadableRecords:
                 window = min(window * 4, LARGEST_WINDOW)
             elif find is find_offset:  # a batch longer than the window: the next one probably is too
                 window = SMALL_WINDOW
-            else:  # its records will be wanted
+            else:  # its records will be needed
                 window = min(walk.resume_position + SMALL_WINDOW, LARGEST_WINDOW)
         return None
 
     def last_modified_ms(self) -> int:
-        """The file's time in ms: a segment's largest timestamp where no index knows one."""
+        """Return the file's modification time in ms: a segment's largest timestamp if no index has one."""
         return self.last_modified_ns() // 1_000_000
 
     def last_modified_ns(self) -> int:
-        """The file's time in ns."""
+        """Return the file's modification time in ns."""
         try:
             return self._file.stat().st_mtime_ns
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The producers of a log, known anew from its newest snapshot and the batches behind it (LOAD-20 to LOAD-25)."""
+"""Rebuilding the producers of a log from its newest snapshot and the batches behind it (LOAD-20 to LOAD-25)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def rebuild_producers(
     clean: bool,
     sync: bool = True,
 ) -> list[LogSegment]:
-    """Bring `producers` to `last_offset`, and write a snapshot of it where it is new; synced, where `sync` says so.
+    """Bring `producers` to `last_offset` and write a snapshot if it is new; with `sync`, sync it.
 
-    Returns the segments whose transaction index misses a transaction that was met: it is to be made anew.
+    Return the segments whose transaction index lacks a transaction that was found: it must be rebuilt.
 
-    An empty log gets its snapshots at once. Without any snapshot all of the log is read: the reference takes it for one
-    that was written before there were producers, and forgets those there are (LOAD-21).
+    An empty log gets its snapshots at once. Without any snapshot the whole log is read. The reference treats such a
+    log as written before producers existed, and forgets those in it (LOAD-21).
     """
     marks = _marks(segments, last_offset)
     if clean and producers.snapshots.latest is None and not segments.size_in_bytes:
@@ -56,7 +56,7 @@ def rebuild_producers(
 
 
 def _marks(segments: LogSegments[LogSegment], last_offset: int) -> list[int]:
-    """The offsets at which snapshots are kept: the last two bases and the end, rising."""
+    """Return the offsets at which snapshots are kept, rising: the last two bases and the end."""
     return [*segments.base_offsets[-2:], last_offset]
 
 
@@ -67,9 +67,9 @@ def _read(
     start: int,
     last_offset: int,
 ) -> bool:
-    """Take over the sound batches of a segment from offset `start` on, up to the one that holds `last_offset`.
+    """Apply the sound batches of a segment from offset `start` on, up to the one that holds `last_offset`.
 
-    False where an aborted transaction among them is not in the segment's index. Damage between them is logged.
+    Return False if the segment's index lacks an aborted transaction among them. Damage between them is logged.
     """
     data = segment.records.slice(0, segment.size)
     extent = Extent(segment.base_offset, data, bound_of(segments, segment.base_offset), True, segment.offset_index)

@@ -1,10 +1,11 @@
-"""Recovery of one segment: keep what is sound from its beginning on, make everything derived from it anew.
+"""Recovery of one segment: keep its sound beginning and rebuild everything derived from it.
 
-The first batch that is cut off, fails its checksum, or does not come after the one before it ends the segment. Both
-indexes and the transaction index are written as appending would have written them, leader epochs and producers are
-brought up to the segment's end (format.md section 7, SEG-20 to SEG-22, LOAD-10 to LOAD-12).
+The segment ends at the first batch that is incomplete, fails its checksum, or does not follow the previous one. Both
+indexes and the transaction index are written as by appends, and leader epochs and producers are updated to the
+segment's end (format.md section 7, SEG-20 to SEG-22, LOAD-10 to LOAD-12).
 
-`scan_segment` reads, in any thread, and changes nothing; `recover_segment` then makes it so, segment by segment.
+`scan_segment` reads, in any thread, and changes nothing. `recover_segment` then applies the result, segment by
+segment.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _DAMAGE: Final = {
 
 
 class HasData(Protocol):
-    """What a pass needs to know of a segment."""
+    """Properties of a segment that a pass needs."""
 
     @property
     def records(self) -> FileRecords: ...
@@ -51,7 +52,7 @@ class HasData(Protocol):
 
 
 class FileData(NamedTuple):
-    """A file as `scan_segment` wants it, for its end alone."""
+    """A file for `scan_segment` if only its end is needed."""
 
     records: FileRecords
     base_offset: int
@@ -60,22 +61,22 @@ class FileData(NamedTuple):
 
 
 class FoundSegment(NamedTuple):
-    """What one pass over a `.log` file shows: the pass, and why it stopped."""
+    """Result of one pass over a `.log` file: the pass, and why it stopped."""
 
     found: RecoveryPass
     status: int
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last sound batch, the base offset where there is none."""
+        """Offset behind the last sound batch; the base offset if there is none."""
         return self.found.tail.last_offset + 1 if self.found.batches else self.found.base_offset
 
     def within(self, bound: int | None, behind: int | None) -> FoundSegment:
-        """Return the same with an offset too high for the segment as damage, where the log goes on below it.
+        """Return the result; an offset too high for the segment counts as damage if the log continues below it.
 
-        `bound` is the offset at which the next segment begins, `behind` the base offset of the batch behind that one;
-        None where there is none. Offsets that really do not fit (KAFKA-6264) are below those of the batches that
-        follow, and no segment's span above those before.
+        `bound` is the base offset of the next segment, `behind` that of the batch behind the bad one; None if there
+        is none. Offsets that really do not fit (KAFKA-6264) are below those of the following batches, and less than
+        a segment's span above the previous ones.
         """
         following = min((offset for offset in (bound, behind) if offset is not None), default=2**63)
         bad = self.found.bad_offset
@@ -85,19 +86,19 @@ class FoundSegment(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """True where bytes behind the last sound batch go; an offset that does not fit is no damage."""
+        """True if bytes behind the last sound batch are cut; an offset that does not fit is not damage."""
         return self.found.tail.size < self.found.end and self.status != BAD_RANGE
 
     @property
     def damage(self) -> str:
-        """Why the pass stopped where it did."""
+        """Reason why the pass stopped."""
         return _DAMAGE.get(self.status, "the rest is no batch")
 
 
 def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) -> FoundSegment:
-    """One pass over the data of a segment up to the first damage; `tell(bytes)` is called as it goes on.
+    """Scan the data of a segment up to the first damage; call `tell(bytes)` as the scan advances.
 
-    Threads: any, beside the passes over other segments. StorageError.
+    Threads: any, in parallel with passes over other segments. StorageError.
     """
     records = segment.records
     found = RecoveryPass(
@@ -107,12 +108,12 @@ def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) 
         segment.max_index_size // OffsetIndex.entry_size,
         segment.max_index_size // TimeIndex.entry_size,
     )
-    buffer = scan_buffer()
     status = MORE
     while status == MORE:
         start = found.position
+        buffer = scan_buffer(start)
         status = found.check(buffer, 0, records.read_into(buffer, start))
-        if status == MORE and found.position == start:  # another process cut the file
+        if status == MORE and found.position == start:  # another process truncated the file
             status = PARTIAL
         if tell is not None:
             tell(found.position - start)
@@ -131,16 +132,17 @@ def recover_segment(
     *,
     cuts: bool = True,
 ) -> int:
-    """The bytes cut off the end of the segment; its indexes and what `producers` and `epochs` know of it are new.
+    """Cut the segment at the first damage, rebuild its files, and return the number of bytes cut.
 
-    `scanned` is what `scan_segment` said of it. Without `cuts` the data stays as it is, the indexes end at the first
-    damage, and the transaction index has what the sound batches decide. SegmentOffsetOverflow where a sound batch has
-    an offset that the segment cannot hold, CorruptRecord where it has the largest there is; StorageError.
+    `scanned` is the result of `scan_segment`; `producers` and `epochs` are updated from it. With `cuts` false the
+    data stays unchanged, the indexes end at the first damage, and the transaction index has the decisions of the
+    sound batches. SegmentOffsetOverflow if a sound batch has an offset that the segment cannot hold, CorruptRecord
+    if it has the largest possible one; StorageError.
     """
     _refuse_end(segment, scanned)
     found = scanned.found
     segment.txn_index.reset()
-    segment.is_damaged = scanned.is_cut and not cuts
+    segment.is_damaged = not cuts and scanned.is_cut
     aborted = _aborted_around_damage(segment, producers) if segment.is_damaged else []
     if found.batches:
         done = producers.take_over(found.producers, found.tail.last_offset)
@@ -157,7 +159,7 @@ def recover_segment(
     cut = segment.records.truncate_to(where) if cuts else 0
     if cut:
         _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, end, cut, scanned.damage)
-    elif scanned.is_cut:
+    elif segment.is_damaged:
         text = "%s: damaged at byte %d, offset %d, and left as it is; its indexes end there: %s"
         _LOG.warning(text, segment.path, where, end, scanned.damage)
     segment.offset_index.refill(found.offset_index)
@@ -166,7 +168,7 @@ def recover_segment(
 
 
 def _aborted_around_damage(segment: LogSegment, producers: ProducerStateManager) -> list[AbortedTxn]:
-    """Return the transactions that markers among the sound batches abort; `producers` are those at the base offset."""
+    """Return the transactions aborted by markers in sound batches; `producers` are those at the base offset."""
     entries = (ProducerEntry(*state.entry()) for state in producers.producers)
     starts = ((one.producer_id, one.current_txn_first_offset) for one in entries)
     scan = TxnScan((producer_id, first_offset) for producer_id, first_offset in starts if first_offset >= 0)
@@ -178,7 +180,7 @@ def _aborted_around_damage(segment: LogSegment, producers: ProducerStateManager)
 
 
 def _time_behind(segment: LogSegment, found: RecoveryPass) -> bytes:
-    """Return the entry for the largest time behind damage, so that a search looks here for it; b"" for none above."""
+    """Return the index entry for the largest time behind damage, for searches; b"" if no time is larger."""
     base, data = segment.base_offset, segment.records.slice(0, segment.size)
     extent = Extent(base, data, base + MAX_RELATIVE_OFFSET + 1)
     last = found.time_index[-ENTRY.size :]
@@ -192,9 +194,9 @@ def _time_behind(segment: LogSegment, found: RecoveryPass) -> bytes:
 
 
 def rebuild_indexes(segment: LogSegment) -> None:
-    """Write both indexes of a segment anew, as appending would have, up to the first damage of its data (SEG-22).
+    """Rewrite both indexes of a segment as appends would have, up to the first damage of its data (SEG-22).
 
-    SegmentOffsetOverflow where an offset does not fit the segment; StorageError.
+    SegmentOffsetOverflow if an offset does not fit the segment; StorageError.
     """
     scanned = scan_segment(segment)
     _refuse_end(segment, scanned)
@@ -214,7 +216,7 @@ def _refuse_overflow(segment: LogSegment, scanned: FoundSegment) -> None:
 
 
 def take_over_epochs(epochs: LeaderEpochCache, found: RecoveryPass) -> None:
-    """Note the leader epochs that begin in a segment and are not known yet (LOG-59, SEG-25)."""
+    """Add the leader epochs that begin in a segment and are not known yet (LOG-59, SEG-25)."""
     known = epochs.latest_epoch
     begun = [EpochEntry(epoch, max(start, found.base_offset)) for epoch, start in found.leader_epochs if epoch > known]
     epochs.extend(begun)

@@ -1,4 +1,4 @@
-"""The recovery of one log: the passes over its segments in all cores, what they showed taken over in order."""
+"""Recovery of one log: scans its segments in parallel and applies the results in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TELL_BYTES: Final = 8 << 20
 
 
 class RecoveryProgress(NamedTuple):
-    """How far the recovery of one log is: segments that are done, and bytes that were read of them all."""
+    """Progress of the recovery of one log: finished segments, and bytes read of all segments."""
 
     segments_done: int
     segments: int
@@ -29,10 +29,10 @@ Progress = Callable[[RecoveryProgress], object]
 
 
 class RecoveryRun:
-    """The segments that a log has to recover, oldest first, and how far that is.
+    """The segments that a log has to recover, oldest first, and the progress.
 
-    `progress` is called at the beginning, after each 8 MiB, after each segment and at the end, from the thread that
-    got there, one call at a time. `threads` None is one for each usable core.
+    `progress` is called at the beginning, after every 8 MiB, after each segment and at the end, by the thread that
+    made the progress, one call at a time. `threads` None means one for each usable core.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class RecoveryRun:
             )  # fmt: skip
 
     def scanned(self) -> Generator[FoundSegment]:
-        """What is in each segment, in order; later ones are read ahead. Close it before a file is changed otherwise."""
+        """Yield the scan of each segment, in order; later ones are read ahead. Close it before changing other files."""
         self._say(self._bytes if not self._segments else 0)
         yield from map_ahead(lambda segment: scan_segment(segment, self._tell), self._segments, threads=self._threads)
 
     def note(self, scanned: FoundSegment, cut: int) -> None:
-        """A segment is recovered; `cut` bytes of it went."""
+        """Record that a segment is recovered, and that `cut` bytes of it were cut."""
         self._cut = cut
         self._end = scanned.end_offset
         with self._telling:
@@ -70,7 +70,7 @@ class RecoveryRun:
             self._say(self._done)
 
     def tell_end(self) -> None:
-        """Say what came out: one line for the log, a last call of `progress`."""
+        """Report the result: one log line, and a last call of `progress`."""
         count = len(self._segments)
         given_up = count - self._recovered
         if given_up and self._progress is not None:
@@ -84,7 +84,7 @@ class RecoveryRun:
         )  # fmt: skip
 
     def _tell(self, count: int) -> None:
-        """`count` more bytes were read."""
+        """Record that `count` more bytes were read."""
         if self._progress is not None:
             with self._telling:
                 self._done += count

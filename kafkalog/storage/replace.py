@@ -1,13 +1,13 @@
-"""Putting new segments in the place of old ones, so that a crash at any moment loses nothing (LOG-79).
+"""Replacing old segments by new ones so that a crash at any moment loses nothing (LOG-79).
 
-    new files are `.cleaned`    a crash: the loader removes them, the old segments are whole
+    new files are `.cleaned`    a crash: the loader removes them, the old segments are complete
     new files become `.swap`    highest base first; a crash: the loader finishes the replacement, or, as long as one
                                 `.cleaned` is left, removes all of them
     old files become `.deleted` a crash: the loader finishes the replacement
     new files lose the suffix
 
-The directory is synced after each step, so that no later one is on disk before it: a new segment under its own name
-beside an old one that it holds the records of would be the same offsets twice.
+The directory is synced after each step, so that the disk never has a later step without an earlier one. A new
+segment under its own name beside the old one would hold the same offsets twice.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kafkalog.util.fileio import FileSystem
 
 
 def replace_files(directory: str, new: Sequence[LogSegment], old: Sequence[LogSegment], fs: FileSystem) -> None:
-    """Rename the files of `new`, which are `.cleaned` and synced, into the place of those of `old`.
+    """Replace the files of `old` by those of `new`, which are `.cleaned` and synced.
 
-    StorageError, OSError where the system refuses: the loader of the next start goes on from there.
+    StorageError or OSError if the system refuses; the loader finishes the replacement at the next start.
     """
     make_swaps(directory, new, fs)
     give_place(directory, new, old, fs)
@@ -30,14 +30,14 @@ def replace_files(directory: str, new: Sequence[LogSegment], old: Sequence[LogSe
 
 
 def make_swaps(directory: str, new: Sequence[LogSegment], fs: FileSystem) -> None:
-    """Rename `.cleaned` files to `.swap`: from here on it is they that count. Errors as for `replace_files`."""
+    """Rename `.cleaned` files to `.swap`, which makes them take effect. Raises as `replace_files` does."""
     for segment in sorted(new, key=lambda s: s.base_offset, reverse=True):
         segment.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
     fs.fsync_dir(directory)
 
 
 def give_place(directory: str, new: Sequence[LogSegment], old: Sequence[LogSegment], fs: FileSystem) -> None:
-    """Rename the old files away and `.swap` files into their place; that is not synced. Errors as `replace_files`."""
+    """Rename the old files to `.deleted` and `.swap` files to their place, unsynced. Raises as `replace_files` does."""
     for segment in old:
         segment.change_file_suffixes("", DELETED_SUFFIX)
     fs.fsync_dir(directory)

@@ -1,6 +1,6 @@
-"""Which segments are old enough to go: by log start offset, by size, by time (LOG-37 to LOG-48).
+"""Segments that retention may delete: by log start offset, by size, by time (LOG-37 to LOG-48).
 
-    segments at 0, 21, 35, 57, 71, log start 60: those at 0, 21 and 35 lie below it whole; the one at 57 stays
+    segments at 0, 21, 35, 57, 71, log start 60: those at 0, 21 and 35 are below it; the one at 57 stays
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Reason = Literal["log start", "size", "time"]
 
 
 class Extent(Protocol):
-    """What rules about segments look at: the state of a log, or what stands for it."""
+    """Input of rules about segments: the state of a log, or a substitute."""
 
     @property
     def segments(self) -> Any: ...
@@ -26,14 +26,14 @@ class Extent(Protocol):
 
 
 class Ageing(Extent, Protocol):
-    """What the rules look at: the state of a log that is open for writing, or `Aged`."""
+    """Input of the retention rules: the state of a log that is open for writing, or `Aged`."""
 
     @property
     def high_watermark(self) -> int: ...
 
 
 class Aged(NamedTuple):
-    """Offsets and segments (a LogSegments) of a log, whatever they were read from."""
+    """Offsets and segments (a LogSegments) of a log from any source."""
 
     segments: Any
     log_start_offset: int
@@ -42,16 +42,16 @@ class Aged(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A segment that retention takes, and which rule says so."""
+    """A segment to be deleted by retention, and the rule that applies."""
 
     segment: Any
     reason: Reason
 
 
 def deletable(state: Ageing, condition: Condition) -> tuple[Any, ...]:
-    """The oldest segments, up to the first for which `condition(segment, the next one or None)` is false.
+    """Return the oldest segments, up to the first for which `condition(segment, the next one or None)` is false.
 
-    None that holds offsets at or above the high watermark, and never an empty active segment (LOG-41, LOG-44).
+    Never one that holds offsets at or above the high watermark, nor an empty active segment (LOG-41, LOG-44).
     """
     found = []
     segments = tuple(state.segments)
@@ -67,13 +67,13 @@ def deletable(state: Ageing, condition: Condition) -> tuple[Any, ...]:
 
 
 def below_log_start(state: Ageing) -> tuple[Any, ...]:
-    """The segments whose successor begins at or below the log start, whatever the cleanup policy (LOG-38)."""
+    """Return the segments whose successor begins at or below the log start, under every cleanup policy (LOG-38)."""
     start = state.log_start_offset
     return deletable(state, lambda _, following: following is not None and following.base_offset <= start)
 
 
 def beyond_size(state: Ageing, config: LogConfig) -> tuple[Any, ...]:
-    """The oldest segments without which the log still has `retention.bytes` (LOG-39); none at -1."""
+    """Return the oldest segments without which the log still has `retention.bytes` (LOG-39); none at -1."""
     limit: int = config.retention_bytes
     surplus = state.segments.size_in_bytes - limit
     if limit < 0 or surplus < 0:
@@ -90,7 +90,7 @@ def beyond_size(state: Ageing, config: LogConfig) -> tuple[Any, ...]:
 
 
 def beyond_time(state: Ageing, config: LogConfig, now_ms: int) -> tuple[Any, ...]:
-    """The oldest segments whose largest timestamp is more than `retention.ms` ago (LOG-40); none at -1."""
+    """Return the oldest segments whose largest timestamp is more than `retention.ms` ago (LOG-40); none at -1."""
     limit: int = config.retention_ms
     if limit < 0:
         return ()
@@ -106,14 +106,14 @@ _RULES: Final[tuple[tuple[Reason, Rule], ...]] = (
 
 
 def rules_of(config: LogConfig) -> tuple[tuple[Reason, Rule], ...]:
-    """The rules that count, in their order (LOG-42); without delete in the policy only the log start (LOG-48)."""
+    """Return the rules that apply, in order (LOG-42); only the log start without delete in the policy (LOG-48)."""
     return _RULES if config.delete else _RULES[:1]
 
 
 def plan_retention(state: Ageing, config: LogConfig, now_ms: int) -> list[Due]:
-    """The segments that retention would take, oldest first: what `UnifiedLog.delete_old_segments` does, told before.
+    """Return the segments that `UnifiedLog.delete_old_segments` would delete at `now_ms`, oldest first.
 
-    Where it takes all of them, an empty segment would be begun first.
+    If these are all segments, retention would first create an empty one.
     """
     due: list[Due] = []
     aged = Aged(state.segments, state.log_start_offset, state.log_end_offset, state.high_watermark)

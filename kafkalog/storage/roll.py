@@ -1,7 +1,8 @@
-"""Starting a new segment: which files give way to it, and what it is called (LOG-16 to LOG-19)."""
+"""Starting a new segment: its base offset and the removal of stale files (LOG-16 to LOG-19)."""
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, Final, NamedTuple
 
@@ -10,21 +11,22 @@ from kafkalog.errors import IllegalState, StorageError
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
 from kafkalog.util.fileio import FileSystem
 
+_LOG: Final = logging.getLogger(__name__)
 _FILE_NAMES: Final = (log_file_name, index_file_name, time_index_file_name, txn_index_file_name)
 
 
 class RollPlan(NamedTuple):
-    """The new segment's base offset, and the empty active segment that it takes the place of, if there is one."""
+    """The new segment's base offset, and the empty active segment that it replaces, if any."""
 
     base_offset: int
     replaced: Any | None
 
 
 def plan_roll(state: LogState, expected_offset: int | None = None) -> RollPlan:
-    """The plan of a roll: the base is the log end, or `expected_offset` where that is higher (LOG-17).
+    """Plan a roll: the base is the log end, or `expected_offset` if that is higher (LOG-17).
 
-    An empty active segment with that base is replaced, so that there is never a moment without one (KAFKA-6388,
-    KAFKA-12875). IllegalState guards against a base that is taken, or below the active segment's.
+    An empty active segment with that base is replaced, so that there is always one (KAFKA-6388, KAFKA-12875).
+    IllegalState for a base that exists or is below the active segment's.
     """
     base = state.log_end_offset if expected_offset is None else max(expected_offset, state.log_end_offset)
     active = state.segments.active
@@ -41,11 +43,17 @@ def plan_roll(state: LogState, expected_offset: int | None = None) -> RollPlan:
     return RollPlan(base, None)
 
 
-def remove_stale_files(directory: str, base_offset: int, fs: FileSystem) -> None:
-    """Delete files that lie around under the new segment's names (LOG-19); StorageError names one that stays."""
+def remove_stale_files(directory: str, base_offset: int, fs: FileSystem, *, level: int = logging.WARNING) -> None:
+    """Delete existing files with the new segment's names, and log each (LOG-19).
+
+    StorageError names a file that could not be deleted. `level` is lower for files left by a failed roll of this
+    process.
+    """
     for name_of in _FILE_NAMES:
         path = os.path.join(directory, name_of(base_offset))
         try:
-            fs.unlink_if_exists(path)
+            was_there = fs.unlink_if_exists(path)
         except OSError as error:
             raise StorageError.from_os(error, "delete the stale file", path=path) from error
+        if was_there:
+            _LOG.log(level, "%s is stale: removed, a new segment takes its name", path)

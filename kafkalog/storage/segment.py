@@ -1,15 +1,17 @@
 """One segment of a log: a `.log` file with its two indexes.
 
-The `.log` file holds batches back to back; the indexes are sparse and follow from it (format.md section 7), so a
+The `.log` file holds consecutive batches; the indexes are sparse and derived from it (format.md section 7), so a
 lost one is rebuilt. The rules of appending are in `_core/plan.pyx`; the owner plans, the segment writes.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from kafkalog._core.index_append import write_indexed
 from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.config import LogConfig
@@ -22,7 +24,7 @@ from kafkalog.storage.index import OffsetIndex
 from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
 from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
-from kafkalog.storage.segment_files import SegmentFiles
+from kafkalog.storage.segment_files import Indexes, SegmentFiles
 from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.time_search import find_offset_by_timestamp
@@ -36,18 +38,18 @@ X = TypeVar("X", OffsetIndex, TimeIndex)
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LONG_BATCH_BYTES: Final = 8192
-"""Where index entries are farther apart, batches are long: a search needs their headers only, not what lies between."""
+"""Above this distance of index entries, batches are long: a search reads only their headers."""
 _FIRST_BATCH_BYTES: Final = 4096
 NO_TIMESTAMP_YET: Final = 2**63 - 1
-"""What `first_batch_timestamp` says of a segment without a time (SEG-33)."""
+"""Value of `first_batch_timestamp` for a segment without a time (SEG-33)."""
 NOT_READ: Final = SegmentTail()
-"""The tail of a segment that was opened but not made ready for appends."""
+"""Tail of a segment that was opened but not prepared for appends."""
 
 
 class LogSegment(SegmentFiles):
-    """A segment, open: `records` is its FileRecords, `tail` what the next append needs to know, NOT_READ until then.
+    """An open segment: `records` is its FileRecords, `tail` the state for appends, NOT_READ until prepared.
 
-    Threads: appends, cuts, rename and close belong to the owner's lock; lookups and reads may run beside them.
+    Threads: appends, truncation, rename and close need the owner's lock; look-ups and reads may run in parallel.
     """
 
     __slots__ = (
@@ -65,23 +67,21 @@ class LogSegment(SegmentFiles):
     def __init__(
         self,
         records: FileRecords,
-        offset_index: LazyIndex[OffsetIndex],
-        time_index: LazyIndex[TimeIndex],
-        txn_index: TransactionIndex,
+        make: Callable[[], Indexes],
         base_offset: int,
         config: LogConfig,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(records, offset_index, time_index, txn_index)
+        super().__init__(records, make)
         self.base_offset = base_offset
         self.clock = clock
         self.created_ms = clock.milliseconds()
-        self.is_damaged = False  # recovery found damage in it and left it there: its indexes may lack entries
+        self.is_damaged = False  # recovery left damage in it: its indexes may lack entries
         self.index_interval_bytes: int = config.index_interval_bytes
         self.max_index_size: int = config.segment_index_bytes
         self.roll_jitter_ms = config.random_jitter_ms()
         self.tail = NOT_READ
-        self._is_fresh = False  # new, and its indexes not made yet
+        self._is_fresh = False  # new, and its indexes are not created yet
 
     @classmethod
     def open(
@@ -97,12 +97,11 @@ class LogSegment(SegmentFiles):
         preallocate: bool = False,
         suffix: str = "",
     ) -> LogSegment:
-        """The segment that begins at `base_offset`; its `.log` file is made unless it exists, its indexes at first use.
+        """Open the segment at `base_offset`; create a missing `.log` file. The first use creates the indexes.
 
         StorageError names the file the system refused.
         """
         folder = os.fspath(directory)
-        size = config.segment_index_bytes
         records = FileRecords.open(
             os.path.join(folder, log_file_name(base_offset, suffix)),
             fs=fs,
@@ -110,29 +109,21 @@ class LogSegment(SegmentFiles):
             init_file_size=init_file_size,
             preallocate=preallocate,
         )
-        offsets = LazyIndex(
-            os.path.join(folder, index_file_name(base_offset, suffix)),
-            partial(open_index, OffsetIndex, base_offset, size, fs),
-            fs,
-        )
-        times = LazyIndex(
-            os.path.join(folder, time_index_file_name(base_offset, suffix)),
-            partial(open_index, TimeIndex, base_offset, size, fs),
-            fs,
-        )
-        aborted = TransactionIndex(os.path.join(folder, txn_index_file_name(base_offset, suffix)), base_offset, fs=fs)
-        return cls(records, offsets, times, aborted, base_offset, config, clock)
+        make = partial(_indexes_in, folder, base_offset, suffix, config.segment_index_bytes, fs)
+        segment = cls(records, make, base_offset, config, clock)
+        segment._made()  # it is about to be written or scanned
+        return segment
 
-    # What it holds
+    # Properties
 
     @property
     def last_known_offset(self) -> int:
-        """The last offset where this process wrote or read it; -1 for a segment not looked into, or empty."""
+        """Last offset, if this process wrote or read it; -1 if not, or if the segment is empty."""
         return self.tail.last_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last batch, the base offset where there is none; for a segment ready for appends."""
+        """Offset behind the last batch, the base offset if there is none; for a segment prepared for appends."""
         last = self.tail.last_offset
         return last + 1 if last >= 0 else self.base_offset
 
@@ -151,10 +142,11 @@ class LogSegment(SegmentFiles):
         )
 
     def become_active(self, known: SegmentTail | None = None) -> int:
-        """Make the segment ready for appends; returns the next offset.
+        """Prepare the segment for appends; return the next offset.
 
-        The indexes are opened (made, if missing) at their full length again, the last offset is looked up; not where it
-        is `known`, by a pass over all of the segment (bytes since the last index entry count from now on: SEG-36).
+        The indexes are opened (created, if missing) at their full length again, and the last offset is looked up. A
+        full scan passes its result as `known`, which saves that (bytes since the last index entry then count from
+        now on: SEG-36).
         """
         self.resize_indexes(self.max_index_size)
         if known is not None:
@@ -167,7 +159,7 @@ class LogSegment(SegmentFiles):
         return next_offset
 
     def begin(self) -> None:
-        """Make a new segment ready for appends: its indexes are made with the first one, as in the reference."""
+        """Prepare a new segment for appends; the first append creates its indexes, as in the reference."""
         slots, time_slots = self.max_index_size // OffsetIndex.entry_size, self.max_index_size // TimeIndex.entry_size
         if self.size or not slots or not time_slots:
             self.become_active()
@@ -186,7 +178,7 @@ class LogSegment(SegmentFiles):
         return -1 if first is None else first.max_timestamp
 
     def roll_rules(self, config: LogConfig) -> RollRules:
-        """The limits of this segment under `config`; its jitter stays what it was when it began (LOG-15)."""
+        """Return the limits of this segment under `config`; its jitter is fixed when it begins (LOG-15)."""
         max_wait = config.max_segment_age_ms - self.roll_jitter_ms
         return RollRules(
             self.base_offset,
@@ -199,7 +191,7 @@ class LogSegment(SegmentFiles):
     # Appending
 
     def ensure_offset_in_range(self, offset: int) -> None:
-        """Return when the offset can be stored relative to the base; SegmentOffsetOverflow otherwise (SEG-2)."""
+        """Raise SegmentOffsetOverflow if the offset cannot be stored relative to the base (SEG-2)."""
         if not 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflow(
                 f"offset {offset} does not fit a segment that begins at {self.base_offset}",
@@ -208,10 +200,10 @@ class LogSegment(SegmentFiles):
             )
 
     def append(self, data: Any, table: BatchTable | None = None) -> AppendPlan:
-        """What was appended: all whole batches of `data`, with the offsets they have.
+        """Append every complete batch of `data`, keeping its offsets. Return the AppendPlan.
 
-        SegmentOffsetOverflow where one does not fit; StorageError when the disk refuses, nothing is appended
-        then. The segment's limits are the owner's business: they are not looked at here.
+        SegmentOffsetOverflow if a batch does not fit; StorageError if the disk refuses. Nothing is appended then.
+        The segment's limits are not checked here; the owner does that.
         """
         if table is None:
             table = scan(data, check_crc=False)
@@ -220,9 +212,9 @@ class LogSegment(SegmentFiles):
         return plan
 
     def plan(self, table: BatchTable) -> AppendPlan:
-        """What it means to append the batches of `table`, whatever the segment's limits say; nothing is changed.
+        """Plan the append of the batches of `table`, ignoring the segment's limits; change nothing.
 
-        SegmentOffsetOverflow where one does not fit.
+        SegmentOffsetOverflow if a batch does not fit.
         """
         rules = RollRules(
             self.base_offset,
@@ -237,7 +229,7 @@ class LogSegment(SegmentFiles):
         return plan
 
     def add_entries(self, entries: list[Brought]) -> None:
-        """Index what was written without; StorageError leaves some of them out, and the segment of no use."""
+        """Add index entries for data already written; a StorageError leaves some missing and the segment unusable."""
         if self._is_fresh:
             self.open_indexes()
         if entries:
@@ -246,34 +238,19 @@ class LogSegment(SegmentFiles):
             self.time_index.extend(entries)
 
     def write(self, data: Any, plan: AppendPlan) -> None:
-        """Append the bytes that `plan` is about, then its index entries; on any error the segment is as before.
+        """Append the bytes that `plan` describes, then its index entries; any error leaves the segment unchanged.
 
-        Space for the entries is reserved first: a full disk shows before a byte of data is written.
+        Space for the entries is reserved first: a full disk is detected before a byte of data is written.
         """
         if self._is_fresh:
             self.open_indexes()
-        entries = plan.entries
-        if entries is None:
-            self.records.append(data)
-            self.tail = plan.tail
-            return
-        before = self.tail
-        offset_index, time_index = self.offset_index, self.time_index
-        self._indexes_changed = True
-        try:
-            offset_index.reserve(len(entries))
-            time_index.reserve(len(entries))
-            self.records.append(data)
-            offset_index.extend(entries)
-            time_index.extend(entries)
-            self._indexes_changed = True  # again: a flush meanwhile has synced what was there before
-            self.tail = plan.tail
-        except BaseException:
-            self.revert(before)
-            raise
+        if plan.entries is not None:
+            return write_indexed(self, partial(self.records.append, data), plan.entries, plan.tail)
+        self.records.append(data)
+        self.tail = plan.tail
 
     def revert(self, tail: SegmentTail) -> None:
-        """Make the segment end as it did when `tail` was its tail: what a failed append left goes (idempotent)."""
+        """Restore the segment to the state of `tail`, removing the remains of a failed append (idempotent)."""
         if self.records.size > tail.size:
             self.records.truncate_to(tail.size)
         keep = tail.last_offset + 1 if tail.last_offset >= 0 else self.base_offset
@@ -283,17 +260,17 @@ class LogSegment(SegmentFiles):
         self.tail = tail
 
     def add_aborted(self, entry: AbortedTxn) -> None:
-        """Note an aborted transaction whose marker is in this segment."""
+        """Add an aborted transaction whose marker is in this segment."""
         self._indexes_changed = True
         self.txn_index.append(entry)
-        self._indexes_changed = True  # again: a flush meanwhile has synced what was there before
+        self._indexes_changed = True  # again: a concurrent flush may have synced only the older entries
 
     # Reading
 
     def translate_offset(self, offset: int, start_position: int = 0) -> tuple[int, int, int] | None:
-        """(base offset, position, size) of the first batch that ends at or above `offset`; None past the last one.
+        """Return (base offset, position, size) of the first batch that ends at or above `offset`; None if none.
 
-        The index gives the place to begin at, the headers after it are walked.
+        The walk over headers begins at the position from the index.
         """
         index, records = self.offset_index, self.records
         position = index.lookup(offset).position
@@ -305,11 +282,12 @@ class LogSegment(SegmentFiles):
     def read(
         self, start_offset: int, max_size: int, max_position: int | None = -1, min_one_message: bool = False
     ) -> FetchDataInfo | None:
-        """The data from the batch that holds `start_offset` on (or the next one), at most `max_size` bytes of it.
+        """Return the data from the batch that holds `start_offset` on (or the next one), at most `max_size` bytes.
 
-        None when the segment ends below the offset. `max_position` bounds the bytes (-1: the segment's end, None: not
-        known, so nothing is handed out). With `min_one_message` the first batch comes whole, whatever its size. The
-        metadata names the batch found (SEG-8 to SEG-10). IllegalArgument for a negative `max_size`.
+        None if the segment ends below the offset. `max_position` bounds the bytes (-1: the segment's end; None:
+        unknown, so the data is empty). With `min_one_message` the first batch is returned whole, whatever its size.
+        The metadata gives the position of the batch found (SEG-8 to SEG-10). IllegalArgument for a negative
+        `max_size`.
         """
         if max_size < 0:
             raise IllegalArgument(f"a read of {max_size} bytes makes no sense", path=self.path)
@@ -327,9 +305,9 @@ class LogSegment(SegmentFiles):
         )
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last batch; the base offset where there is none (SEG-19).
+        """Return the offset after the last batch; the base offset if there is none (SEG-19).
 
-        CorruptRecord for a size that no batch has, and for a last offset with none after it.
+        CorruptRecord for an impossible size, and for a last offset with none after it.
         """
         last = self.offset_index.last_offset
         position = self.offset_index.lookup(last).position
@@ -343,7 +321,7 @@ class LogSegment(SegmentFiles):
     # Times
 
     def read_largest_timestamp(self) -> TimestampOffset:
-        """The largest timestamp with its batch's last offset: the last index entry, or a batch after it (SEG-14)."""
+        """Return the largest timestamp and its batch's last offset, from the index's end or a later batch (SEG-14)."""
         entry = self.time_index.last_entry
         position = self.offset_index.lookup(entry.offset).position
         after = self.records.largest_timestamp_after(position)
@@ -351,24 +329,24 @@ class LogSegment(SegmentFiles):
 
     @property
     def max_timestamp_so_far(self) -> int:
-        """The largest timestamp of a batch here, -1 where none has one; of a closed segment by its last index entry."""
+        """Largest timestamp of a batch here, -1 if none has one; for a closed segment from its last index entry."""
         tail = self.tail
         return tail.max_timestamp if tail is not NOT_READ else self.time_index.last_entry.timestamp
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp in ms; the file's time where no batch has one (SEG-15)."""
+        """Largest timestamp in ms; the file's modification time if no batch has one (SEG-15)."""
         largest = self.max_timestamp_so_far
         return largest if largest >= 0 else self.records.last_modified_ms()
 
     @property
     def first_batch_timestamp(self) -> int:
-        """The largest timestamp of the first batch; 2^63-1 where there is none (SEG-33)."""
+        """Largest timestamp of the first batch; 2^63-1 if there is none (SEG-33)."""
         first = self._first_timestamp() if self.tail is NOT_READ else self.tail.rolling_timestamp
         return first if first >= 0 else NO_TIMESTAMP_YET
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
-        """Ms since the segment began, by its first batch's time where it has one, else by the clock (SEG-16)."""
+        """Return the segment's age in ms, by its first batch's time if it has one, else by the clock (SEG-16)."""
         tail = self._ready_tail()
         if tail.size and tail.rolling_timestamp >= 0:
             return message_timestamp - tail.rolling_timestamp
@@ -377,9 +355,9 @@ class LogSegment(SegmentFiles):
     def find_offset_by_timestamp(
         self, timestamp: int, start_offset: int, bound: int | None = None
     ) -> OffsetAndTimestamp | None:
-        """The first record at or after the time whose offset is at least `start_offset` (SEG-18).
+        """Return the first record at or after the time whose offset is at least `start_offset` (SEG-18).
 
-        `bound` is the offset at which the next segment begins; errors as for `time_search`.
+        `bound` is the base offset of the next segment; raises as `time_search` does.
         """
         extent = Extent(
             self.base_offset,
@@ -391,7 +369,7 @@ class LogSegment(SegmentFiles):
         return find_offset_by_timestamp(extent, self.time_index, timestamp, start_offset)
 
     def find_largest_timestamp(self) -> OffsetAndTimestamp | None:
-        """The first record that carries the largest timestamp; None where no batch has one."""
+        """Return the first record with the largest timestamp; None if no batch has one."""
         tail = self.tail
         if tail is not NOT_READ:
             largest = TimestampOffset(tail.max_timestamp, tail.offset_of_max_timestamp)
@@ -402,13 +380,13 @@ class LogSegment(SegmentFiles):
         position = self.offset_index.lookup(largest.offset).position
         return self.records.search_for_timestamp(largest.timestamp, position, self.base_offset)
 
-    # Cutting, closing, going away
+    # Truncating, closing, deleting
 
     def truncate_to(self, offset: int) -> int:
-        """The bytes cut: all batches that end at or above `offset` are gone, and the segment takes appends again.
+        """Remove all batches that end at or above `offset`, prepare for appends, and return the bytes cut.
 
-        A batch that holds the offset in its middle goes whole (SEG-11). The indexes have their full length
-        after it; a segment cut to nothing begins anew in time (SEG-13).
+        A batch that holds the offset in its middle is removed whole (SEG-11). The indexes have their full length
+        afterwards; a segment without batches restarts its age (SEG-13).
         """
         self.pin_indexes()
         found = self.translate_offset(offset)
@@ -429,7 +407,7 @@ class LogSegment(SegmentFiles):
         return cut
 
     def open_indexes(self) -> None:
-        """Make both indexes of a new segment, at their full length; what an attempt before left is of no use."""
+        """Create both indexes of a new segment at their full length; entries of an earlier attempt are dropped."""
         with deferred_interrupts():
             for index in (self.offset_index, self.time_index):
                 if index.entries:
@@ -444,18 +422,18 @@ class LogSegment(SegmentFiles):
         final_entry = times.entry_size
         for index, least in ((offsets, offsets.size_in_bytes), (times, times.size_in_bytes + final_entry)):
             length = max(size, least)
-            if not index.resize(length) and index.read_only:  # it has that length already: lift the write protection
+            if not index.resize(length) and index.read_only:  # the length is unchanged: remove the write protection
                 index.trim_to_valid_size()
                 index.resize(length)
 
     def add_final_time_entry(self) -> None:
-        """Write the largest timestamp into the slot that the time index kept free for it."""
+        """Write the largest timestamp into the slot that the time index reserves for it."""
         tail = self.tail
         if tail.max_timestamp < 0:
-            return  # nothing was appended here: the index stays unopened
+            return  # nothing was appended here: the index stays closed
         index = self.time_index
         last = index.last_entry
-        # an index made before the data was damaged may have more than the data shows
+        # an index written before the data was damaged may have more than the data shows
         if tail.max_timestamp >= last.timestamp and tail.offset_of_max_timestamp >= last.offset:
             before = index.entries
             index.maybe_append(tail.max_timestamp, tail.offset_of_max_timestamp, skip_full_check=True)
@@ -463,7 +441,7 @@ class LogSegment(SegmentFiles):
                 self._indexes_changed = True
 
     def on_become_inactive(self) -> None:
-        """Close the book on a rolled segment: final time entry, files trimmed, indexes read-only (SEG-28)."""
+        """Seal a rolled segment: add the final time entry, trim the files, make the indexes read-only (SEG-28)."""
         self._indexes_changed = True
         self.add_final_time_entry()
         self.offset_index.trim_to_valid_size()
@@ -476,12 +454,12 @@ class LogSegment(SegmentFiles):
         self.records.end_appends()
 
     def sanity_check(self) -> None:
-        """Return when both indexes fit themselves; CorruptIndex otherwise (SEG-29)."""
+        """Raise CorruptIndex if an index is inconsistent (SEG-29)."""
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
 
     def close(self) -> None:
-        """Final time entry, then trim and close all files; every one is closed even if one fails. Harmless twice."""
+        """Add the final time entry, then trim and close all files, even if one fails. A second call does nothing."""
         if self.records.closed:
             return
         try:
@@ -494,5 +472,16 @@ class LogSegment(SegmentFiles):
 
 
 def open_index(kind: type[X], base_offset: int, max_index_size: int, fs: FileSystem, path: str) -> X:
-    """The index at `path`, made where it is missing."""
+    """Open the index at `path`; create it if missing."""
     return kind(path, base_offset, max_index_size, fs=fs)
+
+
+def _indexes_in(folder: str, base_offset: int, suffix: str, max_index_size: int, fs: FileSystem) -> Indexes:
+    """Return the index files in a directory; the first use creates them."""
+    offsets = partial(open_index, OffsetIndex, base_offset, max_index_size, fs)
+    times = partial(open_index, TimeIndex, base_offset, max_index_size, fs)
+    return Indexes(
+        LazyIndex(os.path.join(folder, index_file_name(base_offset, suffix)), offsets, fs),
+        LazyIndex(os.path.join(folder, time_index_file_name(base_offset, suffix)), times, fs),
+        TransactionIndex(os.path.join(folder, txn_index_file_name(base_offset, suffix)), base_offset, fs=fs),
+    )

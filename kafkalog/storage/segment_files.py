@@ -1,9 +1,10 @@
-"""The files of one segment as one thing: synced, renamed, removed and closed together."""
+"""The files of one segment as a unit: synced, renamed, removed and closed together."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError
 from kafkalog.storage.file_records import FileRecords
@@ -12,88 +13,132 @@ from kafkalog.storage.lazy_index import LazyIndex
 from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.transaction_index import TransactionIndex
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.guards import guard
+
+_making: Final = guard()
+
+
+class Indexes(NamedTuple):
+    """The index files of a segment."""
+
+    offsets: LazyIndex[OffsetIndex]
+    times: LazyIndex[TimeIndex]
+    txns: TransactionIndex
+
+    def close_handlers(self) -> None:
+        """Release descriptors and memory without writing anything."""
+        _all(self.offsets.close_handler, self.times.close_handler, self.txns.close)
 
 
 class SegmentFiles:
-    """The `.log` file (`records`) of a segment, its two indexes, and its transaction index (`txn_index`)."""
+    """The `.log` file (`records`) of a segment and its index files, which have only names before they are used.
 
-    __slots__ = ("_indexes_changed", "_offset_index", "_time_index", "records", "txn_index")
+    `make` returns the objects for the index files under their current names. Most segments of an open log are never
+    used, so it is called once, before the files are renamed, or never.
+    """
 
-    def __init__(
-        self,
-        records: FileRecords,
-        offset_index: LazyIndex[OffsetIndex],
-        time_index: LazyIndex[TimeIndex],
-        txn_index: TransactionIndex,
-    ) -> None:
+    __slots__ = (
+        "_indexes_changed", "_is_closed", "_make", "_offset_index", "_time_index", "_txn_index", "records",
+    )  # fmt: skip
+
+    def __init__(self, records: FileRecords, make: Callable[[], Indexes]) -> None:
         self.records = records
-        self.txn_index = txn_index
-        self._offset_index = offset_index
-        self._time_index = time_index
+        self._make = make
+        self._offset_index: LazyIndex[OffsetIndex] | None = None  # these three are set once, under _making
+        self._time_index: LazyIndex[TimeIndex] | None = None
+        self._txn_index: TransactionIndex | None = None
         self._indexes_changed = True
+        self._is_closed = False  # True if closed before the indexes were created: they are then closed at once
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index, opened by the first use."""
-        return self._offset_index.index or self._offset_index.get()
+        """The offset index, opened on first use."""
+        lazy = self._offset_index or self._made().offsets
+        return lazy.index or lazy.get()
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index, opened by the first use."""
-        return self._time_index.index or self._time_index.get()
+        """The time index, opened on first use."""
+        lazy = self._time_index or self._made().times
+        return lazy.index or lazy.get()
+
+    @property
+    def txn_index(self) -> TransactionIndex:
+        """The transaction index; its file is opened on first use."""
+        return self._txn_index or self._made().txns
+
+    def _made(self) -> Indexes:
+        """Return the objects for the index files; the first call creates them."""
+        made = self._indexes()
+        if made is None:
+            with _making:
+                made = self._indexes()
+                if made is None:
+                    made = self._make()
+                    if self._is_closed:
+                        made.close_handlers()
+                    self._offset_index, self._time_index, self._txn_index = made
+        return made
+
+    def _indexes(self) -> Indexes | None:
+        """Return the objects for the index files; None if they were not created."""
+        offsets, times, txns = self._offset_index, self._time_index, self._txn_index
+        return None if offsets is None or times is None or txns is None else Indexes(offsets, times, txns)
 
     @property
     def size(self) -> int:
-        """Bytes of whole batches in the `.log` file."""
+        """Bytes of complete batches in the `.log` file."""
         return self.records.size
 
     @property
     def path(self) -> str:
-        """The `.log` file."""
+        """Path of the `.log` file."""
         return self.records.path
 
     def pin_indexes(self) -> None:
-        """Keep both indexes open: they are about to be written."""
-        self._offset_index.pin()
-        self._time_index.pin()
+        """Keep both indexes open, since they are about to be written."""
+        indexes = self._made()
+        indexes.offsets.pin()
+        indexes.times.pin()
 
     def unpin_indexes(self) -> None:
-        """Let both indexes be dropped when there are too many: they are as they are on disk."""
-        self._offset_index.unpin()
-        self._time_index.unpin()
+        """Allow both indexes to be dropped when there are too many; their files hold all entries."""
+        indexes = self._made()
+        indexes.offsets.unpin()
+        indexes.times.unpin()
 
     def files_changed(self) -> None:
-        """The next flush syncs the indexes as well."""
+        """Make the next flush sync the indexes as well."""
         self._indexes_changed = True
 
     def indexes_are_on_disk(self) -> None:
-        """A flush leaves the indexes alone, until they are changed."""
+        """Make flushes skip the indexes until they are changed."""
         self._indexes_changed = False
 
     def flush(self) -> None:
-        """Return when the data, then the offset, time and transaction index are on disk (SEG-32).
+        """Sync the data, then the offset, time and transaction index (SEG-32).
 
-        Indexes without a new entry since the last flush are left alone: a flush after each append costs one sync.
+        Indexes without a new entry since the last flush are skipped: a flush after each append costs one sync.
         """
         self.records.flush()
         if self._indexes_changed:
             self._indexes_changed = False
             try:
-                self._offset_index.flush()
-                self._time_index.flush()
-                self.txn_index.flush()
+                for index in self._made():
+                    index.flush()
             except BaseException:
                 self._indexes_changed = True
                 raise
 
     def make_indexes(self) -> None:
-        """Return when both index files are there: a broker leaves empty ones beside a segment without a record."""
-        self._offset_index.make()
-        self._time_index.make()
+        """Create missing index files: a broker leaves empty ones beside a segment without a record."""
+        indexes = self._made()
+        indexes.offsets.make()
+        indexes.times.make()
 
     def set_last_modified(self, time_ns: int, fs: FileSystem) -> None:
-        """Give the `.log` file and the indexes this time, where they are there; StorageError."""
-        for part in (self.records, self._offset_index, self._time_index):
+        """Set the modification time of the `.log` file and the existing indexes; StorageError."""
+        for part in (self.records, *self._made()[:2]):
             try:
                 fs.utime(part.path, ns=(time_ns, time_ns))
             except FileNotFoundError:
@@ -102,22 +147,24 @@ class SegmentFiles:
                 raise StorageError.from_os(error, "set the time", path=part.path) from error
 
     def close_handlers(self) -> None:
-        """Give all descriptors back without writing anything."""
-        _all(
-            self._offset_index.close_handler,
-            self._time_index.close_handler,
-            self.txn_index.close,
-            self.records.close_handlers,
-        )
+        """Release all descriptors without writing anything."""
+        indexes = self._to_close()
+        _all(*(() if indexes is None else (indexes.close_handlers,)), self.records.close_handlers)
 
     def close_files(self) -> None:
-        """Trim and close all files; every one is closed even if one fails."""
-        _all(self._offset_index.close, self._time_index.close, self.txn_index.close, self.records.close)
+        """Trim and close all files, even if one fails."""
+        _all(*(index.close for index in self._to_close() or ()), self.records.close)
+
+    def _to_close(self) -> Indexes | None:
+        """Return the indexes, if they were created; later ones will be closed at once."""
+        with _making:
+            self._is_closed = True
+            return self._indexes()
 
     def change_file_suffixes(self, old: str, new: str) -> None:
-        """Rename all files that exist from suffix `old` to `new` (SEG-27).
+        """Rename all existing files from suffix `old` to `new` (SEG-27).
 
-        StorageError when one cannot be renamed: those before it get their old names back. IllegalArgument for a name
+        StorageError if one cannot be renamed: those before it get their old names back. IllegalArgument for a name
         that does not end in `old`.
         """
         done: list[tuple[Any, str]] = []
@@ -132,16 +179,16 @@ class SegmentFiles:
             raise
 
     def will_be_in(self, directory: str) -> None:
-        """Know that the directory of all files is about to get another name, so that reads go on meanwhile."""
+        """Record that the directory of all files is about to be renamed, so that reads continue meanwhile."""
         self.records.will_be(os.path.join(directory, os.path.basename(self.records.path)))
 
     def relocate(self, directory: str) -> None:
-        """Know what the directory of all files is called, now that it was renamed, or could not be."""
+        """Set the current directory of all files, after it was renamed or could not be."""
         for part in self._parts():
             part.relocate(os.path.join(directory, os.path.basename(part.path)))
 
     def unlink_files(self) -> None:
-        """Remove all files. Who reads from the segment goes on; StorageError (ENOENT) for all else that is asked."""
+        """Delete all files. Current readers of the segment continue; any other access raises StorageError (ENOENT)."""
         _all(self.records.unlink, self._keep_for_readers, *(part.unlink for part in self._parts()[1:]))
 
     def _keep_for_readers(self) -> None:
@@ -150,15 +197,15 @@ class SegmentFiles:
         self.pin_indexes()
         try:
             self.offset_index, self.time_index  # noqa: B018 - opens them
-        except KafkalogError:  # missing already
+        except KafkalogError:  # already missing
             pass
 
     def delete_if_exists(self) -> None:
-        """Remove all files; one that is gone already is fine. Readers keep what they hold open."""
+        """Delete all files; missing ones are ignored. Readers keep their open files."""
         _all(*(part.delete_if_exists for part in self._parts()))
 
     def _parts(self) -> tuple[Any, ...]:
-        return self.records, self._offset_index, self._time_index, self.txn_index
+        return self.records, *self._made()
 
 
 def _with_suffix(path: str, old: str, new: str) -> str:
@@ -168,7 +215,7 @@ def _with_suffix(path: str, old: str, new: str) -> str:
 
 
 def _all(*steps: Any) -> None:
-    """Take every step; the first error is raised after the last one."""
+    """Run every step; raise the first error after the last one."""
     failure: BaseException | None = None
     for step in steps:
         try:

@@ -1,4 +1,4 @@
-"""What an index file says, whoever owns the file: its two kinds, and the look-ups in its entries."""
+"""The entries of an index file of any owner: its two kinds, and look-ups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ P = TypeVar("P", OffsetPosition, TimestampOffset)
 
 
 class SegmentIndex(Generic[P]):
-    """The sorted entries of an index file; a subclass says where its bytes come from, and attaches them.
+    """The sorted entries of an index file; a subclass supplies the bytes.
 
-    `lookup(target)` is the last entry at or below `target`, or the kind's entry for none; `lookup_many(targets)` the
-    same for an array, as two columns. Both are methods of the compiled entries (`_core/index.pyx`): a call costs no
-    Python frame.
-    Threads: look-ups at any time, from any thread.
+    `lookup(target)` returns the last entry at or below `target`, or the kind's default entry; `lookup_many(targets)`
+    does so for an array, as two columns. Both are methods of the compiled entries (`_core/index.pyx`): a call costs
+    no Python frame. Threads: look-ups at any time, from any thread.
     """
 
     __slots__ = ("_entries", "base_offset", "lookup", "lookup_many")
@@ -32,7 +31,7 @@ class SegmentIndex(Generic[P]):
     lookup_many: Callable[[Any | Iterable[int]], tuple[Column, Column]]
 
     def __init__(self, base_offset: int) -> None:
-        """No entries yet."""
+        """Begin without entries."""
         self.base_offset = base_offset
         self._entries: Entries[P] = self.entries_type(b"", base_offset, 0)
         self.lookup = self._entries.lookup
@@ -40,11 +39,11 @@ class SegmentIndex(Generic[P]):
 
     @property
     def entries(self) -> int:
-        """The number of entries."""
+        """Number of entries."""
         return self._entries.count
 
     def entry(self, n: int) -> P:
-        """Entry n, from 0; IllegalArgument past the last, IndexError below 0 (IDX-5)."""
+        """Return entry n, from 0; IllegalArgument past the last, IndexError below 0 (IDX-5)."""
         count = self._entries.count
         if n >= count:
             message = f"Attempt to fetch the {n}th entry from the {self.kind}, which has {count}"
@@ -55,10 +54,10 @@ class SegmentIndex(Generic[P]):
 
 
 class OffsetKind:
-    """Of an `.index`: pairs (last offset of a batch, position of the batch's first byte in the `.log`).
+    """Kind of an `.index`: pairs (last offset of a batch, position of the batch's first byte in the `.log`).
 
-    8 bytes each: i32 offset - base offset, i32 position, big-endian (format.md section 7). `lookup` gives
-    (base offset, 0) below the first entry (IDX-1, IDX-2).
+    8 bytes each: i32 offset - base offset, i32 position, big-endian (format.md section 7). `lookup` returns (base
+    offset, 0) below the first entry (IDX-1, IDX-2).
     """
 
     __slots__ = ()
@@ -69,23 +68,23 @@ class OffsetKind:
     _entries: Any
 
     def window(self, offset: int) -> tuple[int, int]:
-        """(position, bytes) of what to read for the batch with this offset; 0 bytes where no later entry tells."""
+        """Return (position, bytes) to read for the batch with this offset; 0 bytes if no later entry bounds it."""
         found: tuple[int, int] = self._entries.window(offset)
         return found
 
     def fetch_upper_bound_offset(self, fetched: OffsetPosition, size: int) -> OffsetPosition | None:
-        """The first entry whose position is at least `size` bytes after that of `fetched`, or None (IDX-7).
+        """Return the first entry whose position is at least `size` bytes after that of `fetched`, or None (IDX-7).
 
-        Its offset bounds what a read of `size` bytes from `fetched` can hold.
+        Its offset bounds the offsets in a read of `size` bytes from `fetched`.
         """
         found: OffsetPosition | None = self._entries.upper_bound(fetched.position + size)
         return found
 
 
 class TimeKind:
-    """Of a `.timeindex`: pairs (largest timestamp so far, last offset of the batch that holds it).
+    """Kind of a `.timeindex`: pairs (largest timestamp so far, last offset of the batch that holds it).
 
-    12 bytes each: i64 timestamp in ms, i32 offset - base offset, big-endian (format.md section 7). `lookup` gives
+    12 bytes each: i64 timestamp in ms, i32 offset - base offset, big-endian (format.md section 7). `lookup` returns
     (-1, base offset) below the first entry (TIDX-1).
     """
 

@@ -1,12 +1,12 @@
-"""Reading one segment from an offset on, chunk by chunk: every byte is checked, and damage is raised where it is.
+"""Reading one segment from an offset on, chunk by chunk: every byte is checked, and damage raises an error.
 
-An index is advice. It names the batch to begin at, and the walk from there must show that batch; else the walk begins
-at the segment's start. So neither an index nor a size field can lead past a record.
+An index is only a hint. It names the batch to begin at, and the walk must find that batch there; else the walk
+begins at the segment's start. So neither an index nor a size field can skip a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
@@ -22,16 +22,17 @@ _ANY_OFFSET: Final = -1
 
 
 class OffsetIndex(Protocol):
-    """What says where a walk may begin."""
+    """Index that suggests where a walk begins."""
 
     def lookup(self, target: int, /) -> OffsetPosition: ...
 
 
 class Extent(NamedTuple):
-    """A segment in one state of its log: its batches are `data`, and their offsets lie below `bound`.
+    """A segment in one state of its log: its batches are `data`, with offsets below `bound`.
 
-    `bound` is the base offset of the next segment, or the log end in the last one (`is_last`). Where the next one
-    `overlaps` this one, the batches from its base on are read there.
+    `bound` is the base offset of the next segment, or the log end in the last one (`is_last`). If the segment may
+    continue above it, the next segments supply the batches from `bound` on, and `is_elsewhere` returns True if they
+    hold a batch.
     """
 
     base_offset: int
@@ -39,11 +40,11 @@ class Extent(NamedTuple):
     bound: int
     is_last: bool = False
     offset_index: OffsetIndex | None = None
-    overlaps: bool = False
+    is_elsewhere: Callable[[bytes], bool] | None = None
 
 
 class Chunk(NamedTuple):
-    """Whole valid batches: rows `first` up to `last` of `batches`, whose bytes are `data`.
+    """Complete valid batches: rows `first` up to `last` of `batches`, whose bytes are `data`.
 
     Positions in `batches` are those in the file `path`; `data` begins at `position` there.
     """
@@ -57,11 +58,11 @@ class Chunk(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last batch."""
+        """Offset after the last batch."""
         return self.batches.last_offset_of(self.last - 1) + 1
 
     def own_table(self) -> BatchTable:
-        """A table of the rows `first` up to `last` alone."""
+        """Return a table of only the rows `first` up to `last`."""
         table = self.batches
         if not self.first and self.last == len(table):
             return table
@@ -71,9 +72,9 @@ class Chunk(NamedTuple):
 
 
 class Anchor(NamedTuple):
-    """Where a walk begins: a batch's `position`, and the least offset it can have there.
+    """Start of a walk: a batch's `position`, and the lowest offset it can have there.
 
-    `last_offset` is the last offset that an index entry gives the batch; -1 where no entry is relied on.
+    `last_offset` is the batch's last offset by an index entry; -1 if no entry is used.
     """
 
     position: int
@@ -82,11 +83,11 @@ class Anchor(NamedTuple):
 
 
 class NotAnchored(Exception):
-    """The batch at an anchor is not the one that the index entry describes."""
+    """The batch at an anchor does not match its index entry."""
 
 
 def anchor_of(extent: Extent, start: int) -> Anchor:
-    """Return where to begin a walk to offset `start`, by the offset index."""
+    """Return the start of a walk to offset `start`, from the offset index."""
     base_offset = extent.base_offset
     if extent.offset_index is not None and start > base_offset:
         entry = extent.offset_index.lookup(start)
@@ -100,8 +101,8 @@ def segment_chunks(
 ) -> Iterator[Chunk]:
     """Yield the batches of a segment that hold offsets in [start, stop), in order.
 
-    The walk begins at `anchor`, by default where the index says. CorruptRecord with the place of the damage and the
-    offset that would have come next, also for damage on the way to `start`.
+    The walk begins at `anchor`, by default at the index's position. CorruptRecord with the position of the damage
+    and the next expected offset, also for damage on the way to `start`.
     """
     given = anchor_of(extent, start) if anchor is None else anchor
     try:
@@ -111,7 +112,7 @@ def segment_chunks(
 
 
 def anchor_behind(extent: Extent, error: CorruptRecord) -> Anchor | None:
-    """Return where a walk goes on behind damage, None for nowhere; `error` gets the sound offsets around it."""
+    """Return where a walk continues behind damage, None if nowhere; add the sound offsets around it to `error`."""
     expected = error.offset or 0
     found = next_sound(extent.data.file, error.position or 0, extent.data.end, expected)
     error.last_sound_offset = expected - 1 if expected > extent.base_offset else None
@@ -125,8 +126,8 @@ def anchor_behind(extent: Extent, error: CorruptRecord) -> Anchor | None:
 class SegmentWalk:
     """One walk over a segment's batches, from an anchor on.
 
-    A batch that begins behind a gap is held back until the next one bears it out: base offsets lie outside the
-    checksum, and one that is too high looks like a gap.
+    A batch that begins behind a gap is held back until the next one confirms it: the checksum does not cover base
+    offsets, and one that is too high looks like a gap.
     """
 
     __slots__ = (
@@ -141,39 +142,43 @@ class SegmentWalk:
         self._path = data.path
         self._anchor = anchor
         self._start = start
-        self._bound = LARGEST_OFFSET if extent.overlaps else extent.bound
-        self._stop = min(stop, extent.bound) if extent.overlaps else stop
+        self._bound = extent.bound if extent.is_elsewhere is None else LARGEST_OFFSET
+        self._stop = stop if extent.is_elsewhere is None else min(stop, extent.bound)
         self._check_crc = check_crc
         self._at, self._following, entry = anchor
         self._end = data.end
         self._want = FIRST_CHUNK_BYTES
-        self._is_wide = False  # the read took the batch behind the first one in whole
-        self._is_sure = entry < 0  # the walk needs no index entry to be true
+        self._is_wide = False  # the read held the whole batch behind the first one
+        self._is_sure = entry < 0  # the walk relies on no index entry
         self._given = False
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the chunks; NotAnchored, before the first one, where the anchor does not hold."""
+        """Yield the chunks; raise NotAnchored, before the first one, if the anchor is wrong."""
         while self._at < self._end and self._following < self._stop:
             data, table = self._read()
             good = rows = sound_rows(table, data, self._following, self._bound)
             if not self._is_sure:
                 self._check_anchor(table, good)
-            if good and table.begins_behind_gap(good - 1, self._following) and self._has_to_wait(table, good):
-                rows -= 1
+            if good and table.begins_behind_gap(good - 1, self._following):
+                if self._has_to_wait(table, good):
+                    rows -= 1
+                elif not self._is_within(data, table, good - 1):
+                    good = rows = good - 1
             if rows:
                 first = 0 if self._given else self._first_row(table, rows)
                 self._following = table.last_offset_of(rows - 1) + 1
-                if first < rows:
+                last = rows if self._extent.is_elsewhere is None else self._rows_below_bound(table, rows)
+                if first < last:
                     self._given = self._is_sure = True
-                    yield Chunk(data, table, first, rows, self._path, self._at)
+                    yield Chunk(data, table, first, last, self._path, self._at)
                 if self._following >= self._stop:
                     break
             if good < len(table):
-                raise self._damage(bad_row(table, good, self._following, self._bound, self._path))
+                raise self._damage(bad_row(table, good, self._following, self._extent.bound, self._path))
             if not self._goes_on(data, table, rows):
                 break
         if not self._is_sure:
-            raise NotAnchored  # nothing bears out that the segment ends below `start`
+            raise NotAnchored  # nothing confirms that the segment ends below `start`
 
     def _read(self) -> tuple[bytes, BatchTable]:
         at = self._at
@@ -184,7 +189,7 @@ class SegmentWalk:
         return data, scan(data, file_mode=True, base_position=at, check_crc=self._check_crc)
 
     def _check_anchor(self, table: BatchTable, good: int) -> None:
-        """NotAnchored where the first batch is not one that the index entry may name.
+        """Raise NotAnchored if the first batch cannot be the one that the index entry names.
 
         Releases before 3.9.1 wrote one entry for several batches, so the batch may end below the entry's offset.
         """
@@ -195,20 +200,33 @@ class SegmentWalk:
             self._is_sure = last_offset == self._anchor.last_offset
 
     def _has_to_wait(self, table: BatchTable, good: int) -> bool:
-        """Return True if a batch follows that can bear out the last of the `good` rows, which begins behind a gap."""
+        """Return True if a batch follows that can confirm the last of the `good` rows, which begins behind a gap."""
         is_last = good < len(table) or self._at + table.valid_bytes >= self._end
         return not is_last and not (self._is_wide and good == 1)
 
+    def _rows_below_bound(self, table: BatchTable, rows: int) -> int:
+        """Return the number of `rows` that begin below the bound; the next segments supply those behind it."""
+        row = table.row_of(self._extent.bound, rows)
+        return row + (row < rows and table.base_offset(row) < self._extent.bound)
+
+    def _is_within(self, data: bytes, table: BatchTable, row: int) -> bool:
+        """Return True if an unconfirmed batch lies below the bound, or other segments hold it too."""
+        is_elsewhere = self._extent.is_elsewhere
+        if is_elsewhere is None or table.last_offset_of(row) < self._extent.bound:
+            return True
+        begin = table.position(row) - self._at
+        return is_elsewhere(data[begin : begin + table.size(row)])
+
     def _first_row(self, table: BatchTable, rows: int) -> int:
-        """Return the first row to give, `rows` for none; NotAnchored where a gap leads to it."""
+        """Return the first row to yield, `rows` if none; raise NotAnchored if a gap precedes it."""
         first = table.row_of(self._start, rows)
         if first < rows and not self._is_sure and table.base_offset(first) > self._start:
-            raise NotAnchored  # a gap that no batch before it bears out
+            raise NotAnchored  # no earlier batch confirms the gap
         return first
 
     def _goes_on(self, data: bytes, table: BatchTable, rows: int) -> bool:
-        """Place the next read behind the rows that were given; False at an end of zeros. CorruptRecord."""
-        if len(data) < min(self._want, self._end - self._at):  # another process has cut the file
+        """Move to the data behind the yielded rows; return False if only zeros remain. CorruptRecord."""
+        if len(data) < min(self._want, self._end - self._at):  # another process has truncated the file
             raise self._cut(self._at + len(data))
         if rows < len(table):
             self._at = table.position(rows)
@@ -221,13 +239,14 @@ class SegmentWalk:
                 return False
             raise self._bad_size(table.stop_value, table.stop_position)
         self._at += table.valid_bytes
-        self._want = CHUNK_BYTES
-        if not rows:
+        if rows:
+            self._want = _fitting(claimed_size(data[table.valid_bytes : table.valid_bytes + LOG_OVERHEAD]))
+        else:
             self._take_large(data)
         return True
 
     def _take_large(self, data: bytes) -> None:
-        """Read the next batch, of which the last read held a part, as a whole. CorruptRecord."""
+        """Prepare to read the next batch whole, after a read that held a part of it. CorruptRecord."""
         size = claimed_size(data)
         self._want = max(CHUNK_BYTES, size)
         if self._at + self._want > self._end and self._at + len(data) == self._end:
@@ -236,14 +255,14 @@ class SegmentWalk:
             raise self._bad_size(size - LOG_OVERHEAD, self._at)
 
     def _wide(self, size: int) -> int:
-        """Return how many bytes to read to have the batch of `size` bytes here and the one after it."""
+        """Return the number of bytes to read for the batch of `size` bytes here and the next one."""
         at = min(self._at + size, self._end)
         claimed = claimed_size(FileSlice(self._file, at, min(LOG_OVERHEAD, self._end - at)).read())
         is_whole = claimed <= self._end - at and is_worth_reading(self._file, at, claimed)
         return size + (max(CHUNK_BYTES, claimed) if is_whole else CHUNK_BYTES)
 
     def _ends_in_zeros(self, position: int) -> bool:
-        """Return True if the rest is room reserved ahead: zeros, in the last segment or behind its last offset."""
+        """Return True if the rest is preallocated: zeros, in the last segment or behind its last offset."""
         is_complete = self._extent.is_last or self._following == self._extent.bound
         return is_complete and only_zeros(self._file, position, self._end)
 
@@ -256,5 +275,15 @@ class SegmentWalk:
         return self._damage(damage_at(what, self._path, self._following, position))
 
     def _damage(self, error: CorruptRecord) -> Exception:
-        """Return the error to raise: the damage, or NotAnchored where a wrong anchor may be all that is wrong."""
+        """Return the error to raise: the damage, or NotAnchored if a wrong anchor may be the only fault."""
         return error if self._is_sure else NotAnchored()
+
+
+def _fitting(size: int) -> int:
+    """Return the number of bytes to read if the next batch has `size` bytes: a chunk, or whole large batches.
+
+    Batches mostly have similar sizes, and a partial batch at a chunk's end is read again with the next chunk.
+    """
+    if not CHUNK_BYTES // 8 < size <= CHUNK_BYTES:
+        return CHUNK_BYTES
+    return min(CHUNK_BYTES // size * (size + size // 32), CHUNK_BYTES)

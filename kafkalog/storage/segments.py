@@ -11,7 +11,7 @@ from kafkalog.errors import IllegalArgument
 
 
 class Segment(Protocol):
-    """What the map needs to know of a segment."""
+    """Properties of a segment that the map uses."""
 
     @property
     def base_offset(self) -> int: ...
@@ -27,10 +27,10 @@ S = TypeVar("S", bound=Segment)
 
 
 class LogSegments(Generic[S]):
-    """Segments in order of their base offsets; every change gives a new map, so that a reader's stays as it was.
+    """Segments ordered by base offset; every change returns a new map, so that a reader's map stays the same.
 
-    Where segments tell their last offset, each must lie below the next base and not below its own base:
-    AssertionError otherwise. Threads: immutable.
+    Known last offsets must lie below the next base and not below their own base: AssertionError otherwise. Threads:
+    immutable.
     """
 
     __slots__ = ("_bases", "_segments", "_times")
@@ -77,11 +77,11 @@ class LogSegments(Generic[S]):
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
-        """The base offsets, rising."""
+        """Base offsets, rising."""
         return self._bases
 
     def get(self, base_offset: int) -> S | None:
-        """The segment that begins at exactly this offset."""
+        """Return the segment that begins at exactly this offset."""
         at = bisect_left(self._bases, base_offset)
         return self._segments[at] if at < len(self._bases) and self._bases[at] == base_offset else None
 
@@ -97,32 +97,32 @@ class LogSegments(Generic[S]):
 
     @property
     def active(self) -> S:
-        """The last segment, the one appended to; IndexError when there is none."""
+        """The last segment, which receives appends; IndexError if there is none."""
         return self._segments[-1]
 
     def floor(self, offset: int) -> S | None:
-        """The segment with the greatest base at or below `offset`."""
+        """Return the segment with the greatest base at or below `offset`."""
         at = bisect_right(self._bases, offset)
         return self._segments[at - 1] if at else None
 
     def lower(self, offset: int) -> S | None:
-        """The segment with the greatest base strictly below `offset`."""
+        """Return the segment with the greatest base strictly below `offset`."""
         at = bisect_left(self._bases, offset)
         return self._segments[at - 1] if at else None
 
     def higher(self, offset: int) -> S | None:
-        """The segment with the lowest base strictly above `offset`."""
+        """Return the segment with the lowest base strictly above `offset`."""
         at = bisect_right(self._bases, offset)
         return self._segments[at] if at < len(self._segments) else None
 
     def higher_segments(self, offset: int) -> tuple[S, ...]:
-        """All segments whose base is above `offset`."""
+        """Return all segments whose base is above `offset`."""
         return self._segments[bisect_right(self._bases, offset) :]
 
     def values(self, start: int, stop: int) -> tuple[S, ...]:
-        """The segments that may hold offsets of [start, stop): from the one that contains `start` on.
+        """Return the segments that may hold offsets of [start, stop): from the one that contains `start` on.
 
-        Equal bounds give nothing; `stop` below `start` is IllegalArgument.
+        Equal bounds return nothing; `stop` below `start` raises IllegalArgument.
         """
         if stop < start:
             raise IllegalArgument(f"the range [{start}, {stop}) goes backwards", offset=start)
@@ -132,16 +132,16 @@ class LogSegments(Generic[S]):
         return self._segments[at : bisect_left(self._bases, stop)]
 
     def non_active_from(self, offset: int) -> tuple[S, ...]:
-        """From the segment that contains `offset` on, without the active one; nothing above its base."""
+        """Return the segments from the one that contains `offset` on, without the active one; none above its base."""
         if not self._segments or offset > self._bases[-1]:
             return ()
         at = max(bisect_right(self._bases, offset) - 1, 0)
         return self._segments[at:-1]
 
     def from_time(self, timestamp: int) -> tuple[S, ...]:
-        """From the first segment on that holds a time at or after `timestamp` ms, by its largest one; or nothing.
+        """Return the segments from the first one whose largest time is at or after `timestamp` ms.
 
-        The largest times of all segments but the active one are looked up once, then kept.
+        The largest times of all segments except the active one are determined once and cached.
         """
         times = self._times
         if times is None:
@@ -154,11 +154,11 @@ class LogSegments(Generic[S]):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of record data in all segments; file lengths of indexes are not in it."""
+        """Bytes of record data in all segments, without indexes."""
         return sum(segment.size for segment in self._segments)
 
     def with_added(self, segment: S) -> LogSegments[S]:
-        """This map and one more segment; one with the same base takes its place (SEGS-6)."""
+        """Return this map with one more segment, which replaces one with the same base (SEGS-6)."""
         base = segment.base_offset
         at = bisect_left(self._bases, base)
         after = at + 1 if at < len(self._bases) and self._bases[at] == base else at
@@ -171,7 +171,7 @@ class LogSegments(Generic[S]):
         return made
 
     def without(self, base_offsets: Iterable[int]) -> LogSegments[S]:
-        """This map less the segments with these bases; a base that is not there is passed over."""
+        """Return this map without the segments with these bases; unknown bases are ignored."""
         gone = frozenset(base_offsets)
         kept = [(base, segment) for base, segment in zip(self._bases, self._segments, strict=True) if base not in gone]
         return self._of(tuple(base for base, _ in kept), tuple(segment for _, segment in kept))

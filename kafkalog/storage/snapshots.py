@@ -1,4 +1,4 @@
-"""The `.snapshot` files of a partition directory: which there are, and which of them go (format.md section 7)."""
+"""The `.snapshot` files of a partition directory: listing, reading and removal (format.md section 7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG: Final = logging.getLogger(__name__)
 class Snapshots:
     """The snapshot files of one directory by offset; each holds the producers' state before its offset.
 
-    Errors of the system are StorageError. Threads: belongs to the log's lock.
+    Errors of the system are StorageError. Threads: guarded by the log's lock.
     """
 
     __slots__ = ("_offsets", "_writes", "directory", "fs", "unsynced")
@@ -29,13 +29,13 @@ class Snapshots:
         self.directory = directory
         self.fs = fs
         self.unsynced: tuple[tuple[int, str], ...] = ()
-        """(number of the write, path) of each that was written and is not synced yet."""
+        """(number of the write, path) of each snapshot that was written but not synced."""
         self._writes = 0
         self._offsets: list[int] = []
         self.refresh(names)
 
     def refresh(self, names: Iterable[str] | None = None) -> None:
-        """Look at the directory anew; `names` are those in it, if it was listed just now."""
+        """List the directory again; `names` is a recent listing."""
         if names is None:
             try:
                 names = self.fs.listdir(self.directory)
@@ -46,20 +46,20 @@ class Snapshots:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The offsets there are snapshots of, rising."""
+        """Offsets that have a snapshot, rising."""
         return tuple(self._offsets)
 
     @property
     def latest(self) -> int | None:
-        """The highest offset there is a snapshot of."""
+        """Highest offset that has a snapshot."""
         return self._offsets[-1] if self._offsets else None
 
     def path(self, offset: int) -> str:
-        """The file of a snapshot."""
+        """Return the path of a snapshot."""
         return os.path.join(self.directory, snapshot_file_name(offset))
 
     def write(self, offset: int, entries: Iterable[tuple[int, ...]], *, sync: bool = True) -> None:
-        """Make the snapshot of `offset`, whole or not at all; one that is there is replaced."""
+        """Write the snapshot of `offset` atomically; an existing one is replaced."""
         path = self.path(offset)
         try:
             atomic_write(self.fs, path, format_snapshot(entries), sync=sync)
@@ -72,7 +72,7 @@ class Snapshots:
             insort(self._offsets, offset)
 
     def read_latest(self) -> tuple[int, list[ProducerEntry]] | None:
-        """(offset, entries) of the newest snapshot that is sound; those found damaged are removed (PSM-19)."""
+        """Return (offset, entries) of the newest sound snapshot; remove damaged ones (PSM-19)."""
         while self._offsets:
             offset = self._offsets[-1]
             try:
@@ -87,13 +87,13 @@ class Snapshots:
         return None
 
     def _given_up(self, offset: int) -> str:
-        """The path of a snapshot that goes, and need not be synced any more."""
+        """Return the path of a snapshot to be removed, and cancel its sync."""
         path = self.path(offset)
         self.unsynced = tuple(one for one in self.unsynced if one[1] != path)
         return path
 
     def remove(self, offset: int) -> None:
-        """Remove the snapshot of `offset`; one that is not there is no error."""
+        """Remove the snapshot of `offset`; a missing one is ignored."""
         path = self._given_up(offset)
         try:
             self.fs.unlink_if_exists(path)
@@ -103,7 +103,7 @@ class Snapshots:
             self._offsets.remove(offset)
 
     def remove_damaged(self, lowest: int) -> None:
-        """Remove those from `lowest` on that cannot be read: a crash may leave them, they are synced with a flush."""
+        """Remove damaged snapshots from `lowest` on: a crash may leave them, since a flush syncs them."""
         self.refresh()
         for offset in [o for o in self._offsets if o >= lowest]:
             try:
@@ -113,7 +113,7 @@ class Snapshots:
                 self.remove(offset)
 
     def remove_below(self, offset: int) -> None:
-        """Remove the snapshots below `offset`, itself kept (PSM-22)."""
+        """Remove the snapshots below `offset`, but not its own (PSM-22)."""
         for gone in [o for o in self._offsets if o < offset]:
             self.remove(gone)
 
@@ -123,7 +123,7 @@ class Snapshots:
             self.remove(gone)
 
     def remove_strays(self, segment_bases: Collection[int]) -> None:
-        """Keep the snapshots of segments, and the largest other one where it is not below the last segment (PSM-23)."""
+        """Keep the snapshots of segments, and the largest other one unless it is below the last segment (PSM-23)."""
         strays = [offset for offset in self._offsets if offset not in segment_bases]
         if strays and (not segment_bases or strays[-1] >= max(segment_bases)):
             strays.pop()
@@ -131,7 +131,7 @@ class Snapshots:
             self.remove(offset)
 
     def mark_deleted(self, offset: int) -> str | None:
-        """The path the snapshot of `offset` was renamed to, for its delayed delete; None where there is none."""
+        """Rename the snapshot of `offset` for its delayed delete and return its path; None if there is none."""
         if offset not in self._offsets:
             return None
         path = self._given_up(offset)

@@ -1,4 +1,4 @@
-"""The sound batches in a part of a file that may be damaged: runs of batches that a segment could hold as they are."""
+"""Sound batches in a part of a file that may be damaged, as runs that a segment could hold unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class SoundRun(NamedTuple):
-    """Batches from byte `start` to `end`, one behind the other, whose checksums hold and whose offsets ascend."""
+    """Consecutive batches from byte `start` to `end` with valid checksums and ascending offsets."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class SoundRun(NamedTuple):
 
 
 class SoundCount(NamedTuple):
-    """What sound batches come to; the offsets are -1 where there is none."""
+    """Totals of sound batches; the offsets are -1 if there is none."""
 
     batches: int = 0
     records: int = 0
@@ -37,7 +37,7 @@ class SoundCount(NamedTuple):
     last_offset: int = -1
 
     def __add__(self, other: tuple[object, ...]) -> SoundCount:
-        """Both together."""
+        """Return the sum of both."""
         assert isinstance(other, SoundCount)
         if not self.batches or not other.batches:
             return other if other.batches else self
@@ -50,7 +50,7 @@ class SoundCount(NamedTuple):
 
 
 def counted(runs: Iterable[SoundRun]) -> SoundCount:
-    """What the batches of these runs come to."""
+    """Return the totals of the batches of these runs."""
     total = SoundCount()
     for run in runs:
         total += SoundCount(run.batches, run.records, run.first_offset, run.last_offset)
@@ -58,9 +58,9 @@ def counted(runs: Iterable[SoundRun]) -> SoundCount:
 
 
 def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterator[SoundRun]:
-    """The runs of sound batches from byte `position` to `end`; `base_offset` is the least offset that may be there.
+    """Yield the runs of sound batches from byte `position` to `end`; `base_offset` is the lowest possible offset.
 
-    Damage between them is passed over, wherever the next batch begins. StorageError.
+    Damage between them is skipped, wherever the next batch begins. StorageError.
     """
     budget = Budget(end - position)
     position = _data_from(file, position, end)
@@ -77,9 +77,9 @@ def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterato
 
 
 def _behind(file: File, position: int, end: int, base_offset: int, budget: Budget) -> int:
-    """Where the next sound batch begins behind bytes that are none; -1 for nowhere.
+    """Return the position of the next sound batch behind damaged bytes; -1 if there is none.
 
-    The size of the damaged batch is believed first: what its records hold may look like a batch.
+    The size of the damaged batch is tried first: data in its records may look like a batch.
     """
     following = position + claimed_size(file.pread(_HEADER_BYTES, position))
     if position < following < end and is_batch(file, following, end, base_offset):
@@ -89,7 +89,7 @@ def _behind(file: File, position: int, end: int, base_offset: int, budget: Budge
 
 
 def _run_from(file: File, position: int, end: int) -> SoundRun | None:
-    """The run that begins at `position`; None where no sound batch does."""
+    """Return the run that begins at `position`; None if no sound batch begins there."""
     at, first, last, batches, records = position, -1, -1, 0, 0
     try:
         for data, table in FileSlice(file, position, end - position).scanned(check_crc=True):
@@ -109,14 +109,14 @@ def _run_from(file: File, position: int, end: int) -> SoundRun | None:
 
 
 class _Stop(Exception):
-    """The run ends here."""
+    """End of the run."""
 
 
 def _data_from(file: File, position: int, end: int) -> int:
-    """Where the first byte from `position` on may be that is not room reserved ahead, which is skipped unread."""
+    """Return the first position from `position` on that may hold data; preallocated space is skipped unread."""
     try:
         return min(max(position, os.lseek(file.fileno(), position, os.SEEK_DATA)), end)
     except OSError as error:
         return end if error.errno == errno.ENXIO else position
-    except AttributeError:  # a system that knows no holes
+    except AttributeError:  # a system without support for holes
         return position

@@ -1,4 +1,4 @@
-"""Do a segment's indexes and its end look as a clean shutdown leaves them? Else they are made anew, or cut."""
+"""Checks that a segment's indexes and end are as a clean shutdown leaves them; else they are rebuilt or cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 
 
 class _Ends(NamedTuple):
-    """How many entries an index has, and the fields of its first and last."""
+    """Number of entries of an index, and the fields of its first and last one."""
 
     entries: int
     first: Pair
@@ -31,38 +31,39 @@ class _Ends(NamedTuple):
 
 
 def offset_index_fits(fs: FileSystem, path: str, log_size: int, offsets: int) -> bool:
-    """True when the `.index` file has entries, rising, that point into the `.log` of `log_size` bytes.
+    """Return True if the `.index` file is empty, or its entries rise and point into the `.log` of `log_size` bytes.
 
-    `offsets` is how many the segment can hold at most. Looks at the length and the first and last entry only. False
-    also for a missing file, and for one with a preallocated tail of zeros: that was not closed well.
+    `offsets` is the largest number of offsets the segment can hold. Only the length and the first and last entry are
+    checked. False also for a missing file, and for one with a preallocated tail of zeros: that was not closed
+    cleanly.
     """
     ends = _ends(fs, path, _OFFSET_ENTRY)
     return ends is not None and (not ends.entries or offset_ends_fit(*ends, log_size, offsets))
 
 
 def time_index_fits(fs: FileSystem, path: str, offsets: int) -> bool:
-    """True when the `.timeindex` file has entries whose times rise; as `offset_index_fits`."""
+    """Return True if the `.timeindex` file is empty or its times rise; otherwise as `offset_index_fits`."""
     ends = _ends(fs, path, _TIME_ENTRY)
     return ends is not None and (not ends.entries or time_ends_fit(*ends, offsets))
 
 
 def offset_ends_fit(count: int, first: Pair, last: Pair, log_size: int, offsets: int) -> bool:
-    """True when (relative offset, position) of the first and last of `count` entries may be those of an offset index.
+    """Return True if the first and last (relative offset, position) of `count` entries fit an offset index.
 
-    Not where the last one is zeros: that is room which was never used.
+    False if the last one is zero: that is unused space.
     """
     rises = first[0] >= 0 and count - 1 <= last[0] - first[0] and last[0] < offsets
     return rises and 0 <= first[1] <= last[1] < log_size and any(last)
 
 
 def time_ends_fit(count: int, first: Pair, last: Pair, offsets: int) -> bool:
-    """True when (timestamp, relative offset) may be those of a time index; as `offset_ends_fit`."""
+    """Return True if the first and last (timestamp, relative offset) fit a time index; as `offset_ends_fit`."""
     rises = last[0] - first[0] >= count - 1 and 0 <= first[1] <= last[1] < offsets
     return rises and (last[0] > 0 or last[1] > 0)
 
 
 def last_entries_agree(segment: LogSegment) -> bool:
-    """True when the last entry of each index of an open segment names a batch that is there."""
+    """Return True if the last entry of each index of an open segment names an existing batch."""
     index = segment.offset_index
     named = [index.entry(index.entries - 1)] if index.entries else []
     try:
@@ -75,10 +76,11 @@ def last_entries_agree(segment: LogSegment) -> bool:
 
 
 def ends_whole(segment: LogSegment) -> bool:
-    """True when the segment ends with a whole batch; False for a torn one, which recovery cuts off.
+    """Return True if the segment ends with a complete batch; False for a torn one, which recovery cuts off.
 
-    The index gives the place to begin at; where it does not lead there, all batches are looked at. CorruptRecord for
-    what no crash leaves: a whole batch with a wrong checksum, or bytes that are no batch (zeros are preallocated room).
+    The check begins at the index's last entry; if that is wrong, all batches are checked. CorruptRecord for damage
+    that no crash leaves: a complete batch with a wrong checksum, or bytes that are no batch (zeros are preallocated
+    space).
     """
     position = _last_indexed(segment)
     try:
@@ -90,7 +92,7 @@ def ends_whole(segment: LogSegment) -> bool:
 
 
 def _last_indexed(segment: LogSegment) -> int:
-    """Return where the batch of the last index entry begins; 0 where none there ends at the entry's offset."""
+    """Return the position of the last index entry's batch; 0 if no batch there ends at the entry's offset."""
     index = segment.offset_index
     if not index.entries:
         return 0
@@ -109,7 +111,7 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
                 end = table.position(table.first_invalid)
                 raise unsound_end(segment, end)
             for row, (base, last) in enumerate(zip(table.base_offsets, table.last_offsets, strict=True)):
-                # the log would end there, whatever the checksum says, or has no offset to end with
+                # the log would end there, whatever the checksum says, or have no end offset
                 is_near = before is None or before < base <= before + MAX_RELATIVE_OFFSET
                 if last < base or last == LARGEST_OFFSET or not is_near:
                     end = table.position(row)
@@ -124,9 +126,9 @@ def _ends_whole(segment: LogSegment, position: int) -> bool:
 
 
 def misplaced_end(segment: LogSegment) -> MisplacedBatch | None:
-    """Return the damage of a recovered segment whose last batch begins at or below the end of the one before it.
+    """Return the damage of a recovered segment whose last batch begins at or below the end of the previous one.
 
-    Recovery keeps such a batch, as the reference does: it ends above the one before.
+    Recovery keeps such a batch, as the reference does, because it ends above the previous one.
     """
     index = segment.offset_index
     start = index.entry(index.entries - 2).position if index.entries > 1 else 0  # the last entry may be the last batch
@@ -142,7 +144,7 @@ def misplaced_end(segment: LogSegment) -> MisplacedBatch | None:
 
 
 def unsound_end(segment: LogSegment, position: int) -> CorruptRecord:
-    """The error for an end that no crash leaves in a log that was closed well."""
+    """Return the error for an end that no crash leaves in a log that was closed cleanly."""
     return CorruptRecord(
         "the last segment does not end with a whole, undamaged batch, though it was closed well",
         path=segment.path,
@@ -152,7 +154,7 @@ def unsound_end(segment: LogSegment, position: int) -> CorruptRecord:
 
 
 def _ends(fs: FileSystem, path: str, entry: Struct) -> _Ends | None:
-    """The ends of an index file, a part of an entry behind them aside; None when it is missing."""
+    """Return the first and last entry of an index file, ignoring a partial one at its end; None if it is missing."""
     try:
         with fs.open_file(path, "r") as file:
             count = file.size() // entry.size

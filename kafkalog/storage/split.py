@@ -24,9 +24,9 @@ HINT: Final = "no broker writes such offsets: restore the segment from a replica
 def split_segment(
     segment: LogSegment, directory: str, config: LogConfig, fs: FileSystem, clock: Clock
 ) -> list[LogSegment]:
-    """The segments that hold the batches of `segment` now, in file order; its own files are renamed to `.deleted`.
+    """Split `segment` and return the new segments, in file order; its own files are renamed to `.deleted`.
 
-    Each begins with the base offset of its first batch and takes batches as long as their offsets fit. The files stay
+    Each begins with the base offset of its first batch and takes batches while their offsets fit. The files stay
     open. IllegalArgument for a segment all of whose offsets fit; StorageError.
     """
     if not has_overflow(segment):
@@ -50,11 +50,11 @@ def share_out(
     clock: Clock,
     aborted: Sequence[AbortedTxn] = (),
 ) -> list[LogSegment]:
-    """What `split_segment` puts in the place of `segment`, as `.cleaned` files that are on disk and have its time.
+    """Return synced `.cleaned` segments that hold the batches of `segment` and have its modification time.
 
-    Each entry of its transaction index, `aborted`, goes to the part with the marker. An error leaves no file.
-    CorruptRecord where a batch fits no segment, or two parts would have one name; IllegalState where there is such a
-    `.cleaned` file; StorageError.
+    Each entry of its transaction index, `aborted`, is added to the part with the marker. An error leaves no file.
+    CorruptRecord if a batch fits no segment, or two parts would have one name; IllegalState if such a `.cleaned`
+    file exists; StorageError.
     """
     modified_ns = segment.records.last_modified_ns()
     made: list[LogSegment] = []
@@ -75,18 +75,18 @@ def share_out(
 
 
 def _part_of(made: Sequence[LogSegment], offset: int) -> LogSegment:
-    """The one that begins nearest below the offset; the first one where none does."""
+    """Return the part with the greatest base at or below the offset; the first one if there is none."""
     return max((part for part in made if part.base_offset <= offset), key=lambda p: p.base_offset, default=made[0])
 
 
 def _discard(part: LogSegment) -> None:
-    """Remove its files; what cannot be removed stays until the next opening or clean."""
+    """Delete the part's files; any that cannot be deleted stay until the next opening or clean."""
     with suppress(KafkalogError):
         part.delete_if_exists()  # which closes them first
 
 
 def has_overflow(segment: LogSegment) -> bool:
-    """True when a batch has an offset that the segment cannot hold."""
+    """Return True if a batch has an offset that the segment cannot hold."""
     base = segment.base_offset
     return any(
         not base <= batch.last_offset <= base + MAX_RELATIVE_OFFSET
@@ -105,7 +105,7 @@ def _share_out(
     fs: FileSystem,
     clock: Clock,
 ) -> None:
-    """Append the batches of one chunk, run by run, to the last segment made, or to a new one where they do not fit."""
+    """Append the batches of one chunk, run by run, to the last new segment, or to another one if they do not fit."""
     start, row = table.position(0), 0
     while row < len(table):
         stop = _end_of_run(table, row, made[-1].base_offset) if made else row
@@ -132,7 +132,7 @@ def _fits(table: BatchTable, row: int, base_offset: int) -> bool:
 
 
 def _end_of_run(table: BatchTable, row: int, base_offset: int) -> int:
-    """The first row from `row` on that a segment of this base cannot hold."""
+    """Return the first row from `row` on that a segment with this base cannot hold."""
     while row < len(table) and _fits(table, row, base_offset):
         row += 1
     return row
@@ -140,7 +140,7 @@ def _end_of_run(table: BatchTable, row: int, base_offset: int) -> int:
 
 def _new_part(directory: str, base_offset: int, config: LogConfig, fs: FileSystem, clock: Clock) -> LogSegment:
     part = LogSegment.open(directory, base_offset, config, fs=fs, clock=clock, suffix=CLEANED_SUFFIX)
-    if part.size:  # an append would go behind what is not this split's
+    if part.size:  # the existing data does not belong to this split
         part.close_handlers()
         raise IllegalState("there is a file of this name already", path=part.path)
     return part

@@ -1,10 +1,11 @@
-"""The `.timeindex` file of a segment: from a time to an offset at or before which no later record lies."""
+"""The `.timeindex` file of a segment: maps a time to an offset up to which no record is later."""
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import Final
 
+from kafkalog._core.index_append import extend_times
 from kafkalog._core.values import TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
 from kafkalog.storage.abstract_index import AbstractIndex, Brought
@@ -15,9 +16,9 @@ ENTRY: Final = Struct(">qi")
 
 
 class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
-    """The time index of a segment of ours, sparse.
+    """A writable, sparse time index.
 
-    One slot is kept free for the final entry, written when the segment becomes inactive.
+    One slot is reserved for the final entry, written when the segment becomes inactive.
     """
 
     __slots__ = ("_last",)
@@ -28,23 +29,23 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) where there is none (TIDX-7)."""
+        """The last entry; (-1, base offset) if there is none (TIDX-7)."""
         self._check_open()
         return self._last
 
     @property
     def is_full(self) -> bool:
-        """True when only the slot of the final entry is free (TIDX-2)."""
+        """True if only the slot of the final entry is free (TIDX-2)."""
         full: bool = self._entries.count >= self.max_entries - 1
         return full
 
     def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
-        """Add an entry, or do nothing where `timestamp` is that of the last entry (TIDX-4).
+        """Add an entry; do nothing if `timestamp` is that of the last entry (TIDX-4).
 
-        `skip_full_check` is for the final entry of a segment, which takes the slot kept free (TIDX-3).
-        Checked in this order: IllegalState when read-only; IllegalArgument when full; InvalidOffset for an offset
-        lower than the last; IllegalState for a timestamp lower than the last, or (the reference's buffer overflow)
-        for an entry beyond the last slot; IndexOffsetOverflow; StorageError. Nothing is changed by any of them.
+        `skip_full_check` is for the final entry of a segment, which uses the reserved slot (TIDX-3). Checked in this
+        order: IllegalState if read-only; IllegalArgument if full; InvalidOffset for an offset lower than the last;
+        IllegalState for a timestamp lower than the last, or (the reference's buffer overflow) for an entry beyond
+        the last slot; IndexOffsetOverflow; StorageError. None of them changes anything.
         """
         count, room, last = self._entries.count, self._file.length // 12, self._last
         if self._read_only:
@@ -79,21 +80,14 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
         self._last = TimestampOffset(timestamp, offset)
 
     def extend(self, brought: list[Brought]) -> None:
-        """Add what one write brings, in one write, where it has a time; errors as `maybe_append`, one by one."""
-        count, last = self._entries.count, self._last
-        packed = None
-        if not self._read_only and count + len(brought) < self._file.length // 12:
-            packed = self._entries.packed(brought, last.timestamp, last.offset if count else -1)
-        if packed is None:
+        """Add the entries of one write that have a time, in one write; raises as `maybe_append` for single entries."""
+        if not extend_times(self, brought):
             for _, _, timestamp, its_offset in brought:
                 if timestamp >= 0:
                     self.maybe_append(timestamp, its_offset)
-        elif packed:
-            self._append(packed, count)
-            self._recall()
 
     def sanity_check(self) -> None:
-        """Return when the file is not visibly damaged, else raise CorruptIndex (TIDX-6)."""
+        """Raise CorruptIndex if the file is visibly damaged (TIDX-6)."""
         if self._entries.count:
             first = self._entries.entry(0).timestamp
             if self._last.timestamp < first:

@@ -1,4 +1,4 @@
-"""The first record of a segment at or after a time, found by a walk that passes over nothing that it did not check."""
+"""Search for the first record of a segment at or after a time, by a walk that checks every batch it passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["find_offset_by_timestamp"]
 
 
 class TimeIndex(Protocol):
-    """What says where a walk may begin."""
+    """Index that suggests where a walk begins."""
 
     def lookup(self, target: int, /) -> TimestampOffset: ...
 
@@ -21,11 +21,11 @@ class TimeIndex(Protocol):
 def find_offset_by_timestamp(
     extent: Extent, times: TimeIndex, timestamp: int, start_offset: int
 ) -> OffsetAndTimestamp | None:
-    """Return the first record at or after `timestamp` (ms) with an offset of at least `start_offset`; None for none.
+    """Return the first record at or after `timestamp` (ms) with an offset of at least `start_offset`; None if none.
 
-    The walk begins at the batch that the time index names, if that batch has the time of its entry. CorruptRecord where
-    damage lies before the record, since it may have held an earlier one; InvalidRecord for a batch that does not decode
-    (SEG-18).
+    The walk begins at the batch that the time index names, if that batch has the time of its entry. CorruptRecord
+    for damage before the record, which may have held an earlier one; InvalidRecord for a batch that cannot be
+    decoded (SEG-18).
     """
     entry = times.lookup(timestamp)
     known = entry.offset if entry.timestamp >= 0 else extent.base_offset

@@ -1,7 +1,7 @@
-"""The transaction index of a segment, open: its aborted transactions, appended to, searched and cut.
+"""The transaction index of a segment: appending, searching and truncating its aborted transactions.
 
-An entry is 34 bytes (format.md section 7), in the order of the last offsets. The file appears with the first append;
-a partial entry at its end, which a crash leaves, is cut off before the next one (TXN-6).
+Entries have 34 bytes each (format.md section 7), in the order of the last offsets. The first append creates the
+file; a partial entry at its end, which a crash leaves, is cut off before the next one (TXN-6).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECE_ENTRIES: Final = 4096
 class TransactionIndex:
     """The aborted transactions of one segment.
 
-    Threads: changes belong to the owner's lock; `collect` may run beside them. StorageError from the system.
+    Threads: changes need the owner's lock; `collect` may run in parallel. StorageError from the system.
     """
 
     __slots__ = ("__weakref__", "_count", "_file", "_fs", "_last_offset", "base_offset", "path", "used")
@@ -40,23 +40,23 @@ class TransactionIndex:
         self._fs = fs
         self._file: File | None = None
         self.used = False
-        self._count = -1  # not looked at yet
+        self._count = -1  # not read yet
         self._last_offset = -1
 
     @property
     def count(self) -> int:
-        """Whole entries in the file."""
+        """Number of complete entries in the file."""
         if self._count < 0:
             self._look()
         return self._count
 
     @property
     def last_offset(self) -> int:
-        """The last offset of the last entry; -1 without one."""
+        """Last offset of the last entry; -1 without one."""
         return self._last_offset if self.count else -1
 
     def _look(self) -> None:
-        """Find the number of entries and the last offset; the file is opened only where it is there."""
+        """Read the number of entries and the last offset from the file, if it exists."""
         try:
             file = self._opened()
             count = file.size() // ENTRY_BYTES
@@ -68,7 +68,7 @@ class TransactionIndex:
             raise StorageError.from_os(error, "open the transaction index", path=self.path) from error
 
     def _opened(self, mode: str = "rw") -> File:
-        """The open file, which is closed again when others are needed more; OSError, FileNotFoundError without one."""
+        """Return the open file, which may be closed to free descriptors; OSError, FileNotFoundError if missing."""
         file = self._file
         if file is None:
             DESCRIPTORS.make_room()
@@ -78,7 +78,7 @@ class TransactionIndex:
         return file
 
     def let_go(self) -> bool:
-        """Close the file for now: who is using it holds it."""
+        """Close the file for now; current users hold their own reference."""
         self._file = None
         return True
 
@@ -90,11 +90,11 @@ class TransactionIndex:
         return int.from_bytes(data, "big", signed=True) if len(data) == 8 else -1
 
     def append(self, entry: AbortedTxn) -> None:
-        """Add an entry behind the last whole one; IllegalArgument unless its last offset is higher (TXN-1)."""
+        """Add an entry behind the last complete one; IllegalArgument unless its last offset is higher (TXN-1)."""
         self.extend((entry,))
 
     def extend(self, entries: Sequence[AbortedTxn]) -> None:
-        """Add entries in one write; IllegalArgument, and nothing is added, unless last offsets rise (TXN-1)."""
+        """Add entries in one write; IllegalArgument, without adding any, unless last offsets rise (TXN-1)."""
         count, last = self.count, self._last_offset
         for number, entry in enumerate(entries, count):
             if number and entry.last_offset <= last:
@@ -117,19 +117,19 @@ class TransactionIndex:
         self._last_offset = last
 
     def _discard_behind(self, count: int) -> None:
-        """Cut off what a failed write left: it may be a whole entry, of a transaction that was not aborted."""
+        """Cut off the remains of a failed write: they may be an entry of a transaction that was not aborted."""
         if self._file is not None:
             try:
                 self._file.truncate(count * ENTRY_BYTES)
-            except OSError:  # the log fails to undo its own write then, and takes no more
+            except OSError:  # the log then fails to undo its own write and rejects further ones
                 pass
 
     def entries(self) -> list[AbortedTxn]:
-        """All entries; FormatError for a version that is not known (TXN-7)."""
+        """Return all entries; FormatError for an unknown version (TXN-7)."""
         return list(self._from(0))
 
     def _from(self, number: int) -> Iterator[AbortedTxn]:
-        """Entry `number` and those after it, read piece by piece as they are asked for."""
+        """Yield entry `number` and those after it, reading the file in pieces."""
         count = self.count
         while number < count:
             size = min(count - number, _PIECE_ENTRIES) * ENTRY_BYTES
@@ -138,19 +138,19 @@ class TransactionIndex:
             except OSError as error:
                 raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
             yield from parse_aborted_txns(data, self.path, number)
-            if len(data) < size:  # cut meanwhile
+            if len(data) < size:  # truncated meanwhile
                 return
             number += _PIECE_ENTRIES
 
     def collect(self, fetch_offset: int, upper_bound: int) -> CollectedTxns:
-        """The transactions that overlap [fetch_offset, upper_bound), in the order of their markers (TXN-2, TXN-3)."""
+        """Return the transactions that overlap [fetch_offset, upper_bound), in marker order (TXN-2, TXN-3)."""
         if self.count == 0:
             return CollectedTxns([], False)
         near = self._from(self._first_at_or_above(fetch_offset))
         return collect_aborted_txns(near, fetch_offset, upper_bound)
 
     def _first_at_or_above(self, offset: int) -> int:
-        """The number of the first entry whose last offset is at or above `offset`: they rise."""
+        """Return the number of the first entry whose last offset is at or above `offset`; last offsets rise."""
         low, high = 0, self.count
         try:
             file = self._opened() if high else None
@@ -165,18 +165,18 @@ class TransactionIndex:
         return low
 
     def sanity_check(self) -> None:
-        """CorruptIndex where an entry ends below the segment's base (TXN-5); FormatError for an unknown version."""
+        """Raise CorruptIndex if an entry ends below the segment's base (TXN-5), FormatError for an unknown version."""
         check_sanity(self._from(0), self.base_offset, self.path)
 
     # The file
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the transactions that end at or above `offset` (TXN-4)."""
+        """Remove the transactions that end at or above `offset` (TXN-4)."""
         if self.count:
             self._cut(self._first_at_or_above(offset))
 
     def reset(self) -> None:
-        """Forget all; a file that is there becomes empty."""
+        """Remove all entries; an existing file becomes empty."""
         self._cut(0, always=True)
 
     def _cut(self, count: int, always: bool = False) -> None:
@@ -193,7 +193,7 @@ class TransactionIndex:
         self._count = count
 
     def flush(self) -> None:
-        """Return when the entries are on disk; makes no file where there is none (TXN-8)."""
+        """Sync the entries to disk; create no file if there is none (TXN-8)."""
         if self._count > 0 or self._file is not None:
             try:
                 self._opened().sync()
@@ -201,7 +201,7 @@ class TransactionIndex:
                 raise StorageError.from_os(error, "sync the transaction index", path=self.path) from error
 
     def rename_to(self, path: str) -> None:
-        """Give the file another name; later appends go there (TXN-8)."""
+        """Rename the file; later appends use the new name (TXN-8)."""
         try:
             self._fs.rename(self.path, path)
         except FileNotFoundError:
@@ -211,18 +211,18 @@ class TransactionIndex:
         self.path = path
 
     def relocate(self, path: str) -> None:
-        """Know that the file's directory has another name."""
+        """Set the file's path after its directory was renamed."""
         self.path = path
 
     def unlink(self) -> bool:
-        """True when there was a file, and it is removed."""
+        """Delete the file and return True if it existed."""
         try:
             return self._fs.unlink_if_exists(self.path)
         except OSError as error:
             raise StorageError.from_os(error, "delete the transaction index", path=self.path) from error
 
     def delete_if_exists(self) -> bool:
-        """As `unlink`; the descriptor is given back first."""
+        """Close and delete the file; return True if it existed."""
         try:
             self.close()
         finally:
@@ -230,7 +230,7 @@ class TransactionIndex:
         return found
 
     def close(self) -> None:
-        """Give the descriptor back; the next use opens the file again. StorageError; it is given back all the same."""
+        """Close the descriptor; the next use opens the file again. It is released even after a StorageError."""
         file, self._file, self._count = self._file, None, -1
         DESCRIPTORS.discard(self)
         if file is not None:

@@ -1,10 +1,9 @@
-"""Transactions of a log, read from its files: the last stable offset, and which transactions were aborted.
+"""Transactions of a log, read from its files: the last stable offset and the aborted transactions.
 
-What lies behind the newest producer snapshot (the tail) is scanned, batch header by batch header, and followed as the
-log grows. Before it, aborted transactions come from the segments' `.txnindex` files, transactions that go on into the
-next segment from its snapshot. Every file is advice: where one is missing or damaged, the segment is scanned instead.
-That a `.txnindex` is not there usually means that nothing was aborted, so its segment is only scanned when records of
-a transaction are read from it.
+The log behind the newest producer snapshot (the tail) is scanned by batch header and followed as the log grows.
+Before it, `.txnindex` files list the aborted transactions, and snapshots those that continue into the next segment.
+If a file is missing or damaged, the segment is scanned instead. A missing `.txnindex` usually means that nothing was
+aborted, so its segment is scanned only when records of a transaction are read from it.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _HEADER_BYTES: Final = 61
 _WINDOW_BYTES: Final = 16 << 10
 _NO_LIMIT: Final = 2**63 - 1
 _LEAST_INDEX_BYTES: Final = 1 << 20
-"""A transaction index up to this size is read whatever is left of its segment."""
+"""A transaction index up to this size is read even if its segment is smaller."""
 
 
 class AbortedTransaction(NamedTuple):
-    """A producer's aborted transaction: its first offset (or the first that matters here), its marker's offset."""
+    """A producer's aborted transaction: its first offset (or the first relevant here) and its marker's offset."""
 
     producer_id: int
     first_offset: int
@@ -44,10 +43,10 @@ class AbortedTransaction(NamedTuple):
 
 
 class _SegmentTxns(NamedTuple):
-    """The transactions of one segment before the tail: those whose marker lies in it, and those that go on behind it
-    into another segment before the tail.
+    """Transactions of one segment before the tail: those whose marker is in it, and those that continue behind it.
 
-    first_markers: as in TxnScan, where the segment was scanned; None where files told, whose first offsets are exact.
+    open_at_end: those that continue into another segment before the tail. first_markers: as in TxnScan if the
+    segment was scanned; None if files were read, whose first offsets are exact.
     """
 
     aborted: tuple[AbortedTransaction, ...]
@@ -57,10 +56,10 @@ class _SegmentTxns(NamedTuple):
 
 
 class _Tail:
-    """The scan of what lies behind a snapshot: from offset `start` on, up to `position` of `segment`.
+    """Scan of the log behind a snapshot: from offset `start` on, up to `position` of `segment`.
 
-    `header` is that of the batch before `position`, at `last_position` (-1: none): while it is there, nothing before
-    it was rewritten.
+    `header` belongs to the batch before `position`, at `last_position` (-1: none). While it is unchanged, nothing
+    before it was rewritten.
     """
 
     __slots__ = ("carried", "header", "last_position", "met", "position", "scan", "segment", "start")
@@ -76,12 +75,12 @@ class _Tail:
         self.header = b""
 
     def remember(self, position: int) -> None:
-        """Takes the batch at `position` for the last one seen."""
+        """Remember the batch at `position` as the last one scanned."""
         self.last_position = position
         self.header = self.segment.records.read(position, _HEADER_BYTES)
 
     def still_holds(self, segments: Any) -> bool:
-        """False when the log was cut, or written anew, below what was scanned."""
+        """Return False if the log was truncated or rewritten below the scanned end."""
         segment = self.segment
         if segments.get(segment.base_offset) is not segment or segment.size < self.position:
             return False
@@ -89,7 +88,7 @@ class _Tail:
 
 
 class _Window:
-    """Reads small pieces of a file in order: markers lie close to each other where transactions are short."""
+    """Reads small pieces of a file in order, through a buffer: markers of short transactions lie close together."""
 
     __slots__ = ("_data", "_records", "_start")
 
@@ -107,9 +106,9 @@ class _Window:
 
 
 class Transactions:
-    """The transactions of the partition in `directory`; the caller says what its segments and its end are.
+    """The transactions of the partition in `directory`; the caller passes its segments and end.
 
-    Threads: safe. Nothing is read before something is asked.
+    Threads: safe. No file is read before the first query.
     """
 
     def __init__(self, directory: str, *, fs: FileSystem = OS) -> None:
@@ -117,16 +116,16 @@ class Transactions:
         self._fs = fs
         self._lock = threading.Lock()
         self._tail: _Tail | None = None
-        self._end_offset = 0  # of the log, as it was last asked about
+        self._end_offset = 0  # of the log, as of the last query
         self._before: dict[int, tuple[Any, _SegmentTxns]] = {}
         self._ranges: dict[int, tuple[Any, AbortedRanges]] = {}
-        self._problems: dict[str, tuple[KafkalogError, Callable[[], object]]] = {}  # and a way to look again
+        self._problems: dict[str, tuple[KafkalogError, Callable[[], object]]] = {}  # and a function that checks again
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """The files that could not be used so far, and where scanning met damage.
+        """Errors of files that could not be used, and of damage found by scans.
 
-        Each is looked at again: their owner may have been writing, replacing or deleting it.
+        Each is checked again, since another process may have been writing, replacing or deleting the file.
         """
         with self._lock:
             for path, (_, look) in list(self._problems.items()):
@@ -140,11 +139,11 @@ class Transactions:
 
     @property
     def is_damaged(self) -> bool:
-        """True where there are problems."""
+        """True if there are problems."""
         return bool(self._problems)
 
     def forget(self) -> None:
-        """Drops what is known: the log was cut."""
+        """Discard all cached state; call it after the log was truncated."""
         with self._lock:
             self._forget()
 
@@ -155,28 +154,28 @@ class Transactions:
         self._problems.clear()
 
     def first_unstable_offset(self, segments: Any, end_offset: int, end_position: int) -> int | None:
-        """The first offset of the transaction that has been open longest (LOG-30); None where none is open.
+        """Return the first offset of the longest-open transaction (LOG-30); None if none is open.
 
-        `end_position` is where the log ends in the last of `segments`. StorageError where files cannot be read.
+        `end_position` is the log's end in the last of `segments`. StorageError if files cannot be read.
         """
         return min(self.open_transactions(segments, end_offset, end_position).values(), default=None)
 
     def open_transactions(self, segments: Any, end_offset: int, end_position: int) -> dict[int, int]:
-        """Return the first offset of each transaction that is open, by producer id; arguments as above."""
+        """Return each open transaction's first offset, by producer id; parameters as for `first_unstable_offset`."""
         with self._lock:
             self._follow(segments, end_offset, end_position)
             return dict(self._tail_now.scan.open)
 
     def relocate(self, directory: str) -> None:
-        """Know that the partition directory has another name."""
+        """Set the new name of the partition directory."""
         self._directory = directory
 
     def aborted_ranges(
         self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> AbortedRanges:
-        """The aborted transactions that records of offsets `first_offset` up to `next_offset` may belong to.
+        """Return the aborted transactions that records with offsets in [first_offset, next_offset) may belong to.
 
-        Those that nobody has decided yet count as not aborted: ask below the last stable offset.
+        Undecided transactions count as not aborted: query only below the last stable offset.
         """
         with self._lock:
             self._follow(segments, end_offset, end_position)
@@ -194,9 +193,9 @@ class Transactions:
     def undecided(
         self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> Undecided | None:
-        """The first of the records of offsets `first_offset` up to `next_offset` that damage leaves undecided.
+        """Return the first transaction left undecided by damage with records in [first_offset, next_offset).
 
-        `aborted_ranges` has looked for it before, and `is_damaged` then.
+        Call `aborted_ranges` first, and this only if `is_damaged` is true then.
         """
         with self._lock:
             self._follow(segments, end_offset, end_position)
@@ -211,7 +210,7 @@ class Transactions:
         return min(in_range, key=lambda one: one.first_offset, default=None)
 
     def undecided_at_end(self, segments: Any, end_offset: int, end_position: int) -> Undecided | None:
-        """The transaction that has been open longest, where damage may hide its end."""
+        """Return the longest-open transaction if damage may hide its end."""
         with self._lock:
             self._follow(segments, end_offset, end_position)
             tail = self._tail_now
@@ -221,9 +220,9 @@ class Transactions:
     def aborted_transactions(
         self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> list[AbortedTransaction]:
-        """The same, in the order of their markers, for a range in one segment: what a fetch answer lists.
+        """Return the aborted transactions of a range in one segment, in marker order, for a fetch response.
 
-        CorruptRecord where damage leaves some of the records undecided.
+        CorruptRecord if damage leaves some of the records undecided.
         """
         with self._lock:
             self._follow(segments, end_offset, end_position)
@@ -243,12 +242,12 @@ class Transactions:
         return self._tail
 
     def _follow(self, segments: Any, end_offset: int, end_position: int) -> None:
-        """Makes the tail reach the log's end."""
+        """Extend the tail to the log's end."""
         tail, self._end_offset = self._tail, end_offset
         if tail is None or not tail.still_holds(segments):
             self._forget()
             tail = self._begin(segments, end_offset)
-        self._tail = None  # until it is whole again: an interrupted scan is begun anew
+        self._tail = None  # an interrupted scan starts over
         active = segments.active
         segment: Any = tail.segment
         while True:
@@ -264,7 +263,7 @@ class Transactions:
         self._tail = tail
 
     def _begin(self, segments: Any, end_offset: int) -> _Tail:
-        """A tail that begins at the newest snapshot of the log's range that can be read, or at the first segment."""
+        """Return a tail that begins at the newest readable snapshot within the log, or at the first segment."""
         for offset in self._snapshots():
             if not segments[0].base_offset <= offset <= end_offset:
                 continue
@@ -284,7 +283,7 @@ class Transactions:
         return _Tail(segments[0].base_offset, {}, segments[0], 0)
 
     def _position(self, segment: Any, offset: int) -> int:
-        """Where the first batch at or above `offset` begins in its segment; the segment's size where there is none."""
+        """Return the position of the first batch at or above `offset` in its segment; the segment's size if none."""
         base = segment.base_offset
         if offset <= base:
             return 0
@@ -299,7 +298,7 @@ class Transactions:
         return int(segment.size)
 
     def _snapshots(self) -> list[int]:
-        """The offsets of the producer snapshots, newest first."""
+        """Return the offsets of the producer snapshots, newest first."""
         try:
             names = self._fs.listdir(self._directory)
         except OSError as error:
@@ -308,7 +307,7 @@ class Transactions:
         return sorted((offset for offset in offsets if offset is not None), reverse=True)
 
     def _snapshot(self, offset: int) -> dict[int, int] | None:
-        """First offsets of the transactions open at `offset`, by producer; None without a snapshot that is sound."""
+        """Return the first offset of each transaction open at `offset`, by producer; None without a sound snapshot."""
         path = os.path.join(self._directory, snapshot_file_name(offset))
         read = partial(read_snapshot, path, fs=self._fs)
         try:
@@ -337,14 +336,14 @@ class Transactions:
         segments: Any,
         tail: _Tail | None = None,
     ) -> None:
-        """Feed the sound batches between two positions of a segment; damage between them is a problem, and `met`."""
+        """Feed the sound batches between two positions of a segment to `scan`; record damage also in `met`."""
         records = segment.records
         read = _Window(records)
         following = segments.higher(segment.base_offset)
         is_last = following is None or stop < segment.size
-        overlaps = following is None or getattr(segment, "overlaps", False)
-        bound = LARGEST_OFFSET if overlaps else following.base_offset
-        extent = Extent(segment.base_offset, records.slice(0, stop), bound, is_last)
+        bound = LARGEST_OFFSET if following is None else following.base_offset
+        is_elsewhere = getattr(segment, "is_elsewhere", None)
+        extent = Extent(segment.base_offset, records.slice(0, stop), bound, is_last, is_elsewhere=is_elsewhere)
 
         def damaged(error: CorruptRecord) -> None:
             self._note_damage(segment, error)
@@ -370,11 +369,11 @@ class Transactions:
         return ranges
 
     def _aborted_in(self, segments: Any, segment: Any) -> list[AbortedTransaction]:
-        """The aborted transactions with records in the segment."""
+        """Return the aborted transactions with records in the segment."""
         return self._known_in(segments, segment)[0]
 
     def _known_in(self, segments: Any, segment: Any) -> tuple[list[AbortedTransaction], list[Undecided]]:
-        """The aborted transactions with records in the segment, and what damage leaves undecided."""
+        """Return the aborted transactions with records in the segment, and those that damage leaves undecided."""
         tail = self._tail_now
         of_tail = [AbortedTransaction(*fields[:3]) for fields in tail.scan.aborted]
         if segment.base_offset >= tail.start:
@@ -391,7 +390,7 @@ class Transactions:
         for producer_id, first_offset in going_on.items():
             if tail.carried.get(producer_id, _NO_LIMIT) > first_offset:  # else the tail knows it
                 undecided += _without_marker(found, producer_id, first_offset, tail, undecided)
-        return found + of_tail, undecided  # the tail knows the first offsets of what went on into it
+        return found + of_tail, undecided  # the tail knows the first offsets of those that continue into it
 
     def _segment_txns(self, segments: Any, segment: Any) -> _SegmentTxns:
         token = segment, _stamp(segment)
@@ -422,13 +421,13 @@ class Transactions:
         return _SegmentTxns(indexed, scan.open, scan.first_markers, met)
 
     def _indexed(self, segment: Any, end_offset: int) -> tuple[AbortedTransaction, ...] | None:
-        """What the segment's transaction index says; None where it is missing, empty or damaged."""
+        """Return the entries of the segment's transaction index; None if it is missing, empty or damaged."""
         path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
         if getattr(segment, "is_damaged", False):
             return None
 
         def read() -> list[AbortedTxn]:
-            # each had a batch in the segment, so the index is the shorter file
+            # every entry had a batch in the segment, so the index is the shorter file
             entries = read_aborted_txns(path, fs=self._fs, limit=max(segment.size, _LEAST_INDEX_BYTES))
             check_sanity(entries, segment.base_offset, path)
             check_believable(entries, end_offset, path)
@@ -444,7 +443,7 @@ class Transactions:
 
 
 def _stamp(segment: Any) -> object:
-    """What changes when a segment before the tail is another one than it was."""
+    """Return a value that changes when a segment before the tail is replaced."""
     return getattr(segment, "measured", None)
 
 
@@ -455,9 +454,9 @@ def _is_missing(error: KafkalogError) -> bool:
 def _without_marker(
     found: list[AbortedTransaction], producer_id: int, first_offset: int, tail: _Tail, undecided: list[Undecided]
 ) -> list[Undecided]:
-    """What is undecided of a transaction that ended before the tail, and whose marker no scan has met.
+    """Return the undecided parts of a transaction that ended before the tail and whose marker was not found.
 
-    The next marker decides; without one, a transaction whose end lies in damage counts as aborted.
+    The next marker decides. Without one, a transaction whose end lies in damage counts as aborted.
     """
     is_hidden = any(one.holds(producer_id, first_offset) for one in undecided)
     if producer_id in tail.carried:  # by another transaction
@@ -476,9 +475,9 @@ def _ended(
     base_offset: int,
     undecided: list[Undecided],
 ) -> dict[int, int]:
-    """Those of `going_on` that go on behind a later segment, too; the ones aborted in it are added to `found`.
+    """Return the transactions of `going_on` that continue behind this later segment; append aborted ones to `found`.
 
-    So is one that is `undecided`, where the segment's index does not have it.
+    A transaction in `undecided` is also added to `found` if the segment's index does not list it.
     """
     still = {}
     for producer_id, first_offset in going_on.items():

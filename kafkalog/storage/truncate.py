@@ -1,7 +1,7 @@
-"""What cutting a log back does to its segments (LOG-52 to LOG-55).
+"""Effect of truncating a log on its segments (LOG-52 to LOG-55).
 
-    segments [0..9] [10..19] [20..29], truncate_to(14): [0..9] [10..13], the third goes, the log ends at 14
-    truncate_to(30) or higher: nothing; below the first base: all go, the log starts and ends there
+    segments [0..9] [10..19] [20..29], truncate_to(14): [0..9] [10..13], the third is deleted, the log ends at 14
+    truncate_to(30) or higher: nothing; below the first base: all are deleted, the log starts and ends there
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkalog.errors import IllegalArgument
 
 
 class TruncatePlan(NamedTuple):
-    """Segments that go whole, the segment that is cut, and the new log end; `start_anew` empties the whole log."""
+    """Segments to delete, the segment to cut, and the new log end; `start_anew` empties the whole log."""
 
     log_end_offset: int
     deleted: tuple[Any, ...]
@@ -22,7 +22,7 @@ class TruncatePlan(NamedTuple):
 
 
 def plan_truncate(state: LogState, offset: int) -> TruncatePlan | None:
-    """The plan of a cut to `offset`, or None where the log ends there or before; IllegalArgument below 0."""
+    """Plan a truncation to `offset`; None if the log ends there or before; IllegalArgument below 0."""
     if offset < 0:
         raise IllegalArgument(f"a log cannot be cut to the negative offset {offset}", offset=offset)
     if offset >= state.log_end_offset:
@@ -34,7 +34,7 @@ def plan_truncate(state: LogState, offset: int) -> TruncatePlan | None:
 
 
 def plan_delete_before(state: LogState, log_start_offset: int) -> tuple[Any, ...]:
-    """The segments all of whose records lie below the log start; never the active one."""
+    """Return the segments whose records are all below the log start; never the active one."""
     segments = tuple(state.segments)
     return tuple(
         segment

@@ -1,4 +1,4 @@
-"""Transactions that damage leaves undecided: their markers may lie in it."""
+"""Transactions that damage leaves undecided, because it may hide their markers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ScanDamage", "Undecided"]
 
 
 class Undecided(NamedTuple):
-    """A producer's records with offsets [first_offset, end_offset), the end of whose transaction `damage` may hide."""
+    """A producer's records with offsets [first_offset, end_offset); `damage` may hide the end of their transaction."""
 
     producer_id: int
     first_offset: int
@@ -25,7 +25,7 @@ class Undecided(NamedTuple):
         return producer_id == self.producer_id and self.first_offset <= first_offset < self.end_offset
 
     def error(self) -> CorruptRecord:
-        """The error for a reader of committed records that comes to them."""
+        """Return the error for a reader of committed records that reaches them."""
         damage = self.damage
         return CorruptRecord(
             f"{damage.message}; the transaction of producer {self.producer_id} from offset {self.first_offset} on may "
@@ -34,7 +34,7 @@ class Undecided(NamedTuple):
 
 
 class ScanDamage:
-    """The damage that a scan met: what it leaves undecided, and the producers with a marker before each place."""
+    """Damage found by a scan: undecided transactions, and the producers with a marker before each damage."""
 
     __slots__ = ("places", "undecided")
 
@@ -43,9 +43,9 @@ class ScanDamage:
         self.undecided: list[Undecided] = []
 
     def note(self, error: CorruptRecord, scan: TxnScan, header: bytes) -> None:
-        """Damage lies behind what was scanned so far; `header` is that of a batch at wrong offsets.
+        """Record damage behind the data scanned so far; `header` is that of a batch at wrong offsets.
 
-        A marker that lies too early may end a transaction that begins behind it.
+        A marker too early in the file may end a transaction that begins behind it.
         """
         expected = error.offset or 0
         self.places.append((error, frozenset(scan.first_markers)))
@@ -55,7 +55,7 @@ class ScanDamage:
             self.undecided.append(Undecided(producer_id, expected, error.last_offset, error))
 
     def before_marker(self, producer_id: int, first_offset: int) -> list[Undecided]:
-        """What is undecided of a transaction that was open where the scan began."""
+        """Return the undecided records of a transaction that was open when the scan began."""
         for error, ended in self.places:
             if producer_id not in ended:
                 return [Undecided(producer_id, first_offset, error.offset or 0, error)]

@@ -1,4 +1,4 @@
-"""What changes of a log leave for its next flush besides the records: directory entries and sealed segments."""
+"""Changes other than records that the next flush must sync: directory entries and sealed segments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkalog.storage.segment import LogSegment
 
 
 class Taken(NamedTuple):
-    """What a flush is about to sync; `entries` is True where the directory is to be synced as well."""
+    """Changes that a flush is about to sync; `entries` is True if the directory must be synced as well."""
 
     changes: int
     entries: bool
@@ -16,35 +16,35 @@ class Taken(NamedTuple):
 
 
 class Unsynced:
-    """Noted by those who change files, taken by a flush, and crossed out when the flush succeeded.
+    """Pending changes: recorded by writers, taken by a flush, and cleared when it has succeeded.
 
-    The directory's entries count as changed at first. Threads: belongs to the log's lock.
+    The directory's entries count as changed at first. Threads: guarded by the log's lock.
     """
 
     __slots__ = ("_changes", "_segments", "_synced")
 
     def __init__(self) -> None:
         self._changes = 1  # of directory entries
-        self._synced = 0  # so many of them are on disk
+        self._synced = 0  # number of them that are on disk
         self._segments: list[LogSegment] = []
 
     def entries_changed(self) -> None:
-        """A file was made, renamed or removed."""
+        """Record that a file was created, renamed or removed."""
         self._changes += 1
 
     def sealed(self, segment: LogSegment) -> None:
-        """A segment below the recovery point was rolled: its indexes were trimmed, and got their last entry."""
+        """Record that a segment below the recovery point was rolled, which changed its indexes."""
         self._segments.append(segment)
 
     def taken(self) -> Taken:
-        """All there is to sync now; it stays noted until `synced`."""
+        """Return all pending changes; they stay pending until `synced`."""
         return Taken(self._changes, self._changes > self._synced, tuple(self._segments))
 
     def synced(self, taken: Taken) -> None:
-        """What was taken is on disk."""
+        """Clear changes that are now on disk."""
         self.entries_synced(taken)
         self._segments = [segment for segment in self._segments if segment not in taken.segments]
 
     def entries_synced(self, taken: Taken) -> None:
-        """The directory was synced, after what was taken had been noted."""
+        """Clear directory changes that were pending before the directory was synced."""
         self._synced = max(self._synced, taken.changes)

@@ -1,7 +1,7 @@
-"""Mode "r": one partition directory read while another process may own it.
+"""Mode "r": one partition directory, read while another process may own it.
 
-Takes no lock, writes nothing, maps nothing. What is known of the directory is one immutable `ViewState`,
-replaced whole by `refresh()`; reads take the state once and need no lock.
+It takes no lock, writes nothing and maps nothing. All knowledge of the directory is one immutable `ViewState`, which
+`refresh()` replaces as a whole; reads take the state once and need no lock.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from kafkalog.util.paths import real_path
 T = TypeVar("T")
 
 _PAUSES_MS: Final = (20, 80, 200, 700)
-"""How long a broker may take between the renames of one segment's files, ever longer where its machine is busy."""
+"""Increasing pauses before another look, in ms: a busy broker may take that long to rename one segment's files."""
 _BUSY_MS: Final = 2000
-"""A directory that changed so short a time ago has an owner at work."""
+"""A directory changed within this time (ms) has an active owner."""
 LOOKS: Final = 3
-"""How often the same data must look damaged while its owner may be changing it."""
+"""Number of times the same data must look damaged while its owner may be changing it."""
 
 
 class LogView:
-    """The partition directory `path`, open for reading; the same read interface as `UnifiedLog`.
+    """The partition directory `path`, open for reading; it has the same read interface as `UnifiedLog`.
 
-    It ends at the last whole valid batch; `problems` says what lies behind it. `checkpoints` is shared by the views of
-    many partitions, each of which asks the same files. PartitionNotFound, NotAPartition, or StorageError
-    (permissions) when it cannot be opened. Threads: safe.
+    It ends at the last complete valid batch; `problems` describes the data behind it. `checkpoints` is shared by the
+    views of many partitions, which all read the same files. If the directory cannot be opened: PartitionNotFound,
+    NotAPartition, or StorageError (permissions). Threads: safe.
     """
 
     def __init__(
@@ -95,40 +95,41 @@ class LogView:
 
     @property
     def fs(self) -> FileSystem:
-        """The file system that it is read through."""
+        """File system used for reading."""
         return self._fs
 
-    # What the last look found
+    # State as of the last look
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that can be read."""
+        """First offset that can be read."""
         return self._state.start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset after the last whole valid batch."""
+        """Offset after the last complete valid batch."""
         return self._state.end_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which replicas have everything, as the data directory's checkpoint said when last read.
+        """Offset below which all replicas have all records, as last read from the data directory's checkpoint.
 
-        A running broker writes it every few seconds. Without an entry it is the log end, as for a log of one replica.
+        A running broker writes it every few seconds. Without an entry it is the log end, as for a log of one
+        replica.
         """
         return self._state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset before which every transaction is decided; the log end where none is open (LOG-30).
+        """Offset before which every transaction is decided; the log end if none is open (LOG-30).
 
-        It goes up to the log end and not to the checkpointed high watermark, which lags. StorageError.
+        It may reach the log end, since the checkpointed high watermark lags behind. StorageError.
         """
         return self._retried(self._last_stable_offset)
 
     @property
     def open_transactions(self) -> dict[int, int]:
-        """First offset of each transaction that is open, by producer id. StorageError."""
+        """First offset of each open transaction, by producer id. StorageError."""
 
         def ask(state: ViewState) -> dict[int, int]:
             return self._transactions.open_transactions(state.segments, state.end_offset, state.end.size)
@@ -137,16 +138,16 @@ class LogView:
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch of the last batch; -1 where there is none."""
+        """Leader epoch of the last batch; -1 if there is none."""
         return self._state.end.leader_epoch
 
     @property
     def segments(self) -> LogSegments[ViewSegment]:
-        """The segments, lowest offset first."""
+        """Segments, lowest offset first."""
         return self._state.segments
 
     def segment_of(self, offset: int) -> ViewSegment | None:
-        """The segment where the record with this offset is, if there is one; None outside the log, and once closed."""
+        """Return the segment that holds the offset; None outside the log and after `close`."""
         state = self._state
         if self.closed or not state.start_offset <= offset < state.end_offset:
             return None
@@ -164,14 +165,14 @@ class LogView:
 
     @property
     def damage(self) -> CorruptRecord | None:
-        """What lies behind the log end where that is no whole valid batch: torn, damaged, or just being written."""
+        """Damage at the log end, if data there is not a complete valid batch: torn, damaged, or being written."""
         return self._state.end.problem
 
     @property
     def tail_damage(self) -> CorruptRecord | None:
-        """The same where it is no torn write: records are missing, or a whole batch is at the wrong offsets.
+        """Damage at the log end other than a torn write: missing records, or a complete batch at wrong offsets.
 
-        A data directory that was closed well has no torn write.
+        In a data directory that was closed cleanly, an incomplete write counts too.
         """
         state = self._state
         trouble, before = state.end.problem, state.end.damage
@@ -185,9 +186,9 @@ class LogView:
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
-        """What is wrong as far as was looked: each error names file, position and what; none is raised here.
+        """Problems found so far; each error names file, position and cause. None is raised here.
 
-        A file in question is looked at again after a moment, or several in a directory that is changing: its owner
+        An affected file is checked again after a pause, several times in a directory that is changing: its owner
         replaces the files of a segment one by one.
         """
         for pause_ms in _PAUSES_MS:
@@ -213,9 +214,9 @@ class LogView:
     # Following the directory
 
     def refresh(self) -> None:
-        """Looks at the directory again: new data, new segments, truncation, deletion.
+        """Read the directory again: new data, new segments, truncation, deletion.
 
-        Two `stat` calls where nothing has changed. LogClosed; PartitionNotFound when the directory is gone.
+        Costs two `stat` calls if nothing has changed. LogClosed; PartitionNotFound if the directory is missing.
         """
         with self._lock:
             self._check_open()
@@ -224,16 +225,15 @@ class LogView:
     # Reading
 
     def extent(self, offset: int) -> Extent:
-        """Return the segment in which a walk to `offset` begins, up to its last whole valid batch.
+        """Return the segment in which a walk to `offset` begins, up to its last complete valid batch.
 
-        OffsetOutOfRange below the log start and above the log end; StorageError (ENOENT) for a file that is gone.
+        OffsetOutOfRange below the log start and above the log end; StorageError (ENOENT) for a missing file.
         """
         for attempt in range(LOOKS):
             self._check_open()
             state = self._state
             if state.start_offset <= offset <= state.end_offset:
-                found = extent_of(state, offset)
-                return found._replace(overlaps=True) if self._fs.has_overlaps else found
+                return extent_of(state, offset)
             if attempt:
                 break
             self._refresh_fully()
@@ -246,12 +246,12 @@ class LogView:
         isolation: Isolation = "log_end",
         min_one_message: bool = True,
     ) -> FetchDataInfo:
-        """Where the data from `start_offset` on lies: whole batches of one segment, no record byte read.
+        """Return the location of the data from `start_offset` on: complete batches of one segment, unread.
 
-        At most `max_length` bytes, but never less than the first batch with `min_one_message`. At the log
-        end the slice is empty, and from the high watermark or last stable offset on where `isolation` ends there
-        (LOG-21). "committed" gives the aborted transactions of what it found. OffsetOutOfRange below the log start
-        and above the log end, also when the owner has cut or deleted what the view had seen.
+        At most `max_length` bytes, but with `min_one_message` at least the first batch. The slice is empty at the
+        log end, and from the bound of `isolation` on (high watermark or last stable offset, LOG-21). "committed"
+        adds the aborted transactions of the range found. OffsetOutOfRange below the log start and above the log end,
+        also after the owner has truncated or deleted data the view had seen.
         """
         if isolation != "log_end":
             return self._read_bounded(start_offset, max_length, isolation, min_one_message)
@@ -272,7 +272,7 @@ class LogView:
     def _read_bounded(
         self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool
     ) -> FetchDataInfo:
-        """`read` up to the high watermark or the last stable offset."""
+        """Read as `read` does, up to the high watermark or the last stable offset."""
         bound = self._bound(isolation)
         found = self.read(start_offset, max_length, "log_end", min_one_message)
         if found.records.size:
@@ -301,11 +301,11 @@ class LogView:
 
     @property
     def has_damaged_transactions(self) -> bool:
-        """False where no file that was read so far for the transactions was damaged: then none is undecided."""
+        """False if every file read so far for the transactions was sound; no transaction is undecided then."""
         return self._transactions.is_damaged
 
     def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
-        """The first of the records with these offsets that belongs to a transaction whose end damage may hide."""
+        """Return the first transaction with records in this range whose end may be hidden by damage."""
 
         def ask(state: ViewState) -> Undecided | None:
             asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
@@ -314,13 +314,13 @@ class LogView:
         return self._retried(ask)
 
     def undecided_at_end(self) -> Undecided | None:
-        """The transaction at the last stable offset, where damage may hide its end."""
+        """Return the transaction at the last stable offset if damage may hide its end."""
         return self._retried(
             lambda state: self._transactions.undecided_at_end(state.segments, state.end_offset, state.end.size)
         )
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
-        """The aborted transactions that records with these offsets, below the last stable one, may belong to."""
+        """Return the aborted transactions that records in this range, below the last stable offset, may belong to."""
 
         def ask(state: ViewState) -> AbortedRanges:
             asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
@@ -329,7 +329,7 @@ class LogView:
         return self._retried(ask)
 
     def _retried(self, ask: Callable[[ViewState], T]) -> T:
-        """What `ask` says of the state; asked anew with another one where a file is gone, was cut or written anew."""
+        """Return `ask(state)`; refresh and retry if a file is missing or was truncated or rewritten."""
         for _ in range(LOOKS - 1):
             self._check_open()
             try:
@@ -348,11 +348,11 @@ class LogView:
             self._state = self._watch.listed(self._state)
 
     def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
-        """The first record whose timestamp (ms) is at or above `timestamp`; None where there is none.
+        """Return the first record with a timestamp (ms) at or above `timestamp`; None if there is none.
 
-        -1 gives the log end, -2 the log start, -3 the first record with the largest timestamp (which may lie
-        below the log start, in a segment that is still there). With another `isolation` its bound stands for the log
-        end, and what lies at or after it is not found, as for the reference's ListOffsets (PART-8).
+        -1 gives the log end, -2 the log start, -3 the first record with the largest timestamp (which may lie below
+        the log start, in a segment that still exists). Another `isolation` replaces the log end by its bound, and
+        records at or after it are not found, as for the reference's ListOffsets (PART-8).
         """
         found = self._retried(lambda state: self._offset_for_time(state, timestamp))
         if isolation == "log_end":
@@ -372,7 +372,7 @@ class LogView:
         return found
 
     def _epoch_of(self, offset: int) -> int:
-        """The leader epoch that the partition's epoch file has for an offset; -1 where it does not tell."""
+        """Return the leader epoch that the partition's epoch file gives for an offset; -1 if it gives none."""
         try:
             self._epoch_problem = None
             return LeaderEpochCache.read(self.path, fs=self._fs).epoch_for(offset)
@@ -385,7 +385,7 @@ class LogView:
             raise LogClosed(f"log {self.name} is closed")
 
     def close(self) -> None:
-        """Gives up the files. Slices that readers still hold keep theirs until they are dropped."""
+        """Close the files. Slices still held by readers keep theirs until they are dropped."""
         with self._lock:
             self.closed = True
             for segment in self._state.segments:

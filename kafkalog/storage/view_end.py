@@ -1,4 +1,4 @@
-"""Where the last segment of a directory that another process writes ends: after its last whole valid batch."""
+"""End of the last segment of a directory that another process writes: after its last complete valid batch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _HINT: Final = (
 
 
 class SegmentEnd(NamedTuple):
-    """What lies at the end of a segment: `size` bytes that end with a whole valid batch, then maybe a `problem`.
+    """End of a segment: `size` bytes that end with a complete valid batch, followed by a possible `problem`.
 
-    `damage` is the first place before that where bytes are no sound batch, though one follows. `header` is the first 61
-    bytes of the last batch, at `last_position` (-1: no batch): while they stay the same, what lies before them has not
-    been cut and written anew.
+    `damage` is the first damage before that, behind which a sound batch follows. `header` is the first 61 bytes of
+    the last batch, at `last_position` (-1: no batch). While they are unchanged, the data before them was not
+    truncated and rewritten.
     """
 
     size: int
@@ -37,12 +37,12 @@ class SegmentEnd(NamedTuple):
 
 
 def empty_end(base_offset: int) -> SegmentEnd:
-    """The end of a segment without a byte."""
+    """Return the end of an empty segment."""
     return SegmentEnd(0, base_offset)
 
 
 def still_there(file: DataFile, end: SegmentEnd) -> bool:
-    """True when the last batch of `end` lies where it lay, unchanged."""
+    """Return True if the last batch of `end` is unchanged at its position."""
     if end.last_position < 0:
         return True
     return _read(file, len(end.header), end.last_position) == end.header
@@ -56,9 +56,9 @@ def _read(file: DataFile, size: int, position: int) -> bytes:
 
 
 def find_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -> SegmentEnd:
-    """Return the end of a file of `length` bytes, behind its last sound batch, found by walking on from `end`.
+    """Return the end of a file of `length` bytes, behind its last sound batch, found by a walk from `end`.
 
-    Its `problem` says what follows that batch, its `damage` what lies between sound ones.
+    Its `problem` describes the data after that batch, its `damage` the data between sound ones.
     """
     damage = end.damage
     while True:
@@ -73,10 +73,10 @@ def find_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -> 
 
 
 def extend_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -> SegmentEnd:
-    """Return the end of a file of `length` bytes, or of what is sound in it, found by walking on from `end`.
+    """Return the end of the sound data in a file of `length` bytes, found by a walk from `end`.
 
-    The walk stops before the first batch that is cut off or damaged, or whose offsets do not ascend or do not fit the
-    segment. Zeros up to the end (a preallocated file) are no problem.
+    The walk stops before the first batch that is incomplete or damaged, or whose offsets do not ascend or do not fit
+    the segment. Zeros up to the end (a preallocated file) are not a problem.
     """
     if end.problem is not None:
         end = end._replace(problem=None)

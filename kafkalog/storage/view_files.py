@@ -1,4 +1,4 @@
-"""The files of one segment that another process owns: opened when first touched, never for long if there are many."""
+"""Files of one segment owned by another process: opened on first use, and closed early if there are many."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kafkalog.util.fileio import File, FileSystem
 V = TypeVar("V", OffsetIndexView, TimeIndexView)
 
 OPEN_SEGMENTS: Final = 256
-"""Descriptors a view keeps: a backup may have more segments than a process may open files."""
+"""Number of descriptors a view keeps open: a backup may have more segments than a process may open files."""
 INDEX_LAG_BYTES: Final = 64 << 10
-"""Growth of the last segment after which its index is read again; what is newer is scanned."""
+"""Growth of the last segment after which its index is read again; newer data is scanned."""
 
 
 class Descriptors:
-    """Which segments of a view hold a descriptor; the one opened first gives its up when there are many.
+    """The open data files of a view; above the limit, the one opened first is released.
 
-    Threads: appending and popping a deque are atomic; a descriptor more or less is no harm. `lock` is held
-    while an index is read.
+    Threads: safe, since appending to and popping from a deque are atomic; the limit may be missed by a few. `lock`
+    is held while an index is read.
     """
 
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
@@ -37,23 +37,23 @@ class Descriptors:
         self._open: deque[ViewFiles] = deque()
 
     def opened(self, segment: ViewFiles) -> None:
-        """Notes that `segment` opened its file."""
+        """Record that `segment` opened its file; release the oldest ones above the limit."""
         self._open.append(segment)
         while len(self._open) > self._limit:
             self._open.popleft().release_file()
 
 
 class ViewFiles:
-    """The files of the segment in `<directory>/<file_name>`, whose data counts up to `size`.
+    """The files of the segment in `<directory>/<file_name>`, valid up to byte `size` of the data.
 
-    A slice handed out keeps the data file's descriptor, so it can be read after the owner deleted the file
-    and after `release`. `overlaps` is True while the owner replaces this segment or the next one, so that both may have
-    the same records. Threads: safe; `size`, `is_last` and `overlaps` are set by the view, under its lock.
+    A slice keeps the data file's descriptor, so it can be read after the owner deleted the file and after `release`.
+    `is_elsewhere` returns True if the segments behind this one also hold a batch of it; None if they hold none.
+    Threads: safe; the view sets `size`, `is_last` and `is_elsewhere` under its lock.
     """
 
     __slots__ = (
         "__weakref__", "_descriptors", "_directory", "_fs", "_indexed_size", "_measured", "_offset_index", "_records",
-        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_last", "overlaps",
+        "_size", "_time_index", "_timed_size", "base_offset", "file_name", "inode", "is_elsewhere", "is_last",
         "used",
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ class ViewFiles:
         self.file_name = listed.name
         self.inode = listed.inode
         self.is_last = False
-        self.overlaps = False
+        self.is_elsewhere: Callable[[bytes], bool] | None = None
         self.used = False
         self._directory = directory
         self._fs = fs
@@ -80,7 +80,7 @@ class ViewFiles:
 
     @property
     def path(self) -> str:
-        """The data file's path."""
+        """Path of the data file."""
         return os.path.join(self._directory, self.file_name)
 
     @property
@@ -90,18 +90,18 @@ class ViewFiles:
 
     @property
     def last_known_offset(self) -> int:
-        """-1: where the segment ends is not looked up before it is read."""
+        """Always -1: the end of the segment is not determined before it is read."""
         return -1
 
     @property
     def measured(self) -> tuple[int, int]:
-        """Size and time (ns) of the file when it was measured last: another file, or other content, has others."""
+        """Size and modification time (ns) of the file when last measured; they change with the file or its content."""
         return self._measured
 
     def measure(self) -> None:
-        """Takes the file's present length as `size`: its owner has rolled to the next segment.
+        """Set `size` to the file's current length, after its owner has rolled to the next segment.
 
-        What was found out about a file that has changed since is dropped.
+        Discard cached results if the file has changed since the last call.
         """
         stat = self.stat()
         measured = stat.st_size, stat.st_mtime_ns
@@ -111,14 +111,14 @@ class ViewFiles:
         self.set_size(stat.st_size)
 
     def set_size(self, size: int) -> None:
-        """Makes `size` bytes count; for the last segment those up to the end of the last valid batch."""
+        """Set the number of valid bytes; in the last segment those up to the end of the last valid batch."""
         self._size = size
         held = self._records
         if held is not None:
             held[1].size = size
 
     def stat(self) -> os.stat_result:
-        """The system's record of the file, open or by name; StorageError where there is none."""
+        """Return the file's status, by descriptor or by name; StorageError if it is missing."""
         held = self._records
         try:
             return self._fs.stat(self.path) if held is None else held[0].stat()
@@ -149,22 +149,22 @@ class ViewFiles:
 
     @property
     def records(self) -> FileRecords:
-        """The data up to `size`, opened when first asked for; StorageError (ENOENT) once it is deleted."""
+        """The data up to `size`, opened on first use; StorageError (ENOENT) after the file was deleted."""
         held = self._records
         return held[1] if held is not None else self._held()[1]
 
     def release_file(self) -> None:
-        """Lets go of the descriptor, which stays open for as long as a slice has it."""
+        """Release the descriptor, which stays open while a slice uses it."""
         self._records = None
         DESCRIPTORS.discard(self)
 
     def let_go(self) -> bool:
-        """The same for the process, which holds too many open; who is reading has the file."""
+        """Release the descriptor because the process has too many open; current readers keep their file."""
         self._records = None
         return True
 
     def release(self) -> None:
-        """Lets go of the file and the copies of its indexes."""
+        """Release the file and the copies of its indexes."""
         self.release_file()
         self.forget_indexes()
 
@@ -172,7 +172,7 @@ class ViewFiles:
 
     @property
     def offset_index(self) -> OffsetIndexView:
-        """What the `.index` file says; a damaged or missing one has a `problem` and no entries."""
+        """Entries of the `.index` file; a damaged or missing file has a `problem` and no entries."""
         index = self._offset_index
         if index is None or self._is_behind(self._indexed_size):
             index = self._read_offset_index()
@@ -180,14 +180,14 @@ class ViewFiles:
 
     @property
     def time_index(self) -> TimeIndexView:
-        """What the `.timeindex` file says; a damaged or missing one has a `problem` and no entries."""
+        """Entries of the `.timeindex` file; a damaged or missing file has a `problem` and no entries."""
         index = self._time_index
         if index is None or self._is_behind(self._timed_size):
             index = self._read_time_index()
         return index
 
     def _is_behind(self, indexed_size: int) -> bool:
-        """True when an index read at that size of the data is worth reading again."""
+        """Return True if an index read at that size of the data should be read again."""
         size = self._size
         return size != indexed_size and (not self.is_last or size - indexed_size > INDEX_LAG_BYTES)
 
@@ -204,7 +204,7 @@ class ViewFiles:
             return index
 
     def _read(self, index: V | None, kind: type[V], name_of: Callable[[int, str], str]) -> V:
-        """The index as its file is now, which has the suffix of the data file (`.swap`)."""
+        """Return the index as its file is now; its name has the suffix of the data file (`.swap`)."""
         if index is not None:
             index.refresh()
             return index
@@ -212,15 +212,16 @@ class ViewFiles:
         return kind(os.path.join(self._directory, name), self.base_offset, fs=self._fs)
 
     def forget_indexes(self) -> None:
-        """Drops the copies of the indexes: the file was cut or replaced."""
+        """Discard the copies of the indexes, after the file was truncated or replaced."""
         self._offset_index = None
         self._time_index = None
 
     @property
     def problems(self) -> tuple[CorruptIndex, ...]:
-        """What is wrong with the indexes that were read so far, and still is.
+        """Problems of the indexes read so far that persist on another read.
 
-        Their owner may have been replacing or deleting the segment: where its data file is gone, so are its indexes.
+        Their owner may have been replacing or deleting the segment: if its data file is missing, nothing is
+        reported.
         """
         with self._descriptors.lock:
             broken = [one for one in (self._offset_index, self._time_index) if one is not None and one.problem]

@@ -1,4 +1,4 @@
-"""Which segments a partition directory holds, read from its names while another process changes it."""
+"""Segments of a partition directory, read from its names while another process changes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkalog.util.fileio import FileSystem
 
 
 class ListedSegment(NamedTuple):
-    """A segment's data file as a listing shows it; another `inode` under the same name is another file."""
+    """A segment's data file in a listing; another `inode` under the same name is another file."""
 
     base_offset: int
     name: str
@@ -28,10 +28,10 @@ class ListedSegment(NamedTuple):
 
 
 def list_segments(fs: FileSystem, directory: str) -> tuple[ListedSegment, ...]:
-    """The segments in order of base offset; `.deleted` and `.cleaned` files are not among them.
+    """Return the segments in order of base offset, without `.deleted` and `.cleaned` files.
 
-    A `.log.swap` stands in where its `.log` is missing: the cleaner completes such a file before it takes
-    the old ones away, so for a moment it is the only copy in use. PartitionNotFound or StorageError.
+    A `.log.swap` is used if its `.log` is missing: the cleaner completes such a file before it removes the old ones,
+    so it is briefly the only live copy. PartitionNotFound or StorageError.
     """
     live: dict[int, ListedSegment] = {}
     swapped: dict[int, ListedSegment] = {}
@@ -56,7 +56,7 @@ def _is_swap(name: str) -> bool:
 
 
 def unreadable(directory: str, error: OSError) -> PartitionNotFound | NotAPartition | StorageError:
-    """The typed error for a partition directory that cannot be listed."""
+    """Return the typed error for a partition directory that cannot be listed."""
     if isinstance(error, FileNotFoundError):
         return PartitionNotFound(
             "there is no such partition directory",
@@ -69,7 +69,7 @@ def unreadable(directory: str, error: OSError) -> PartitionNotFound | NotAPartit
 
 
 def not_a_directory(path: str) -> NotAPartition:
-    """The error for a file where a partition directory is meant."""
+    """Return the error for a file given instead of a partition directory."""
     hint = "give the partition's directory, <data directory>/<topic>-<number>"
     if is_log_file(os.path.basename(path)):
         hint = f"this is one segment of a partition: open its directory, {os.path.dirname(path) or '.'}"
@@ -77,7 +77,7 @@ def not_a_directory(path: str) -> NotAPartition:
 
 
 def is_being_changed(fs: FileSystem, directory: str) -> bool:
-    """True for a directory without a segment that looks like a partition's: its owner has just begun or emptied it."""
+    """Return True if a directory without segments looks like a partition that was just created or emptied."""
     try:
         return any(name == PARTITION_METADATA or DELETED_SUFFIX in name for name in fs.listdir(directory))
     except OSError as error:
@@ -85,7 +85,7 @@ def is_being_changed(fs: FileSystem, directory: str) -> bool:
 
 
 def no_segments(fs: FileSystem, directory: str) -> NotAPartition:
-    """The error for a directory that holds no segment; names the partitions inside, where there are any."""
+    """Return the error for a directory without segments; it names any partitions inside."""
     try:
         inside = sorted(
             name
@@ -102,7 +102,7 @@ def no_segments(fs: FileSystem, directory: str) -> NotAPartition:
 
 
 def partition_of(fs: FileSystem, path: str) -> TopicPartition:
-    """The partition that the directory's name says, once it is known to be a directory."""
+    """Return the partition named by the directory, after checking that it is a directory."""
     try:
         fs.stat(os.path.join(path, ""))
     except NotADirectoryError:

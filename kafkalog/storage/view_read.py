@@ -1,4 +1,4 @@
-"""Finding offsets and times in one state of a directory that another process owns; no record byte is kept."""
+"""Finding offsets and times in one state of a directory owned by another process; no record byte is kept."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp
 def extent_of(state: ViewState, offset: int) -> Extent:
     """Return the segment in which a walk to `offset` begins.
 
-    While its owner replaces segments, a `.swap` has records of those that it takes the place of, and they are there.
+    While its owner replaces segments, a `.swap` and the segments it replaces may both hold the same records.
     """
     segment = state.segments.floor(offset) or state.segments[0]
     following = state.segments.higher(segment.base_offset)
     size = state.end.size if following is None else segment.size
     bound = state.end_offset if following is None else following.base_offset
     data = segment.records.slice(0, size)
-    return Extent(segment.base_offset, data, bound, following is None, segment.offset_index, segment.overlaps)
+    return Extent(segment.base_offset, data, bound, following is None, segment.offset_index, segment.is_elsewhere)
 
 
 def read_state(state: ViewState, start_offset: int, max_length: int, min_one_message: bool) -> FetchDataInfo:
-    """The data from `start_offset` on in the first segment that has any; an empty slice at the log end.
+    """Return the data from `start_offset` on in the first segment that has any; an empty slice at the log end.
 
-    Where damage hides the offset, the slice begins at the damage: whoever reads there learns what is wrong.
+    If damage hides the offset, the slice begins at the damage, so that a read there raises the error.
     """
     segment = state.segments.floor(start_offset)
     while segment is not None:
@@ -52,7 +52,7 @@ def read_state(state: ViewState, start_offset: int, max_length: int, min_one_mes
 
 
 def cut_at(found: FetchDataInfo, segment: ViewSegment | None, bound: int) -> FetchDataInfo:
-    """What was found in `segment`, without the batch that holds offset `bound` and all after it (LOG-21)."""
+    """Return `found`, a read from `segment`, up to the batch that holds offset `bound`, which is excluded (LOG-21)."""
     where, piece = found.fetch_offset_metadata, found.records
     if where.message_offset >= bound:
         return FetchDataInfo(where, piece.slice(0, 0))
@@ -63,6 +63,6 @@ def cut_at(found: FetchDataInfo, segment: ViewSegment | None, bound: int) -> Fet
 
 
 def largest_timestamp(state: ViewState) -> OffsetAndTimestamp | None:
-    """The first record with the largest timestamp; None where no record has one."""
+    """Return the first record with the largest timestamp; None if no record has one."""
     largest = max(segment.largest_timestamp for segment in state.segments)
     return None if largest < 0 else first_at(state.segments, largest, 0, state.end_offset)

@@ -1,9 +1,10 @@
-"""Looking at a directory that another process changes, as cheaply as it can be done, into one `ViewState`."""
+"""Cheap polling of a directory that another process changes; the result is one `ViewState`."""
 
 from __future__ import annotations
 
 import errno
 import os
+from functools import partial
 from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
@@ -18,7 +19,7 @@ from kafkalog.storage.view_listing import (
     no_segments,
     unreadable,
 )
-from kafkalog.storage.view_segment import ViewSegment
+from kafkalog.storage.view_segment import ViewSegment, hold_batch
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint
 from kafkalog.util.checkpoint_cache import CheckpointCache
@@ -26,16 +27,16 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 LISTING_MS: Final = 1000
-"""The directory is listed at least this often, whatever its times say (they may come from another machine)."""
+"""Longest time (ms) between listings, even if the directory's times are unchanged (another machine may set them)."""
 FRESH_MS: Final = 100
-"""A modification time this young does not show the next change: file times go by ticks of a few ms."""
+"""A modification time younger than this (ms) may hide a later change: file times advance in ticks of a few ms."""
 LISTING_ATTEMPTS: Final = 20
 
 
 class Checkpointed(NamedTuple):
-    """What the data directory's checkpoint files say of the partition, and what is wrong with them.
+    """Offsets of the partition in the data directory's checkpoint files, and the problems of those files.
 
-    Without an entry the log starts with its first segment, and nobody knows the high watermark.
+    Without an entry the log starts with its first segment, and the high watermark is unknown.
     """
 
     log_start: int
@@ -44,7 +45,7 @@ class Checkpointed(NamedTuple):
 
 
 class ViewState:
-    """What one look at the directory found: the segments, and where the log starts and ends.
+    """Result of one look at the directory: the segments, and the log's start and end.
 
     `length` and `mtime_ns` are those of the last segment's file before it was read.
     """
@@ -77,7 +78,7 @@ class ViewState:
 
 
 class DirectoryWatch:
-    """What was seen of a partition directory last, so that a quiet look needs no more than two `stat` calls.
+    """State of a partition directory at the last look; if nothing has changed, a look costs two `stat` calls.
 
     Threads: one at a time (the view's lock).
     """
@@ -98,10 +99,10 @@ class DirectoryWatch:
         self._descriptors = Descriptors()
         self._listed_ms = 0  # monotonic
         self._directory_mtime_ns = -1
-        self._fresh = True  # what was seen may be changing within this tick
+        self._fresh = True  # the directory may change again within this tick
 
     def looked(self, state: ViewState) -> ViewState:
-        """The state now, `state` being what the last look found; `state` itself where nothing has changed."""
+        """Return the current state, given that of the last look; `state` itself if nothing has changed."""
         return self.listed(state) if self._directory_changed() else self._followed(state)
 
     def _directory_changed(self) -> bool:
@@ -117,16 +118,16 @@ class DirectoryWatch:
             raise unreadable(self._path, error) from error
 
     def listed(self, old: ViewState | None) -> ViewState:
-        """A new state from a listing; a file that vanishes between listing and opening means: list again."""
+        """Return a new state from a listing; list again if a file vanishes between listing and opening."""
         for attempt in range(LISTING_ATTEMPTS):
-            self._fresh = True  # until all of it is done: an interrupted listing is made again
+            self._fresh = True  # until the listing is complete: an interrupted one is repeated
             mtime_ns = self._directory_time()
             now_ms, listed_ms = self._clock.milliseconds(), self._clock.monotonic_ms()
             listed = list_segments(self._fs, self._path)
             if not listed:
                 if attempt == LISTING_ATTEMPTS - 1 or not is_being_changed(self._fs, self._path):
                     raise no_segments(self._fs, self._path)
-                self._clock.sleep(attempt)  # its owner makes the first segment, or puts a new one in the place of all
+                self._clock.sleep(attempt)  # its owner is creating the first segment, or replacing all of them
                 continue
             try:
                 state = self._state_of(listed, old)
@@ -148,11 +149,12 @@ class DirectoryWatch:
         segments = LogSegments(self._segment_of(entry, known) for entry in listed)
         last = segments.active
         for segment, following in zip(segments[:-1], listed[1:], strict=True):
-            segment.measure()  # each: one may have been cut, written to and rolled again since the last look
+            segment.measure()  # each one: it may have been truncated, written and rolled again since the last look
             segment.is_last = False
-            segment.overlaps = segment.file_name.endswith(SWAP_SUFFIX) or following.name.endswith(SWAP_SUFFIX)
+            is_replaced = segment.file_name.endswith(SWAP_SUFFIX) or following.name.endswith(SWAP_SUFFIX)
+            segment.is_elsewhere = partial(hold_batch, segments) if is_replaced or self._fs.has_overlaps else None
         was_last = last.is_last
-        last.is_last, last.overlaps = True, False
+        last.is_last, last.is_elsewhere = True, None
         checkpoints = self._checkpointed()
         known_end = old.end if old is not None and was_last and old.active is last else None
         end, length, mtime_ns = self._end_of(last, known_end)
@@ -169,7 +171,7 @@ class DirectoryWatch:
         return segment
 
     def _followed(self, state: ViewState) -> ViewState:
-        """The state with what was written to, or cut from, the last segment since the last look."""
+        """Return the state updated with changes to the last segment's end since the last look."""
         stat = state.active.stat()
         if stat.st_size == state.length and stat.st_mtime_ns == state.mtime_ns and not self._fresh_file(stat):
             return state
@@ -182,9 +184,9 @@ class DirectoryWatch:
         return self._clock.milliseconds() - stat.st_mtime_ns // 1_000_000 < FRESH_MS
 
     def _end_of(self, last: ViewSegment, known: SegmentEnd | None) -> tuple[SegmentEnd, int, int]:
-        """Where the last segment ends, with the length and time of its file as they were before the look.
+        """Return the end of the last segment, with the length and time of its file before the look.
 
-        From `known` on where that still holds, else from the last index entry, else from the start.
+        The walk starts at `known` if that is still valid, else at the last index entry, else at the start.
         """
         file = last.file  # opened first: `stat` then asks the file itself
         stat = last.stat()
@@ -197,7 +199,7 @@ class DirectoryWatch:
         return end, stat.st_size, stat.st_mtime_ns
 
     def _checkpointed(self) -> Checkpointed:
-        """What the checkpoints beside the partition's directory have for it; they lag behind a running broker."""
+        """Read the partition's entries in the checkpoints beside its directory; they lag behind a running broker."""
         problems: list[KafkalogError] = []
         start = self._checkpoint(LOG_START_FILE, problems)
         mark = self._checkpoint(HIGH_WATERMARK_FILE, problems)

@@ -1,6 +1,6 @@
-"""The records of one batch of a `.log` file, whatever its format and codec, as the dump tool reads them.
+"""The records of one batch of a `.log` file, whatever its format and codec, for the dump tool.
 
-A file's magic above 2 counts as 2, and checksums are not looked at.
+A magic above 2 counts as 2, and checksums are not checked.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MAGIC_AT: Final = 16
 
 
 def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: bool = False) -> RecordTable:
-    """The records of a whole batch.
+    """Return the records of a complete batch.
 
-    `lenient` as for `_core.decode.decode`; InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, for
-    one that cannot be decompressed.
+    `lenient` as for `_core.decode.decode`; InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, if
+    it cannot be decompressed.
     """
     magic = int.from_bytes(batch[MAGIC_AT : MAGIC_AT + 1], "big", signed=True)
     if magic < 0:
@@ -39,16 +39,16 @@ def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: 
 
 
 def largest_timestamp(batch: bytes, *, path: str, offset: int, position: int) -> int:
-    """The largest timestamp among the records of a whole batch, -1 where it has none.
+    """Return the largest timestamp of a complete batch's records, -1 if it has none.
 
-    As in the reference, keys and values of v0 and v1 messages are not looked at.
+    As in the reference, keys and values of v0 and v1 messages are not decoded.
     """
     records = records_of(batch, path=path, offset=offset, position=position, lenient=True)
     return max(records.timestamps, default=NO_TIMESTAMP)
 
 
 def _located(error: KafkalogError, path: str, offset: int, position: int) -> KafkalogError:
-    """The same error with the batch's place in its file: what it knows is the place in the batch."""
+    """Return the error with the batch's place in its file; its own position is relative to the batch."""
     error.path, error.offset = path, offset
     error.position = position + (error.position or 0)
     return error

@@ -1,4 +1,4 @@
-"""Topics of data directories: listed and described."""
+"""Listing and description of topics in data directories."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kafkalog.errors import StorageError, UnknownTopicOrPartition
+from kafkalog.errors import UnknownTopicOrPartition
 from kafkalog.manager.topics import TopicEntry, TopicStore
+from kafkalog.storage.directory import list_directory
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.tools.directories import PartitionPath, find, partitions
 from kafkalog.util.fileio import OS, FileSystem
@@ -22,7 +23,7 @@ class TopicSummary(NamedTuple):
 
 
 class PartitionSummary(NamedTuple):
-    """A partition: its directory, the offsets it holds, the number and bytes of its segments."""
+    """A partition: its directory, its offsets, the number and bytes of its segments."""
 
     partition: int
     path: str
@@ -33,7 +34,7 @@ class PartitionSummary(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic's id (None where nobody gave it one), settings (of the topics file, or a broker's), partitions."""
+    """A topic's id (None if unknown), settings (of the topics file, or a broker's) and partitions."""
 
     name: str
     topic_id: str | None
@@ -41,28 +42,26 @@ class TopicDescription(NamedTuple):
     partitions: list[PartitionSummary]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain dicts and lists, for JSON."""
+        """Return the description as plain dicts and lists, for JSON."""
         return {**self._asdict(), "partitions": [part._asdict() for part in self.partitions]}
 
 
 def topics(dirs: Sequence[str], *, fs: FileSystem = OS) -> list[TopicSummary]:
-    """All topics with at least one partition directory, by name."""
+    """Return all topics with at least one partition directory, by name."""
     grouped: dict[str, list[PartitionPath]] = {}
     for one in partitions(dirs, fs=fs):
         grouped.setdefault(one.topic_partition.topic, []).append(one)
-    return [TopicSummary(name, found, sum(_log_bytes(one.path) for one in found)) for name, found in grouped.items()]
+    return [
+        TopicSummary(name, found, sum(_log_bytes(one.path, fs) for one in found)) for name, found in grouped.items()
+    ]
 
 
-def _log_bytes(path: str) -> int:
-    try:
-        with os.scandir(path) as entries:
-            return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".log"))
-    except OSError as error:
-        raise StorageError.from_os(error, "read the partition directory", path=path) from error
+def _log_bytes(path: str, fs: FileSystem) -> int:
+    return sum(list_directory(path, fs).sizes.values())
 
 
 def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> TopicEntry | None:
-    """What the first topics file that knows the topic says of it."""
+    """Return the topic's entry in the first topics file that has one."""
     for directory in dirs:
         entry = TopicStore(directory, fs=fs).get(topic)
         if entry is not None:
@@ -71,7 +70,7 @@ def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> Topi
 
 
 def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> TopicDescription:
-    """Id, settings and partitions of a topic; UnknownTopicOrPartition where it is absent."""
+    """Return id, settings and partitions of a topic; UnknownTopicOrPartition if it is absent."""
     from kafkalog.manager.known_topics import read_known_topics
     from kafkalog.storage.view import LogView
 
@@ -85,7 +84,7 @@ def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> T
                     view.log_start_offset,
                     view.log_end_offset,
                     len(view.segments),
-                    _log_bytes(path),
+                    _log_bytes(path, fs),
                 )
             )
     entry = topic_entry(dirs, topic, fs=fs)
@@ -96,7 +95,7 @@ def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> T
 
 
 def partition_count(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> int:
-    """How many partitions a topic has; UnknownTopicOrPartition for one that is absent."""
+    """Return the number of a topic's partitions; UnknownTopicOrPartition if it is absent."""
     entry = topic_entry(dirs, topic, fs=fs)
     there = partitions(dirs, topic=topic, fs=fs)
     count = max([entry.partitions if entry else 0, *(one.topic_partition.partition + 1 for one in there)])

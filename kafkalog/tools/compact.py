@@ -1,7 +1,7 @@
-"""`compact`: what a clean takes from the compacted topics of data directories, told first, done when asked to.
+"""`compact`: clean the compacted topics of data directories; a dry run by default.
 
-Each topic has the settings that the topics file or the broker's own metadata say; one that is not compacted, or that
-nobody knows, is left alone.
+Each topic has its settings from the topics file or the broker's own metadata. A topic that is not compacted, or whose
+settings are unknown, is skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from kafkalog.cleaner.pass_ import LOAD_FACTOR
 from kafkalog.cleaner.types import check_map_bytes
-from kafkalog.tools.compact_partition import MAP_BYTES, Cleaned, CompactPlan, clean_dirty, dirty_bytes, look
+from kafkalog.tools.compact_partition import (
+    MAP_BYTES,
+    Cleaned,
+    CompactPlan,
+    clean_dirty,
+    dirty_bytes,
+    look,
+    why_nothing,
+)
 from kafkalog.tools.offline_survey import Kept, OfflineSurvey, Path
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -23,7 +31,7 @@ POLICY = "cleanup.policy"
 
 @dataclass(frozen=True)
 class CompactReport:
-    """What was cleaned, or would be without `applied`, and the partitions that were passed over."""
+    """The partitions that were cleaned (would be, without `applied`), and those that were skipped."""
 
     cleaned: tuple[Cleaned, ...]
     kept: tuple[Kept, ...]
@@ -32,19 +40,19 @@ class CompactReport:
 
     @property
     def size(self) -> int:
-        """Bytes that go, or went."""
+        """Bytes removed, or to be removed."""
         return sum(one.size - one.size_kept for one in self.cleaned)
 
     @property
     def records(self) -> int:
-        """Records that go, or went."""
+        """Number of records removed, or to be removed."""
         return sum(one.records - one.records_kept for one in self.cleaned)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """The report as text, a line at a time."""
+        """Yield the report as text, line by line."""
         verb = "cleaned" if self.applied else "clean"
         for one in self.cleaned:
             records = f"{one.records_kept:,} of {one.records:,} records"
@@ -57,7 +65,7 @@ class CompactReport:
         yield self.summary()
 
     def summary(self) -> str:
-        """One line: how much goes or went."""
+        """Return one line with the totals."""
         of = f"of {self.partitions} partition{'' if self.partitions == 1 else 's'}"
         if not self.cleaned:
             return f"nothing to clean {of}"
@@ -65,7 +73,7 @@ class CompactReport:
         return f"{count} removed" if self.applied else f"{count} to remove, nothing was changed: give --apply"
 
     def json_lines(self) -> Iterator[str]:
-        """One JSON object a line: each partition cleaned, each kept, then the report."""
+        """Yield JSON objects, one a line: each partition cleaned, each kept, then the report."""
         for one in self.cleaned:
             yield json.dumps({"type": "partition", **one._asdict()})
         for kept in self.kept:
@@ -83,24 +91,26 @@ def compact(
     store: Mapping[str, Any] | None = None,
     map_bytes: int = MAP_BYTES,
     from_start: bool = False,
+    roll: bool = False,
     now_ms: int | None = None,
     progress: Callable[[int], None] | None = None,
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactReport:
-    """What a clean takes from data directories or partition directories; with `apply` it is cleaned.
+    """Report what a clean of data directories or partition directories removes; with `apply`, clean them.
 
-    `topics` names those to look at (none: all). `settings` are topic settings that count over the topics' own, such as
+    `topics` names those to clean (none: all). `settings` are topic settings that override the topics' own, such as
     delete.retention.ms; `store` are broker settings for topics without their own. `map_bytes` is the memory for keys,
-    24 bytes each; `from_start` goes over what is clean already, too. Delete horizons count from `now_ms` (None: now).
-    `progress` is called with bytes read. Without `apply` nothing is locked or changed, and a broker may run.
+    24 bytes each. `from_start` also cleans the part that is clean already, and `roll` begins a new segment first, so
+    that the last one is cleaned as well. Delete horizons count from `now_ms` (None: now). `progress` is called with
+    bytes read. Without `apply` nothing is locked or changed, and a broker may run.
 
-    How dirty a log is, is not asked. min.compaction.lag.ms is; so are the high watermark, open transactions and the
-    last segment, which stays as it is.
+    The dirty ratio is ignored. min.compaction.lag.ms applies, and so do the high watermark, open transactions and the
+    last segment, which stays as it is without `roll`.
 
     IllegalArgument for a map too small for any key; PartitionNotFound, NotAPartition, UnknownTopicOrPartition,
     ConfigError, UnknownConfig, CorruptRecord or CorruptCheckpoint for damage; with `apply` DirectoryLocked,
-    StorageError. A log that was not closed well is recovered first where it has anything to clean.
+    StorageError. A log that was not closed cleanly is recovered first if it has anything to clean.
     """
     found = plan_compact(
         paths,
@@ -109,6 +119,7 @@ def compact(
         store=store,
         map_bytes=map_bytes,
         from_start=from_start,
+        roll=roll,
         now_ms=now_ms,
         fs=fs,
         clock=clock,
@@ -118,18 +129,21 @@ def compact(
         done = clean_dirty(found.plans, fs, clock, advance)
     else:
         done = [one for plan in found.plans if (one := look(plan, fs, advance)) is not None]
-    return CompactReport(tuple(done), found.kept, found.partitions, apply)
+    busy = {one.path for one in done}
+    idle = [plan for plan in found.plans if plan.place.path not in busy]
+    left = [Kept(plan.place.path, why) for plan in idle if (why := why_nothing(plan, fs)) is not None]
+    return CompactReport(tuple(done), (*found.kept, *left), found.partitions, apply)
 
 
 class CompactPlans(NamedTuple):
-    """The partitions that are compacted, those that are not, and how many there are in all."""
+    """The compacted partitions, the others, and the total number."""
 
     plans: list[CompactPlan]
     kept: tuple[Kept, ...]
     partitions: int
 
     def total_bytes(self, fs: FileSystem = OS) -> int:
-        """How many bytes there are to go over. StorageError."""
+        """Return the number of bytes to read. StorageError."""
         return sum(dirty_bytes(plan, fs) for plan in self.plans)
 
 
@@ -141,11 +155,12 @@ def plan_compact(
     store: Mapping[str, Any] | None = None,
     map_bytes: int = MAP_BYTES,
     from_start: bool = False,
+    roll: bool = False,
     now_ms: int | None = None,
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CompactPlans:
-    """What counts for each partition that the paths stand for; no log is looked at. Arguments, errors: `compact`."""
+    """Return the settings that apply to each partition of the paths; no log is read. Arguments, errors: `compact`."""
     check_map_bytes(map_bytes, LOAD_FACTOR)
     survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
     plans: list[CompactPlan] = []
@@ -159,5 +174,5 @@ def plan_compact(
             kept.append(Kept(one.path, f"its {POLICY} is {','.join(sorted(topic_config.cleanup_policy))}"))
         else:
             mark_is_end = survey.mark_is_end(one)
-            plans.append(CompactPlan(one, topic_config, survey.now_ms, mark_is_end, map_bytes, from_start))
+            plans.append(CompactPlan(one, topic_config, survey.now_ms, mark_is_end, map_bytes, from_start, roll))
     return CompactPlans(plans, tuple(kept), len(survey.found))

@@ -1,4 +1,4 @@
-"""The clean of one partition: counted from outside, or done with the data directory held."""
+"""The clean of one partition: a dry run without locks, or with the data directory held."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ from kafkalog.util.fileio import FileSystem
 MAP_BYTES: Final = 128 << 20
 """Memory for the keys of one clean: log.cleaner.dedupe.buffer.size of one cleaner thread."""
 Advance = Callable[[int], None]
-"""Called with bytes that were read since the last call."""
+"""Called with the number of bytes read since the last call."""
 
 
 class CompactPlan(NamedTuple):
-    """What counts for a partition: its settings, the time, whether all of it is replicated, and the map's memory.
+    """Parameters of one partition's clean: settings, time, replication state, and the map's memory.
 
-    With `from_start` what is clean already is cleaned again, so that what waited for its delete horizon goes.
+    `mark_is_end`: all of it is replicated. With `from_start` the clean part is cleaned again, so that records whose
+    delete horizon has passed are removed. With `roll` a new segment is begun first, so that the previous last one is
+    cleaned too.
     """
 
     place: PartitionPath
@@ -49,6 +51,7 @@ class CompactPlan(NamedTuple):
     mark_is_end: bool
     map_bytes: int = MAP_BYTES
     from_start: bool = False
+    roll: bool = False
 
     @property
     def directory(self) -> str:
@@ -57,10 +60,11 @@ class CompactPlan(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """What the clean of a partition came to, or would come to; sizes in bytes.
+    """Result of a partition's clean, real or dry run; sizes in bytes.
 
-    [`first_dirty_offset`, `end_offset`) is what is clean now and was not before. `records` and `size` are what lay
-    below `end_offset`, `records_kept` and `size_kept` what stays of it; `without_key` of those that go had no key.
+    [`first_dirty_offset`, `end_offset`) is the part that has become clean. `records` and `size` are totals below
+    `end_offset` before the clean, `records_kept` and `size_kept` after it; `without_key` counts removed records without
+    a key.
     """
 
     topic: str
@@ -76,10 +80,10 @@ class Cleaned(NamedTuple):
 
 
 def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None) -> Cleaned | None:
-    """What a clean would leave; None where nothing is dirty. Nothing is locked or changed, and a broker may write.
+    """Return the result that a clean would have; None if nothing is dirty. Nothing is locked or changed.
 
-    All keys of the dirty part go into the map, or as many as it takes: then it is what the first round would leave.
-    CorruptRecord, StorageError.
+    A broker may write meanwhile. All keys of the dirty part go into the map, or as many as fit: then this is the result
+    of the first round. CorruptRecord, StorageError.
     """
     with LogView(plan.place.path, fs=fs) as view:
         seen = _SeenLog(view, plan, fs)
@@ -91,8 +95,19 @@ def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None
         return _told(plan, first, one, [stats])
 
 
+def why_nothing(plan: CompactPlan, fs: FileSystem) -> str | None:
+    """Return the reason why no dirty record of a partition can be cleaned; None if no reason applies."""
+    with LogView(plan.place.path, fs=fs) as view:
+        state = _SeenLog(view, plan, fs).state
+        first, end = _dirty_part(state, plan, fs)
+        active = state.segments.active
+        if first < end or end != active.base_offset or not active.size:
+            return None
+        return "its records that are not clean lie in the last segment, which is not cleaned: give --roll"
+
+
 def dirty_bytes(plan: CompactPlan, fs: FileSystem) -> int:
-    """How many bytes a clean has to go over; 0 where nothing is dirty. Nothing is locked or changed. StorageError."""
+    """Return the bytes that a clean has to read; 0 if nothing is dirty. Nothing is locked or changed. StorageError."""
     with LogView(plan.place.path, fs=fs) as view:
         seen = _SeenLog(view, plan, fs)
         first, end = _dirty_part(seen.state, plan, fs)
@@ -102,7 +117,8 @@ def dirty_bytes(plan: CompactPlan, fs: FileSystem) -> int:
 def clean_dirty(
     plans: Sequence[CompactPlan], fs: FileSystem, clock: Clock, advance: Advance = lambda size: None
 ) -> list[Cleaned]:
-    """What was cleaned. A data directory is locked, and a log opened, only where something is dirty."""
+    """Clean the partitions and return the results. Only directories and logs with dirty records are locked and opened.
+    """
     busy = [plan for plan in plans if dirty_bytes(plan, fs)]
     told = in_locked_directories(busy, lambda log_dir, plan: _clean(log_dir, plan, fs, clock, advance), fs)
     return [one for one in told if one is not None]
@@ -114,7 +130,9 @@ def _clean(log_dir: LogDir, plan: CompactPlan, fs: FileSystem, clock: Clock, adv
 
 
 def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Advance) -> Cleaned | None:
-    """Rounds until nothing is dirty: the map may be too small for all keys at once, and a segment be split first."""
+    """Clean in rounds until nothing is dirty: the map may be too small, or a segment may have to be split first."""
+    if plan.roll and log.active_segment.size:
+        log.roll()
     first, end = begin, _ = _dirty_part(log.state, plan, fs)
     rounds: list[CleanerStats] = []
 
@@ -133,7 +151,7 @@ def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Adva
 
 
 def _dirty_part(state: Offsets, plan: CompactPlan, fs: FileSystem) -> tuple[int, int]:
-    """The first dirty and the first uncleanable offset."""
+    """Return the first dirty and the first uncleanable offset."""
     known = read_cleaner_offsets(plan.directory, fs=fs).get(plan.place.topic_partition)
     offsets = cleanable_offsets(state, plan.config, None if plan.from_start else known, plan.now_ms)
     bound = state.segments.floor(offsets.first_uncleanable_offset)
@@ -151,7 +169,7 @@ def _cleaned(
     *,
     dry_run: bool = False,
 ) -> int:
-    """One round; the offset that it reached."""
+    """Run one round and return the offset that it reached."""
     done = 0
 
     def moved(_: int) -> None:
@@ -168,7 +186,7 @@ def _cleaned(
 
 
 def _told(plan: CompactPlan, first: int, end: int, rounds: Sequence[CleanerStats]) -> Cleaned:
-    """Several rounds as one: what they found at first, and what the last one left."""
+    """Combine several rounds: records and bytes found by the first, records and bytes left by the last."""
     topic, number = plan.place.topic_partition
     size = rounds[0].bytes_read + sum(b.bytes_read - a.bytes_written for a, b in _pairs(rounds))
     records = rounds[0].messages_read + sum(b.messages_read - a.messages_written for a, b in _pairs(rounds))
@@ -191,12 +209,16 @@ class _NoIndex:
         self._start = OffsetPosition(base_offset, 0)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """Where to begin looking for an offset."""
+        """Return the position to search an offset from: the segment's start."""
         return self._start
 
 
+def _txn_index(folder: str, base_offset: int, fs: FileSystem) -> TransactionIndex:
+    return TransactionIndex(os.path.join(folder, txn_index_file_name(base_offset)), base_offset, fs=fs)
+
+
 class _SeenSegment:
-    """A segment of a view as a clean that writes nothing goes over it."""
+    """A segment of a view with the interface that a dry run needs."""
 
     last_known_offset: Final = -1
 
@@ -206,10 +228,7 @@ class _SeenSegment:
         self.records = segment.records
         self.size: int = segment.size
         self.path: str = segment.path
-        folder = os.path.dirname(segment.path)
-        self.txn_index = TransactionIndex(
-            os.path.join(folder, txn_index_file_name(segment.base_offset)), segment.base_offset, fs=fs
-        )
+        self.txn_index = _txn_index(os.path.dirname(segment.path), segment.base_offset, fs)
         self._segment = segment
 
     @property
@@ -218,11 +237,23 @@ class _SeenSegment:
         return largest if largest >= 0 else self.records.last_modified_ms()
 
     def read_next_offset(self) -> int:
-        """The offset after the last batch."""
+        """Return the offset after the last batch."""
         end = self.base_offset
         for table in self.records.tables():
             end = table.last_offset + 1
         return end
+
+
+class _NextSegment:
+    """The empty segment that a roll would begin."""
+
+    size: Final = 0
+    last_known_offset: Final = -1
+    largest_timestamp: Final = -1
+
+    def __init__(self, base_offset: int, folder: str, fs: FileSystem) -> None:
+        self.base_offset = base_offset
+        self.txn_index = _txn_index(folder, base_offset, fs)
 
 
 class _SeenState(NamedTuple):
@@ -233,7 +264,7 @@ class _SeenState(NamedTuple):
 
 
 class _SeenLog:
-    """A view with the face of a log that is cleaned."""
+    """A view with the interface of a log to be cleaned."""
 
     closed: Final = False
     failed: Final = False
@@ -241,6 +272,8 @@ class _SeenLog:
     def __init__(self, view: LogView, plan: CompactPlan, fs: FileSystem) -> None:
         stable = view.last_stable_offset if plan.mark_is_end else min(view.last_stable_offset, view.high_watermark)
         segments: LogSegments[Any] = LogSegments(_SeenSegment(segment, fs) for segment in view.segments)
+        if plan.roll and segments.active.size:
+            segments = segments.with_added(_NextSegment(view.log_end_offset, view.path, fs))
         self.state = _SeenState(segments, view.log_start_offset, view.log_end_offset, stable)
         self.segments = segments
         self.log_start_offset = view.log_start_offset
@@ -254,13 +287,13 @@ class _SeenLog:
 
     @cached_property
     def producers(self) -> tuple[ProducerState, ...]:
-        """Who has written, for whose last sequences empty batches stay."""
+        """The producers of the log; empty batches with their last sequences are kept."""
         return seen_producers(self._view, self._now_ms, self.fs)
 
     @contextmanager
     def being_cleaned(self) -> Iterator[int]:
-        """Nothing is cleaned, so nobody is kept from it."""
+        """Yield 0: nothing is cleaned, so other cleans need not be prevented."""
         yield 0
 
     def check_unchanged(self, segments: object, cuts: int) -> None:
-        """Whoever owns the log may change it; what was read of it is told."""
+        """Do nothing: the log's owner may change it, and the report covers what was read."""

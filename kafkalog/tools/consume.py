@@ -1,4 +1,4 @@
-"""Writes records as text: what `kafkalog consume` prints of one partition."""
+"""Writer of records as text: the output of `kafkalog consume` for one partition."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kafkalog.util.readahead import map_ahead
 MAX_OFFSET = 2**63 - 1
 _NO_THREADS: Final = 1
 SLOW_CODECS: Final = (CompressionType.GZIP, CompressionType.ZSTD)
-"""Those that take longer than handing a chunk to another thread and its records back costs (measured)."""
+"""Codecs slow enough that decompression in another thread pays for the hand-over (measured)."""
 
 
 class Batches(Protocol):
-    """A chunk of whole batches whose checksums are right: rows `first` up to `last` of `batches`.
+    """A chunk of complete batches with valid checksums: rows `first` up to `last` of `batches`.
 
     `data` begins at `position` of the file `path`; positions in `batches` are the file's.
     """
@@ -44,14 +44,14 @@ class Batches(Protocol):
 
 
 class Written(NamedTuple):
-    """How many records were written, and the offset to go on from."""
+    """The number of records written, and the offset to continue from."""
 
     records: int
     next_offset: int
 
 
 class Decoded(NamedTuple):
-    """What a chunk holds that has to be decoded before it is shown: tables of records, then maybe damage."""
+    """A chunk that was decoded before printing: tables of records, then possibly an error."""
 
     tables: list[RecordTable]
     failure: KafkalogError | None
@@ -67,15 +67,15 @@ def write_records(
     max_records: int = -1,
     threads: int | None = None,
 ) -> Written:
-    """Writes the records with offsets in [first_offset, end_offset), at most `max_records` (-1: all), to `out`.
+    """Write the records with offsets in [first_offset, end_offset), at most `max_records` (-1: all), to `out`.
 
     pieces: a template of `kafkalog.tools.templates`. chunks: in the order of their offsets; with `max_records` nothing
-    more is taken from it once the last record is written. After each chunk all of its text has been handed to `out`,
-    which is not flushed. Control batches are left out. threads: how many decompress gzip and zstd (None: one for
-    each usable core). Plain v2 batches are shown as they lie, others are decoded first.
+    more is taken from it once the last record is written. After each chunk all of its text has been passed to `out`,
+    which is not flushed. Control batches are left out. threads: the number of threads that decompress gzip and zstd
+    (None: one for each usable core). Plain v2 batches are printed without decoding, others are decoded first.
 
-    InvalidRecord names file, offset and position of a malformed record, CorruptRecord a message that is none,
-    IllegalArgument an unknown codec. What comes before has been written then.
+    InvalidRecord names file, offset and position of a malformed record, CorruptRecord of an invalid message,
+    IllegalArgument an unknown codec. Records before it were written.
     """
     text = TemplateText(
         pieces, first_offset=first_offset, end_offset=end_offset, max_records=max_records, check_crc=False
@@ -93,7 +93,7 @@ def write_records(
 
 
 def _parts(chunks: Iterable[Batches], threads: int | None) -> Iterator[Batches | Decoded]:
-    """The chunks, those that need it decoded; ahead of the reader from the first one on whose codec is slow."""
+    """Yield the chunks, decoded if necessary; in other threads from the first chunk with a slow codec on."""
     left = iter(chunks)
     for chunk in left:
         if chunk.batches.codec in SLOW_CODECS:
@@ -117,7 +117,7 @@ def _part(chunk: Batches) -> Batches | Decoded:
 
 
 def _write_plain(text: TemplateText, chunk: Batches, out: BinaryIO) -> bool:
-    """True when no later chunk has anything to write."""
+    """Write a chunk and return True if no later chunk has anything to write."""
     table, base = chunk.batches, chunk.position
     at = table.position(chunk.first) - base
     stop = table.position(chunk.last - 1) + table.size(chunk.last - 1) - base
@@ -135,7 +135,7 @@ def _write_plain(text: TemplateText, chunk: Batches, out: BinaryIO) -> bool:
 
 
 def _write_decoded(text: TemplateText, part: Decoded, out: BinaryIO, end_offset: int) -> bool:
-    """The same for what was decoded; damage behind the end is none of ours."""
+    """Write a decoded chunk; return True if no later chunk has anything to write. Damage after the end is ignored."""
     for table in part.tables:
         status, row = IS_FULL, 0
         while status == IS_FULL:

@@ -1,4 +1,4 @@
-"""Writes records as text with keys and values decoded: `kafkalog consume -s`.
+"""Writer of records as text with decoded keys and values: `kafkalog consume -s`.
 
 The templates are those of `tools.templates`, filled here piece by piece: a decoder is Python, one call for each value.
 """
@@ -35,9 +35,9 @@ class Serdes(NamedTuple):
 
 
 def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | None:
-    """The decoders of kcat's -s flags: `key=NAME`, `value=NAME`, or NAME for both; None where there is no flag.
+    """Parse kcat's -s flags: `key=NAME`, `value=NAME`, or NAME for both; None if there is no flag.
 
-    IllegalArgument for a name that means nothing.
+    IllegalArgument for an unknown name.
     """
     parts: dict[str, Decoder] = {}
     for text in given:
@@ -59,9 +59,9 @@ def write_decoded(
     end_offset: int = MAX_OFFSET,
     max_records: int = -1,
 ) -> Written:
-    """As `tools.consume.write_records`, with decoded keys and values; batches of every format and codec are read.
+    """Write records like `tools.consume.write_records`, with decoded keys and values, of every format and codec.
 
-    DecodeError names file and offset of the first record whose key or value a decoder does not understand.
+    DecodeError names file and offset of the first record whose key or value a decoder rejects.
     """
     written, next_offset = 0, first_offset
     buffer = bytearray()
@@ -85,7 +85,7 @@ def write_decoded(
 
 
 def _records(chunk: Batches) -> Iterable[Record]:
-    """The records of a chunk without those of control batches."""
+    """Yield the records of a chunk without those of control batches."""
     tables = record_tables(
         chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
     )
@@ -104,7 +104,10 @@ def _text(record: Record, pieces: Pieces, serdes: Serdes, path: str) -> bytes:
 
 
 def _piece(piece: int, text: bytes, record: Record, serdes: Serdes) -> bytes:
-    """One piece of a template for one record; `text` is that of a literal or of null, or an encoding for JSON."""
+    """Return one piece of a template for one record.
+
+    `text` is that of a literal or of null, or an encoding for JSON.
+    """
     if piece == kind.LITERAL:
         return text
     if piece in _KEYS:
@@ -129,7 +132,7 @@ def _part(piece: int, data: bytes | None, decode: Decoder | None, what: str, nul
 
 
 def _json_part(name: str, data: bytes | None, decode: Decoder | None, what: str, encoding: bytes) -> bytes:
-    """`"key":...`; decoded values are JSON values, others text or encoded, as without a decoder."""
+    """Return `"key":...`; decoded values are JSON values, others text or encoded, as without a decoder."""
     if data is None:
         return f'"{name}":null'.encode()
     if decode is not None:
@@ -140,7 +143,7 @@ def _json_part(name: str, data: bytes | None, decode: Decoder | None, what: str,
 
 
 def _json_bytes(data: bytes, encoding: str) -> tuple[str, str]:
-    """The bytes as a string, and the encoding used, "" for UTF-8."""
+    """Return the bytes as a string, and the encoding used, "" for UTF-8."""
     if not encoding:
         try:
             return data.decode(), ""
@@ -154,14 +157,14 @@ def _size(data: bytes | None) -> int:
 
 
 def _headers(record: Record) -> bytes:
-    """`name=value` with commas; NULL for a null value."""
+    """Return `name=value` pairs separated by commas; NULL for a null value."""
     return b",".join(
         name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in record.headers
     )
 
 
 def _json_headers(record: Record) -> bytes:
-    """`,"headers":[...]`, nothing where there are none."""
+    """Return `,"headers":[...]`, or nothing without headers."""
     pairs = record.headers
     if not pairs:
         return b""

@@ -1,4 +1,4 @@
-"""Control records in words: transaction markers, and what KRaft tells its voters (format.md sections 3 and 13, A3)."""
+"""Control records as text: transaction markers and KRaft records (format.md sections 3 and 13, A3)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _NO_UUID: Final = "A" * 22
 
 
 def control_text(key: Bytes, value: Bytes) -> str:
-    """The words of a KRaft control record (A3): `LeaderChange: {...}`; InvalidRecord for a malformed value."""
+    """Return the text of a KRaft control record (A3): `LeaderChange: {...}`; InvalidRecord for a malformed value."""
     found = control_record(key, value)
     return _WORDS[found.type] + json_text(_printed(found.type, found.data or {}))
 
 
 def control_value(key: Bytes, value: Bytes) -> dict[str, Any]:
-    """What any control record says, as a dict with its `type`; InvalidRecord for a malformed one."""
+    """Return the fields of any control record, with its `type`; InvalidRecord for a malformed one."""
     found = control_record(key, value)
     if found.coordinator_epoch is not None:
         return {"type": found.type.name, "coordinatorEpoch": found.coordinator_epoch}
@@ -36,9 +36,9 @@ def control_value(key: Bytes, value: Bytes) -> dict[str, Any]:
 
 
 def _printed(kind: ControlType, data: dict[str, Any]) -> dict[str, Any]:
-    """The fields as the reference prints them.
+    """Return the fields as the reference prints them.
 
-    In a leader change of a later version it gives each voter a directory id, of which nothing is in the bytes.
+    In a leader change of a later version it prints a directory id for each voter, which is not in the bytes.
     """
     if kind == ControlType.LEADER_CHANGE and data["version"] > 0:
         for voter in (*data["voters"], *data["grantingVoters"]):

@@ -1,8 +1,8 @@
-"""Decoders of keys and values: plain callables that take bytes and return what they mean.
+"""Decoders of keys and values: plain callables from bytes to values.
 
 `text`, `json`, `integer` and `long` are decoders; `pack` and, in `kafkalog.tools.registry`, `avro`, `protobuf` and
-`json_schema` make one. `decoder` finds one by name, also a function of the user's: `module:function`.
-A decoder raises DecodeError for bytes it does not understand.
+`json_schema` create one. `decoder` finds one by name, also a function of the user's: `module:function`. A decoder
+raises DecodeError for invalid bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _REGISTRY: Final = {"avro": "avro", "protobuf": "protobuf", "jsonschema": "json_
 
 
 class DecodeError(InvalidRecord):
-    """Bytes that a decoder does not understand."""
+    """Bytes that a decoder cannot decode."""
 
 
 def text(data: bytes) -> str:
-    """UTF-8, malformed pieces replaced as Java does.
+    """Decode UTF-8; malformed parts are replaced as Java does.
 
     >>> text("Zürich".encode())
     'Zürich'
@@ -40,7 +40,7 @@ def text(data: bytes) -> str:
 
 
 def json(data: bytes) -> Any:
-    """A JSON document as Python values.
+    """Decode a JSON document to Python values.
 
     >>> json(b'{"a": [1, null]}')
     {'a': [1, None]}
@@ -52,12 +52,12 @@ def json(data: bytes) -> Any:
 
 
 def raw(data: bytes) -> bytes:
-    """The bytes themselves."""
+    """Return the bytes themselves."""
     return data
 
 
 def integer(data: bytes) -> int:
-    """The first four bytes as a signed big-endian number, as Kafka's IntegerDecoder.
+    """Decode the first four bytes as a signed big-endian number, like Kafka's IntegerDecoder.
 
     >>> integer(bytes([0, 0, 1, 0]))
     256
@@ -66,7 +66,7 @@ def integer(data: bytes) -> int:
 
 
 def long(data: bytes) -> int:
-    """The first eight bytes as a signed big-endian number, as Kafka's LongDecoder.
+    """Decode the first eight bytes as a signed big-endian number, like Kafka's LongDecoder.
 
     >>> long(bytes([255] * 8))
     -1
@@ -81,11 +81,11 @@ def _number(data: bytes, size: int) -> int:
 
 
 def pack(format: str) -> Decoder:
-    """A decoder of kcat's pack strings: a function that returns text.
+    """Return a decoder for one of kcat's pack strings: a function that returns text.
 
     `<` and `>` (the default) set the byte order; b h i q are signed numbers of 1, 2, 4 and 8 bytes, B H I Q unsigned
-    ones, c is a character, s the rest as text, `$` the end of the data. A blank is printed; nothing else comes between.
-    Bytes behind the last letter are left alone where there is no `$`. IllegalArgument for any other letter.
+    ones, c is a character, s the rest as text, `$` the end of the data. A space is printed; nothing else separates
+    values. Without `$`, bytes after the last letter are ignored. IllegalArgument for any other letter.
 
     >>> pack("h <h s")(bytes([0, 1, 2, 0]) + b"rest")
     '1 2 rest'
@@ -135,10 +135,10 @@ NAMED: Final[dict[str, Decoder]] = {
 
 
 def decoder(name: str, *, schemas: str | None = None) -> Decoder:
-    """The decoder of a name: one of NAMED, `avro`, `protobuf` or `jsonschema` (which read `schemas`, a directory), a
-    pack string, or `module:function`.
+    """Return the decoder of a name.
 
-    IllegalArgument for a name that means nothing, with what was tried.
+    The name is one of NAMED, `avro`, `protobuf` or `jsonschema` (which read `schemas`, a directory), a pack string, or
+    `module:function`. IllegalArgument for an unknown name, with the known ones.
 
     >>> decoder("json")(b"[1]"), decoder(">i q$")(bytes(12)), decoder("zlib:crc32")(b"first")
     ([1], '0 0', 2456940119)
@@ -180,9 +180,9 @@ def _imported(name: str) -> Decoder:
 
 
 def decoded(decode: Decoder, data: bytes, what: str) -> Any:
-    """What a decoder makes of a key or value; what it raises about the bytes is a DecodeError that says of `what`.
+    """Decode a key or value (named by `what`); a decoder's error about the bytes becomes a DecodeError.
 
-    Errors that have nothing to do with these bytes (a schema that cannot be read) are raised as they are.
+    Errors unrelated to these bytes (such as an unreadable schema) are raised as they are.
     """
     try:
         return decode(data)
@@ -194,7 +194,7 @@ def decoded(decode: Decoder, data: bytes, what: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A decoded value as text: a str as it is, bytes in hexadecimal, all else as JSON or by str()."""
+    """Return a decoded value as text: a str as it is, bytes in hexadecimal, all else as JSON or by str()."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes | bytearray | memoryview):

@@ -1,4 +1,4 @@
-"""Which partitions the data directories hold, and where."""
+"""The partitions of data directories, and their paths."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ class PartitionPath(NamedTuple):
 
 
 def path_list(paths: Path | Iterable[Path]) -> list[str]:
-    """The paths that a caller gave: one, or several."""
+    """Return the given path or paths as a list."""
     return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
 
 def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem = OS) -> list[PartitionPath]:
-    """The live partitions of the data directories, of one topic or of all, by topic and number.
+    """Return the live partitions of the data directories, of one topic or of all, by topic and number.
 
-    Deleted, future and stray directories and other files are left out. PartitionNotFound for a data
-    directory that does not exist, IllegalArgument for a partition's own directory, NotAPartition where the same
-    partition lies in two of them.
+    Deleted, future and stray directories and other files are left out. PartitionNotFound for a data directory that does
+    not exist, IllegalArgument for a partition's own directory, NotAPartition if the same partition lies in two of them.
     """
     found: dict[TopicPartition, str] = {}
     for directory in dirs:
@@ -46,7 +45,7 @@ def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem 
 
 
 def refuse_partition(directory: str, names: Iterable[str]) -> None:
-    """IllegalArgument for a directory with segment files among its `names`: it is a partition's own."""
+    """Raise IllegalArgument if `names` has segment files: the directory is a partition's own."""
     if any(is_log_file(name) for name in names):
         raise IllegalArgument(
             "a partition's directory, where a data directory is meant", path=directory,
@@ -77,7 +76,7 @@ def _in_directory(directory: str, fs: FileSystem) -> list[PartitionPath]:
 
 
 def is_directory(path: str, fs: FileSystem) -> bool:
-    """True for a directory, links followed; False also where that cannot be told."""
+    """Return True for a directory, links followed; False also if that cannot be determined."""
     try:
         return stat.S_ISDIR(fs.stat(path).st_mode)
     except (OSError, ValueError):
@@ -85,14 +84,14 @@ def is_directory(path: str, fs: FileSystem) -> bool:
 
 
 def partitions_of(directory: str, topic: str, fs: FileSystem = OS) -> list[PartitionPath]:
-    """The live partitions of one topic in one data directory."""
+    """Return the live partitions of one topic in one data directory."""
     return [one for one in _in_directory(directory, fs) if one.topic_partition.topic == topic]
 
 
 def find(
     dirs: Sequence[str], topic: str, numbers: Sequence[int] = (), *, fs: FileSystem = OS
 ) -> list[PartitionPath]:
-    """The named partitions of a topic, or all of it; UnknownTopicOrPartition where one is absent."""
+    """Return the given partitions of a topic, or all; UnknownTopicOrPartition if one is absent."""
     validate_topic(topic)
     there = partitions(dirs, topic=topic, fs=fs)
     if not there:
@@ -117,10 +116,10 @@ def find(
 def partitions_below(
     paths: Sequence[str], topics: Sequence[str] = (), fs: FileSystem = OS
 ) -> list[PartitionPath]:
-    """The partitions that data directories and partition directories stand for, of these topics or all.
+    """Return the partitions of data directories and partition directories, of these topics or all.
 
-    Each directory once, by its real path; a partition may lie in several data directories. PartitionNotFound for a path
-    that does not exist, StorageError, UnknownTopicOrPartition for a topic that none of them has.
+    Each directory is listed once, by its real path; a partition may lie in several data directories. PartitionNotFound
+    for a path that does not exist, StorageError, UnknownTopicOrPartition for a topic that none of them has.
     """
     found: dict[str, PartitionPath] = {}
     for given in paths:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from errno import ENOENT
 from typing import BinaryIO, Final, NamedTuple
 
-from kafkalog.errors import CorruptSnapshot, StorageError
+from kafkalog.errors import CorruptSnapshot, IllegalArgument, StorageError
 from kafkalog.storage import names
 from kafkalog.storage.aborted_txns import read_aborted_txns
 from kafkalog.storage.producer_snapshot import read_snapshot
@@ -27,7 +28,7 @@ CHECKPOINT_SUFFIX: Final = ".checkpoint"
 
 
 class _Run(NamedTuple):
-    """What a dump of any number of files goes by, and what it fills: text, and complaints about them."""
+    """One dump of any number of files: its options, its output, and the complaints that it collects."""
 
     printer: Printer
     options: DumpOptions
@@ -45,11 +46,11 @@ def dump_files(
     as_json: bool = False,
     fs: FileSystem = OS,
 ) -> None:
-    """Prints each file to `out`, as the reference's text or as JSON lines; complaints about them come after the last.
+    """Print each file to `out`, as the reference's text or as JSON lines; complaints follow the last file.
 
-    Complaints go to `err`, in JSON to `out`. A suffix that means nothing and a damaged producer snapshot are lines on
-    `err` (DUMP-13, DUMP-8). The first other file that cannot be read to its end raises: StorageError, CorruptRecord,
-    InvalidRecord, CorruptIndex, FormatError, or IllegalArgument for a name or an option. What lies before the damage
+    Complaints go to `err`, in JSON to `out`. An unknown suffix and a damaged producer snapshot are lines on `err`
+    (DUMP-13, DUMP-8). The first other file that cannot be read to its end raises: StorageError, CorruptRecord,
+    InvalidRecord, CorruptIndex, FormatError, or IllegalArgument for a name or an option. Everything before the damage
     has been printed by then, and there are no complaints.
     """
     printer: Printer = TextPrinter(out, err)
@@ -66,8 +67,18 @@ def dump_files(
         if dump is None:
             err.write(os.fsencode(f"Ignoring unknown file {path}\n"))
         else:
-            dump(path, run)
+            _dump(dump, path, run)
     printer.complain(run.complaints)
+
+
+def _dump(dump: Callable[[str, _Run], None], path: str, run: _Run) -> None:
+    """Print a file; a missing file is reported as such, whatever its name is like."""
+    try:
+        dump(path, run)
+    except IllegalArgument:
+        if run.fs.exists(path):
+            raise
+        raise StorageError("there is no such file", errno=ENOENT, path=path, hint="check the path") from None
 
 
 def _log(path: str, run: _Run) -> None:
@@ -106,17 +117,17 @@ _DUMPS: Final[dict[str, Callable[[str, _Run], None]]] = {
     names.SNAPSHOT_SUFFIX: _snapshot,
     names.TXN_INDEX_SUFFIX: _txn_index,
 }
-"""The kinds of file, by suffix, and what prints each."""
+"""Print function by suffix of the file."""
 
 
 def as_java_prints(path: str) -> str:
-    """The path with one slash where there are several, and none at its end."""
+    """Return the path with repeated slashes merged, and none at its end."""
     shorter = re.sub("/+", "/", path)
     return shorter.rstrip("/") or shorter
 
 
 def files_of(directory: str, *, fs: FileSystem = OS) -> list[str]:
-    """The files of a partition directory that can be dumped, by name."""
+    """Return the files of a partition directory that can be dumped, by name."""
     try:
         found = sorted(fs.listdir(directory))
     except OSError as error:

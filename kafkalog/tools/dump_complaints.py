@@ -1,4 +1,4 @@
-"""What the dump tool has to say against its files: collected while it prints, told on stderr at the end (A8)."""
+"""Complaints of the dump tool about its files: collected while it prints, written to stderr at the end (A8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FEWEST_BUCKETS: Final = 16
 
 
 class Complaints:
-    """Pairs of numbers that should agree, by kind and file; `write` tells them in the reference's order."""
+    """Pairs of numbers that should agree, by kind and file; `write` prints them in the reference's order."""
 
     def __init__(self) -> None:
         self.index_mismatches: dict[str, list[Pair]] = {}
@@ -20,18 +20,18 @@ class Complaints:
         self.time_mismatches: dict[str, list[Pair]] = {}
         """(timestamp in the index, largest timestamp of its batch)"""
         self.times_out_of_order: dict[str, list[Pair]] = {}
-        """(timestamp, the one of the entry before it)"""
+        """(timestamp, timestamp of the entry before it)"""
         self.offsets_not_found: dict[str, list[Pair]] = {}
-        """(offset in the time index, last offset of the batch it would lie in; -1: there is none)"""
+        """(offset in the time index, last offset of the batch that should hold it; -1: there is none)"""
         self.non_consecutive: dict[str, list[Pair]] = {}
         """(offset, offset of the record after it)"""
 
     def write(self, err: BinaryIO) -> None:
-        """Writes them all; nothing where there are none.
+        """Write all complaints, if there are any.
 
-        As in the reference, mismatches of an offset index come by falling offset, offsets that are not followed by
-        the next one by rising offset, and of several with the same first number the last one counts. Of several files
-        each kind tells in the order of a Java hash map.
+        As in the reference, mismatches of an offset index come by falling offset, and offsets that are not followed by
+        the next one by rising offset. Of several with the same first number only the last one counts. Within each kind,
+        files are in the order of a Java hash map.
         """
         for path, pairs in _by_file(self.index_mismatches):
             by_offset = sorted(dict(pairs).items(), reverse=True)
@@ -56,12 +56,12 @@ _TIME_KINDS: Final = (
 
 
 def _full(path: str) -> str:
-    """As the reference names files in complaints: with the working directory in front."""
+    """Return the path with the working directory in front, as the reference names files in complaints."""
     return os.path.join(os.getcwd(), path)
 
 
 def _by_file(found: dict[str, list[Pair]]) -> list[tuple[str, list[Pair]]]:
-    """The pairs of each file in the order in which a Java hash map with their full names gives them.
+    """Return the pairs of each file in the order of a Java hash map keyed by full names.
 
     Names that share a bucket come latest first: `computeIfAbsent` puts a new one at the bucket's head.
     """
@@ -73,7 +73,7 @@ def _by_file(found: dict[str, list[Pair]]) -> list[tuple[str, list[Pair]]]:
 
 
 def _spread(text: str) -> int:
-    """What a Java hash map makes of a string: its hash code, the high half mixed into the low one."""
+    """Return a string's hash in a Java hash map: its hash code, the high half mixed into the low one."""
     value = java_hash(text)
     return value ^ value >> 16
 

@@ -1,4 +1,4 @@
-"""The dump tool on `.index` and `.timeindex` files, and what it has against them (format.md section 13, A5 to A8)."""
+"""The dump tool for `.index` and `.timeindex` files, and its complaints (format.md section 13, A5 to A8)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Check = Callable[[int, int], None]
 def dump_index(
     path: str, base_offset: int, printer: Printer, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
 ) -> None:
-    """Prints the entries of an offset index (`offset: 2 position: 87`), each compared with the batch it points to.
+    """Print the entries of an offset index (`offset: 2 position: 87`), each compared with its batch.
 
-    CorruptIndex or CorruptRecord where it points to no whole batch; the entries before have been printed then.
+    CorruptIndex or CorruptRecord if an entry points to no complete batch; the entries before it were printed.
     """
     with LogPeek(beside(path, names.LOG_SUFFIX), fs) as log, _opened(path, fs) as file:
         size = file.size()
@@ -65,10 +65,10 @@ def dump_index(
 def dump_time_index(
     path: str, base_offset: int, printer: Printer, options: DumpOptions, complaints: Complaints, *, fs: FileSystem
 ) -> None:
-    """Prints the entries of a time index (`timestamp: 1002 offset: 2`), each compared with the log and the one before.
+    """Print the entries of a time index (`timestamp: 1002 offset: 2`), compared with the log and the previous entry.
 
-    Without entries it prints nothing. The log's batches are found through the offset index beside it. CorruptIndex,
-    CorruptRecord or InvalidRecord where they cannot be read; the entries before have been printed then.
+    Without entries nothing is printed. The log's batches are found through the offset index beside it. CorruptIndex,
+    CorruptRecord or InvalidRecord if they cannot be read; the entries before were printed.
     """
     with (
         LogPeek(beside(path, names.LOG_SUFFIX), fs) as log,
@@ -100,15 +100,16 @@ class _Search:
         self._last = (-1, 0, 0)
 
     def batch_with(self, offset: int) -> BatchPlace | None:
-        """The batch that the reference takes for the one that holds the offset: the first that ends there or later,
-        from the position on that the index names. None where there is none; CorruptRecord where a batch behind that
-        position, any of them, has a size that none has.
+        """Return the batch that the reference takes for the one that holds the offset, or None.
+
+        That is the first batch that ends there or later, from the index's position on. CorruptRecord if any batch after
+        that position has an impossible size.
         """
         start = self._position(offset - self._base)
         self.log.check_position(start)
         chain, first = self._chain(start)
         at = first
-        # entries mostly go up: what the last search passed over is passed over again
+        # entries mostly ascend: batches that the last search skipped are skipped again
         if self._last[0] == start and self._last[1] <= offset:
             at = self._last[2]
         while at < len(chain.positions) and chain.last_offsets[at] < offset:
@@ -117,13 +118,15 @@ class _Search:
         return chain.place(at) if at < len(chain.positions) else None
 
     def _chain(self, start: int) -> tuple[Chain, int]:
-        """The batches of the file from its beginning if one of them begins at `start`, else those from there on; and
-        the number of the one that does."""
+        """Return a chain of batches, and the number of the batch at `start` in it.
+
+        The chain is that of the whole file if one of its batches begins at `start`, else that from `start` on.
+        """
         if self._whole is None:
             try:
                 self._whole = self.log.chain(0)
             except CorruptRecord:
-                # the sound part is of no use: every chain in it runs into the damage
+                # the sound part is useless: every chain in it runs into the damage
                 self._whole = Chain()
         first = self._whole.find(start)
         if first >= 0:
@@ -133,8 +136,10 @@ class _Search:
         return self._other[1], 0
 
     def _position(self, relative: int) -> int:
-        """The position of the entry at or before a relative offset by the reference's search, step by step: over
-        entries that are out of order another search would end elsewhere."""
+        """Return the position of the entry at or before a relative offset, by the reference's search steps.
+
+        With entries out of order, another search would give another result.
+        """
         if self._entries == 0:
             return 0
         last = self._entries - 1
@@ -193,7 +198,7 @@ class _TimeCheck:
 def _walk(
     path: str, file: File, entry: struct.Struct, base_offset: int, printer: Printer | None, check: Check
 ) -> None:
-    """Checks and lists entries, up to the unused tail or the first one whose check raises.
+    """Check and list entries, up to the unused tail or the first one whose check raises.
 
     The tail begins at the first entry other than entry 0 whose relative offset is 0 (A6).
     """

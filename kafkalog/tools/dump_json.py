@@ -1,7 +1,7 @@
 """The dump tool's findings as JSON lines: one object for each batch, record, entry and complaint.
 
-Every object has `type` and `file`. Names are those of the reference's text; keys, payloads and header values are text
-where they are UTF-8, else base64, which `key_encoding`, `payload_encoding` and `headers_encoding` say.
+Every object has `type` and `file`. Names are those of the reference's text. Keys, payloads and header values are text
+if they are UTF-8, else base64, as given in `key_encoding`, `payload_encoding` and `headers_encoding`.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class JsonPrinter:
         self._out.write(json_text({"type": kind, "file": path} | fields).encode(errors="replace") + b"\n")
 
     def begin(self, path: str) -> None:
-        """A file has no line of its own."""
+        """Print nothing: a file has no line of its own."""
 
     def title(self, path: str, title: str) -> None:
-        """Nothing: the name says it all."""
+        """Print nothing: the file's name has the information."""
 
     def log(
         self, path: str, window: FileWindow, options: DumpOptions, reader: RecordReader | None
     ) -> list[Pair]:
-        """A line for each batch, and where records are asked for one for each of them, behind its batch."""
+        """Print a line for each batch and, if records are requested, one for each of its records after it."""
         before, jumps = -1, []
         for header, batch in batches(path, window):
             self._line("batch", path, **batch_fields(header))
@@ -79,11 +79,11 @@ class JsonPrinter:
         return jumps
 
     def left_over(self, path: str, position: int, count: int) -> None:
-        """Bytes behind the last whole batch."""
+        """Print a line for bytes after the last complete batch."""
         self._line("invalidBytes", path, position=position, count=count)
 
     def entries(self, path: str, base_offset: int, data: bytes, *, times: bool, first: bool) -> None:
-        """A line for each entry of an index."""
+        """Print a line for each entry of an index."""
         if times:
             for timestamp, relative in struct.iter_unpack(">qi", data):
                 self._line("timeIndexEntry", path, timestamp=timestamp, offset=base_offset + relative)
@@ -92,15 +92,15 @@ class JsonPrinter:
                 self._line("indexEntry", path, offset=base_offset + relative, position=position)
 
     def empty(self, path: str) -> None:
-        """An offset index without entries."""
+        """Print a line for an offset index without entries."""
         self._line("emptyIndex", path)
 
     def passed(self, path: str) -> None:
-        """An index that passed its sanity check."""
+        """Print a line for an index that passed its sanity check."""
         self._line("sanityCheck", path, passed=True)
 
     def aborted(self, path: str, entry: AbortedTxn) -> None:
-        """An aborted transaction."""
+        """Print a line for an aborted transaction."""
         self._line(
             "abortedTransaction",
             path,
@@ -112,7 +112,7 @@ class JsonPrinter:
         )
 
     def producer(self, path: str, entry: ProducerEntry) -> None:
-        """A producer of a snapshot; one without batch data has no sequence numbers and offsets."""
+        """Print a line for a producer of a snapshot; without batch data it has no sequence numbers and offsets."""
         first = entry.current_txn_first_offset
         fields: dict[str, Any] = {
             "producerId": entry.producer_id,
@@ -131,7 +131,7 @@ class JsonPrinter:
         self._line("producer", path, **fields)
 
     def complain(self, complaints: Complaints) -> None:
-        """A line for each complaint."""
+        """Print a line for each complaint."""
         for attribute, (kind, one, other) in _COMPLAINTS.items():
             for path, pairs in getattr(complaints, attribute).items():
                 for pair in pairs:
@@ -139,9 +139,9 @@ class JsonPrinter:
 
 
 def batches(path: str, window: FileWindow) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header and bytes of each whole batch of the window's file; the window is left behind the last one.
+    """Yield header and bytes of each complete batch of the window's file; the window ends after the last one.
 
-    CorruptRecord where a size field is below the smallest legal one.
+    CorruptRecord if a size field is below the smallest legal one.
     """
     more = window.advance(0, 1)
     while more:
@@ -164,7 +164,7 @@ def batches(path: str, window: FileWindow) -> Iterator[tuple[BatchHeader, bytes]
 
 
 def batch_fields(header: BatchHeader) -> dict[str, Any]:
-    """What a batch line says; formats v0 and v1 have fewer fields."""
+    """Return the fields of a batch line; formats v0 and v1 have fewer."""
     kind = TimestampType.NO_TIMESTAMP_TYPE if header.magic <= 0 else TimestampType(header.timestamp_type)
     fields: dict[str, Any] = {"position": header.position, "size": header.size, "magic": header.magic}
     if header.magic >= MAGIC_V2:
@@ -195,7 +195,7 @@ def batch_fields(header: BatchHeader) -> dict[str, Any]:
 def record_fields(
     header: BatchHeader, record: Record, options: DumpOptions, reader: RecordReader | None
 ) -> dict[str, Any]:
-    """What a record line says; InvalidRecord for a control record or a value that cannot be read."""
+    """Return the fields of a record line; InvalidRecord for a control record or a value that cannot be read."""
     fields: dict[str, Any] = {}
     key, value = record.key, record.value
     if not options.skip_record_metadata:
@@ -216,7 +216,7 @@ def record_fields(
 
 
 def _headers(record: Record) -> dict[str, Any]:
-    """Names and values in turn, as kcat prints them; all values are base64 where one of them is no UTF-8."""
+    """Return names and values in turn, as kcat prints them; all values are base64 if one of them is not UTF-8."""
     pairs = record.headers
     texts = [None if value is None else _text(value) for _, value in pairs]
     encoded = any(text is None and value is not None for text, (_, value) in zip(texts, pairs, strict=True))

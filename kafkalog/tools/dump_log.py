@@ -1,4 +1,4 @@
-"""The dump tool and `.log` files, and metadata snapshots, which have the same format."""
+"""The dump tool for `.log` files, and for metadata snapshots, which have the same format."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OFFSET: Final = re.compile(r"[+-]?\d{1,20}")
 
 
 def dump_log(path: str, printer: Printer, options: DumpOptions, *, fs: FileSystem) -> list[Pair]:
-    """Prints the batches of a file, and its records if the options ask for them.
+    """Print the batches of a file, and its records if the options ask for them.
 
-    The pairs (offset, offset after it) that are not consecutive, from -1 on; only records that were printed count.
+    Return the pairs (offset, next offset) that are not consecutive, starting from -1; only printed records count.
     """
     reader = None if options.reader is None else options.reader()
     printer.title(path, title_of(path))
@@ -42,7 +42,7 @@ def dump_log(path: str, printer: Printer, options: DumpOptions, *, fs: FileSyste
 
 
 def title_of(path: str) -> str:
-    """What the name of a `.log` or `.checkpoint` file says; IllegalArgument where it says nothing."""
+    """Return the title for the name of a `.log` or `.checkpoint` file; IllegalArgument for an invalid name."""
     name = os.path.basename(path)
     if name.endswith(names.LOG_SUFFIX):
         return f"Log starting offset: {base_offset_of(path)}"
@@ -55,7 +55,7 @@ def title_of(path: str) -> str:
 
 
 def base_offset_of(path: str) -> int:
-    """The digits before the first dot of the name; IllegalArgument where there are none."""
+    """Return the digits before the first dot of the name; IllegalArgument if there are none."""
     digits = os.path.basename(path).split(".")[0]
     if not _OFFSET.fullmatch(digits) or not -(2**63) <= int(digits) < 2**63:
         raise IllegalArgument("the file's name does not begin with an offset", path=path)

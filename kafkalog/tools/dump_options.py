@@ -1,4 +1,4 @@
-"""What the dump tool is asked to print."""
+"""Options of the dump tool."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 class DumpOptions:
     """The reference tool's options.
 
-    max_bytes: how much of a `.log` file is read, None for all. max_message_size: how many bytes behind the position of
-    an index entry its batch may take. reader: makes the decoder of keys and values when a `.log` file is dumped (None:
-    they are printed as text). A decoder implies print_data_log, and that deep_iteration.
+    max_bytes: number of bytes to read of a `.log` file, None for all. max_message_size: maximum size of the batch at
+    the position of an index entry. reader: creates the decoder of keys and values when a `.log` file is dumped (None:
+    they are printed as text). A decoder implies print_data_log, and that implies deep_iteration.
     """
 
     deep_iteration: bool = False
@@ -32,10 +32,10 @@ class DumpOptions:
 
     @property
     def data(self) -> bool:
-        """True when keys and values are printed."""
+        """True if keys and values are printed."""
         return self.print_data_log or self.reader is not None
 
     @property
     def deep(self) -> bool:
-        """True when record lines are printed."""
+        """True if record lines are printed."""
         return self.deep_iteration or self.data

@@ -1,4 +1,4 @@
-"""What the dump tool prints, apart from what it finds: one method for each kind of thing, as text or as JSON lines."""
+"""Output of the dump tool, separate from its checks: one method for each kind of item, as text or as JSON lines."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ if TYPE_CHECKING:
 
 
 class Printer(Protocol):
-    """Prints one file after the other: `begin`, then whatever is in the file."""
+    """Prints one file after the other: `begin`, then the file's contents."""
 
     def begin(self, path: str) -> None:
-        """A file's turn has come."""
+        """Begin a file."""
 
     def title(self, path: str, title: str) -> None:
-        """What the name of a `.log` file says."""
+        """Print the title from the name of a `.log` file."""
 
     def log(
         self, path: str, window: FileWindow, options: DumpOptions, reader: RecordReader | None
     ) -> list[Pair]:
-        """Batches and records of a `.log` file, up to the last whole batch of the window, which is left there.
+        """Print batches and records of a `.log` file, up to the last complete batch of the window, which is left there.
 
-        The pairs of offsets that do not follow one another.
+        Return the pairs of offsets that are not consecutive.
         """
 
     def left_over(self, path: str, position: int, count: int) -> None:
-        """Bytes behind the last whole batch of a `.log` file."""
+        """Print the number of bytes after the last complete batch of a `.log` file."""
 
     def entries(self, path: str, base_offset: int, data: bytes, *, times: bool, first: bool) -> None:
-        """Whole entries of an index, none of its unused tail; `first` when entry 0 is among them."""
+        """Print complete entries of an index, without its unused tail; `first` if entry 0 is among them."""
 
     def empty(self, path: str) -> None:
-        """An offset index has no entry."""
+        """Print that an offset index has no entry."""
 
     def passed(self, path: str) -> None:
-        """An index passed its sanity check."""
+        """Print that an index passed its sanity check."""
 
     def aborted(self, path: str, entry: AbortedTxn) -> None:
-        """An entry of a transaction index."""
+        """Print an entry of a transaction index."""
 
     def producer(self, path: str, entry: ProducerEntry) -> None:
-        """An entry of a producer snapshot."""
+        """Print an entry of a producer snapshot."""
 
     def complain(self, complaints: Complaints) -> None:
-        """What is wrong with the files, after the last of them."""
+        """Print the complaints about all files, after the last of them."""
 
 
 class TextPrinter:
@@ -70,46 +70,46 @@ class TextPrinter:
         self._out.write(os.fsencode(f"{text}\n"))
 
     def begin(self, path: str) -> None:
-        """`Dumping F`."""
+        """Print `Dumping F`."""
         self._line(f"Dumping {path}")
 
     def title(self, path: str, title: str) -> None:
-        """`Log starting offset: 0`."""
+        """Print `Log starting offset: 0`."""
         self._line(title)
 
     def log(
         self, path: str, window: FileWindow, options: DumpOptions, reader: RecordReader | None
     ) -> list[Pair]:
-        """Batch lines and record lines."""
+        """Print batch lines and record lines."""
         return LogText(path, window, self._out, options, reader).write()
 
     def left_over(self, path: str, position: int, count: int) -> None:
-        """`Found N invalid bytes at the end of F`."""
+        """Print `Found N invalid bytes at the end of F`."""
         self._line(f"Found {count} invalid bytes at the end of {os.path.basename(path)}")
 
     def entries(self, path: str, base_offset: int, data: bytes, *, times: bool, first: bool) -> None:
-        """`offset: 2 position: 87` or `timestamp: 1002 offset: 2`."""
+        """Print `offset: 2 position: 87` or `timestamp: 1002 offset: 2`."""
         list_entries(self._text, data, base_offset, times=times, first=first)
         self._out.write(self._text)
         self._text.clear()
 
     def empty(self, path: str) -> None:
-        """`F is empty.`"""
+        """Print `F is empty.`"""
         self._line(f"{path} is empty.")
 
     def passed(self, path: str) -> None:
-        """`F passed sanity check.`"""
+        """Print `F passed sanity check.`"""
         self._line(f"{path} passed sanity check.")
 
     def aborted(self, path: str, entry: AbortedTxn) -> None:
-        """`version: 0 producerId: 9 ...`"""
+        """Print `version: 0 producerId: 9 ...`"""
         self._line(
             f"version: {entry.version} producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
             f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
         )
 
     def producer(self, path: str, entry: ProducerEntry) -> None:
-        """`producerId: 9 ...`; without batch data the line ends after lastTimestamp (A9)."""
+        """Print `producerId: 9 ...`; without batch data the line ends after lastTimestamp (A9)."""
         first = entry.current_txn_first_offset
         text = (
             f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
@@ -125,14 +125,14 @@ class TextPrinter:
         self._line(text)
 
     def complain(self, complaints: Complaints) -> None:
-        """The complaints, on stderr."""
+        """Print the complaints on stderr."""
         complaints.write(self._err)
 
 
 def first_sequence(entry: ProducerEntry) -> int:
-    """The sequence number of the first record of a producer's newest batch.
+    """Return the sequence number of the first record of a producer's newest batch.
 
-    Before 0 comes 2147483647; numbers that no broker writes wrap as 32 bits do in the reference.
+    2147483647 precedes 0; numbers that no broker writes wrap as 32 bits do in the reference.
     """
     sequence, delta = entry.last_sequence, entry.offset_delta
     first = sequence - delta if sequence >= delta else MAX_SEQUENCE - (delta - sequence) + 1

@@ -12,13 +12,14 @@ _LETTERS: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 def literal(text: str) -> bytes:
-    """A delimiter as bytes: escapes read, all else the bytes that were typed. IllegalArgument as for `escaped`."""
+    """Return a delimiter as bytes: escapes decoded, other bytes as typed. IllegalArgument as for `escaped`."""
     typed = text.encode(errors="surrogateescape")
     return _ESCAPE.sub(lambda found: escaped(found[1].decode(errors="replace")), typed)
 
 
 def escaped(letter: str) -> bytes:
-    r"""What `letter` (xHH with its digits) means behind a backslash; IllegalArgument where it means nothing."""
+    r"""Return the byte that `letter` (xHH with its digits) means after a backslash; IllegalArgument if it is unknown.
+    """
     if len(letter) == 3:
         return bytes([int(letter[1:], 16)])
     if letter not in _LETTERS:

@@ -1,8 +1,8 @@
-"""`handover`: a broker takes over the topics that lie in its data directories.
+"""`handover`: hand the topics in a broker's data directories over to the broker.
 
 A KRaft broker renames every partition directory whose topic id its metadata does not know to `-stray`. A handover
-writes topics, settings, partitions and ids into the metadata of a stopped node that is broker and controller in one:
-into its metadata log, or, where no controller has begun one, into the file that it will begin with. The partitions
+writes topics, settings, partitions and ids into the metadata of a stopped node that is broker and controller in one.
+They go into its metadata log or, if no controller has begun one, into the file that it will begin with. The partitions
 stay where they are. Without `apply` nothing on disk changes.
 """
 
@@ -36,11 +36,11 @@ __all__ = ["HandoverOptions", "HandoverReport", "handover", "undo_handover"]
 
 @dataclass(frozen=True)
 class HandoverOptions:
-    """What is handed over, and how.
+    """Options of a handover.
 
-    topics: those named, all by default; keep_records: no limit of age and size for topics of which the broker would
-    delete records at once; let_expire: it may; adopt: a topic that the broker has under another id gets our
-    partitions; settings: the broker's own, where its server.properties differ from Kafka's defaults.
+    topics: those to hand over, all by default; keep_records: remove the limits of age and size from topics whose
+    records the broker would delete at once; let_expire: allow that; adopt: move partitions to the id that the broker
+    has for a topic of that name; settings: the broker's own, where its server.properties differ from Kafka's defaults.
     """
 
     topics: Sequence[str] = ()
@@ -59,11 +59,11 @@ def handover(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> HandoverReport:
-    """Hand the topics in `dirs` over to the broker that the directories are formatted for, or tell what that would do.
+    """Hand the topics in `dirs` over to the broker that the directories are formatted for; a dry run without `apply`.
 
-    All of the broker's data directories that hold our partitions are given; `metadata_dir` where its metadata lies in
-    none of them. All is checked before anything changes; with a problem in the report nothing did. A handover that was
-    made before, or was interrupted, leaves only the rest to do.
+    `dirs` has all of the broker's data directories with partitions of kafkalog's; `metadata_dir` is given if its
+    metadata lies in none of them. Everything is checked before anything changes; with a problem in the report nothing
+    has changed. A repeated or interrupted handover does only the rest.
 
     With `apply` the locks of all directories are held: DirectoryLocked while a broker runs there. IllegalArgument for
     directories that are not formatted, or of several brokers; UnknownTopicOrPartition, NotAPartition,
@@ -129,7 +129,7 @@ def _planned(
 def _surveyed(
     homes: Sequence[str], topics: Sequence[str], fs: FileSystem
 ) -> tuple[dict[str, list[PartitionSurvey]], list[CorruptRecord | CorruptCheckpoint]]:
-    """The partitions by topic, and what makes some of them unfit for a broker."""
+    """Return the partitions by topic, and the errors of those that a broker cannot use."""
     found: dict[str, list[PartitionSurvey]] = {}
     broken: list[CorruptRecord | CorruptCheckpoint] = []
     for topic_partition, path in partitions(homes, fs=fs):
@@ -143,7 +143,7 @@ def _surveyed(
 
 
 def _set_aside(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[str]:
-    """A note for each directory that a broker which did not know it has renamed, and how to get it back."""
+    """Return a note for each directory that a broker renamed as unknown, and how to restore it."""
     notes = []
     for home in homes:
         for name in sorted(fs.names(home)):
@@ -163,7 +163,7 @@ def _set_aside(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> l
 def _check_done(
     homes: Sequence[str], where: str | None, options: HandoverOptions, plan: HandoverPlan, fs: FileSystem, clock: Clock
 ) -> None:
-    """IllegalState unless a look at the directories finds nothing left to do: what was written reads back."""
+    """Read the directories again; IllegalState if anything is left to do."""
     again = _planned(homes, where, options, fs, clock)
     if not again.is_done:
         raise IllegalState(
@@ -179,9 +179,9 @@ def undo_handover(
     metadata_dir: str | os.PathLike[str] | None = None,
     fs: FileSystem = OS,
 ) -> Journal:
-    """Take the newest handover back, where the broker has not run since; what it had changed.
+    """Undo the newest handover if the broker has not run since, and return its journal.
 
-    IllegalState where it has, or where there is none to take back; DirectoryLocked, CorruptCheckpoint, StorageError.
+    IllegalState if it has, or if there is no handover to undo; DirectoryLocked, CorruptCheckpoint, StorageError.
     """
     homes = [os.path.realpath(path) for path in dirs]
     where = None if metadata_dir is None else os.path.realpath(metadata_dir)

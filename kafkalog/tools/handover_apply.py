@@ -1,9 +1,9 @@
-"""Making topics known to a broker, and taking that back; the caller holds the locks of all directories.
+"""Adding topics to a broker's metadata, and undoing that; the caller holds the locks of all directories.
 
     journal -> partition.metadata, ids in the topics files -> metadata, last and in one step (or in whole topics)
 
-Interrupted anywhere, every record and every topic that was known is as before, and the same handover made again goes
-on from there: nothing is moved, and a topic's records stand together in one batch.
+An interruption leaves every record and every known topic as before, and the same handover, repeated, continues from
+there: nothing is moved, and all records of a topic are in one batch.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kafkalog.tools.handover_records import batches, config_records, partition_r
 from kafkalog.util.fileio import FileSystem, atomic_write
 
 METADATA_LOG: Final = {"max.message.bytes": str(2**31 - 1), "segment.bytes": str(1 << 30), "segment.ms": str(2**63 - 1)}
-"""Settings for one append to a metadata log: it takes batches of any size, and age is no reason for a new segment."""
+"""Settings for one append to a metadata log: batches of any size, and no new segment because of age."""
 
 
 def record_groups(plan: HandoverPlan) -> list[list[bytes]]:
-    """The metadata records of a plan; what belongs together is one group."""
+    """Return the metadata records of a plan, grouped into those that belong together."""
     groups = [_topic_records(plan, topic) for topic in plan.topics if topic.action != "known"]
     if plan.next_producer_id is not None:
         groups.insert(0, [producer_ids_record(plan.node.node_id, plan.next_producer_id)])
@@ -51,7 +51,7 @@ def _topic_records(plan: HandoverPlan, topic: TopicPlan) -> list[bytes]:
 
 
 def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
-    """Do what the plan says; it has no problem. StorageError, and what opening the metadata log raises."""
+    """Apply a plan without problems. StorageError, and errors of opening the metadata log."""
     metadata = plan.metadata
     groups = record_groups(plan)
     count = sum(map(len, groups))
@@ -80,7 +80,7 @@ def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
 
 
 def _carry(topic: TopicPlan, fs: FileSystem) -> None:
-    """The topic's id into its partition directories, and into the topics files that know another."""
+    """Write the topic's id into its partition directories, and into topics files that have another."""
     for path, _ in topic.carries:
         replace_topic_id(fs, path, topic.topic_id)
     for directory in sorted({one.directory for one in topic.found}):
@@ -95,7 +95,7 @@ def _set_id(directory: str, name: str, topic_id: str, fs: FileSystem) -> None:
 
 
 def _bootstrap(metadata: ClusterMetadata, groups: Iterable[list[bytes]], now_ms: int, fs: FileSystem) -> bytes:
-    """The bootstrap file with our records before its footer: the controller writes them into its new log itself."""
+    """Return the bootstrap file with our records before its footer; the controller writes them into its new log."""
     path = metadata.bootstrap_path
     content = _content(path, fs)
     footer = read_batches(path, fs)[-1]
@@ -125,9 +125,10 @@ def _put(path: str, content: bytes, fs: FileSystem) -> None:
 
 @contextmanager
 def _metadata_log(metadata: ClusterMetadata, end_offset: int, fs: FileSystem) -> Iterator[UnifiedLog]:
-    """The metadata log, open for writing and on disk when the block ends; IllegalState unless it ends where it should.
+    """Open the metadata log for writing and flush it at the end of the block.
 
-    It is opened as after a crash, as a broker always does: its indexes are made anew, and what was seen is whole.
+    IllegalState unless it ends at `end_offset`. It is opened as after a crash, as a broker always does: its indexes are
+    rebuilt, and its records are verified.
     """
     log = UnifiedLog.open(
         metadata.log_path, LogConfig.from_stored(METADATA_LOG), fs=fs, recovery_point=0, had_clean_shutdown=False

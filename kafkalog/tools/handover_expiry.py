@@ -1,4 +1,4 @@
-"""What a broker would delete as soon as it has a directory: nobody loses records by a handover unasked."""
+"""Records that a broker would delete at once: no handover deletes records without consent."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NO_LIMIT: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 def broker_defaults(plan: HandoverPlan, given: Mapping[str, Any]) -> BrokerConfig:
-    """What topics have that set nothing: Kafka's defaults, what the user says of the broker, its dynamic settings.
+    """Return the settings of topics that set none: Kafka's defaults, then `given`, then the broker's dynamic settings.
 
-    ConfigError for what is given and not accepted; dynamic settings that mean nothing to a log are passed over.
+    ConfigError for an invalid `given` setting; dynamic settings that do not concern logs are ignored.
     """
     dynamic = {}
     for name, value in plan.metadata.image.broker_settings(plan.node.node_id).items():
@@ -36,9 +36,9 @@ def broker_defaults(plan: HandoverPlan, given: Mapping[str, Any]) -> BrokerConfi
 def guard_records(
     plan: HandoverPlan, defaults: BrokerConfig, now_ms: int, fs: FileSystem, *, keep: bool, let_expire: bool
 ) -> None:
-    """Make it a problem where the broker would delete records at once, unless it was said what to do with them.
+    """Add a problem if the broker would delete records at once, unless `keep` or `let_expire` allows it.
 
-    keep: such topics get no limit of age and size; let_expire: they may go, and a note tells which.
+    keep: such topics get no limit of age and size; let_expire: they may be deleted, and a note lists them.
     """
     for at, topic in enumerate(plan.topics):
         if topic.action == "known":
@@ -70,9 +70,10 @@ def guard_records(
 
 
 def expiring_before(path: str, config: LogConfig, now_ms: int, fs: FileSystem) -> int | None:
-    """The offset below which a broker with these settings deletes what it is given; None where it deletes nothing.
+    """Return the offset below which a broker with these settings deletes records; None if it deletes none.
 
-    Whole segments, oldest first, by age and by size, as `retention.ms` and `retention.bytes` say (LOG-39, LOG-40).
+    It deletes complete segments, oldest first, by age and by size: `retention.ms` and `retention.bytes` (LOG-39,
+    LOG-40).
     """
     if not config.delete:
         return None

@@ -1,6 +1,6 @@
-"""What a handover changed, kept beside the metadata so that it can be taken back: `kafkalog.handover.json`.
+"""Changes of a handover, kept beside the metadata so that it can be undone: `kafkalog.handover.json`.
 
-A broker ignores plain files there. The journal is written before the first change and tells of the newest handover.
+A broker ignores plain files there. The journal is written before the first change and describes the newest handover.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkalog.util.fileio import FileSystem, atomic_write
 
 JOURNAL_FILE: Final = "kafkalog.handover.json"
 SAVED_BOOTSTRAP: Final = "kafkalog.bootstrap.checkpoint"
-"""The file that a controller begins with, as it was before."""
+"""Copy of the file that a controller begins with, as it was before."""
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 64 << 20
 _HINT: Final = "it only serves to take a handover back: move it away"
@@ -26,9 +26,9 @@ _HINT: Final = "it only serves to take a handover back: move it away"
 class Journal(NamedTuple):
     """The newest handover.
 
-    end_before, end_after: where the metadata log ended, both 0 where no controller had written to it; bootstrap_sha256:
-    of the bootstrap file as it was written, "" where it was not; topics: the names that were made known; carried: the
-    topic id that each partition directory had, None for none.
+    end_before, end_after: ends of the metadata log, both 0 if no controller had written to it; bootstrap_sha256:
+    checksum of the bootstrap file as written, "" if it was not; topics: names that were added; carried: the previous
+    topic id of each partition directory, None for none.
     """
 
     end_before: int
@@ -39,12 +39,12 @@ class Journal(NamedTuple):
 
 
 def digest(content: bytes) -> str:
-    """SHA-256 in hexadecimal digits."""
+    """Return the SHA-256 sum in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def path_of(metadata: ClusterMetadata) -> str:
-    """The journal's file."""
+    """Return the path of the journal's file."""
     return os.path.join(metadata.path, JOURNAL_FILE)
 
 
@@ -54,7 +54,7 @@ def saved_path(metadata: ClusterMetadata) -> str:
 
 
 def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
-    """Return when the journal is on disk. StorageError."""
+    """Write the journal to disk. StorageError."""
     path = path_of(metadata)
     text = json.dumps({"version": VERSION, **journal._asdict()}, indent=1) + "\n"
     try:
@@ -64,7 +64,7 @@ def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
 
 
 def read(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
-    """The newest handover; None where there is none. CorruptCheckpoint, StorageError."""
+    """Read the newest handover; None if there is none. CorruptCheckpoint, StorageError."""
     path = path_of(metadata)
     try:
         content = fs.read_file(path, MAX_FILE_BYTES)
@@ -93,7 +93,7 @@ def _parsed(data: Any) -> Journal:
 
 
 def remove(metadata: ClusterMetadata, begins: Iterable[ClusterMetadata], fs: FileSystem) -> None:
-    """Remove the journal and what was saved of the files in `begins`. StorageError."""
+    """Remove the journal and the saved copies of the files in `begins`. StorageError."""
     for path in (path_of(metadata), *(saved_path(one) for one in begins)):
         try:
             fs.unlink_if_exists(path)

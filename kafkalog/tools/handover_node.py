@@ -1,4 +1,5 @@
-"""Which broker the data directories belong to, and where its metadata lies: `meta.properties` (format.md section 8)."""
+"""The broker that data directories belong to, and the place of its metadata: `meta.properties` (format.md section 8).
+"""
 
 from __future__ import annotations
 
@@ -40,9 +41,9 @@ class Metadata(NamedTuple):
 
 
 def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
-    """The broker that the data directories were formatted for.
+    """Return the broker that the data directories were formatted for.
 
-    IllegalArgument where one is not formatted, or for another broker than the rest; CorruptCheckpoint, StorageError.
+    IllegalArgument if one is not formatted, or for another broker than the rest; CorruptCheckpoint, StorageError.
     """
     found = {directory: _read(directory, fs) for directory in dirs}
     if not found:
@@ -53,7 +54,7 @@ def read_node(dirs: Sequence[str], fs: FileSystem) -> Node:
 
 
 def _read(directory: str, fs: FileSystem) -> MetaProperties:
-    """What a KRaft broker's file says: it names its cluster, and the directory."""
+    """Read a KRaft broker's file, which has its cluster id and the directory id."""
     path = os.path.join(directory, META_PROPERTIES)
     try:
         content = fs.read_file(path, MAX_FILE_BYTES)
@@ -81,7 +82,7 @@ def _node_id(text: str) -> int:
 
 
 def find_metadata(dirs: Sequence[str], metadata_dir: str | None, fs: FileSystem) -> Metadata:
-    """Return the broker's metadata: that of `metadata_dir`, else that of the data directory that surely has it.
+    """Return the broker's metadata: that of `metadata_dir`, else that of the data directory that is certain to have it.
 
     IllegalArgument if there is none, if `metadata_dir` is not the directory that the broker has used, or if it is not
     clear which of two it uses; errors as for `read_cluster_metadata`.

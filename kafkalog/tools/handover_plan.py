@@ -1,8 +1,8 @@
-"""What a handover does, decided from what was found: topics to make known, what stands against it, what to know.
+"""The plan of a handover: topics to add, problems that prevent it, and notes.
 
     new      no topic of that name is in the broker's metadata: it gets ours, with our id
     grown    the broker knows the topic, and we have more partitions of it
-    adopted  the broker has a topic of that name with another id: our partitions take that id (only where asked for)
+    adopted  the broker has a topic of that name with another id: our partitions take that id (only if requested)
     known    nothing is left to do
 """
 
@@ -35,11 +35,11 @@ INTERNAL_SETTINGS: Final = {
     },
     "__share_group_state": {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"},
 }  # fmt: skip
-"""What a broker gives its own topics when it makes them: without it their records would expire."""
+"""Settings that a broker gives its own topics when it creates them: without them their records would expire."""
 
 
 class Problem(NamedTuple):
-    """Why a handover is refused, and what to do about it."""
+    """A reason why a handover is refused, and a hint."""
 
     what: str
     hint: str
@@ -47,10 +47,10 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicPlan:
-    """One topic: what is done, its id and own settings in the broker's names, and what was found of it.
+    """One topic: the action, its id and own settings in the broker's names, and its partition directories.
 
-    `add` are the partitions that are made known; `carries` the directories whose partition.metadata is written, with
-    the id that it has now (None: the file is missing).
+    `add` are the partitions to add; `carries` the directories whose partition.metadata is written, with their present
+    id (None: the file is missing).
     """
 
     name: str
@@ -64,7 +64,7 @@ class TopicPlan:
 
     @property
     def records(self) -> int:
-        """Offsets that the partitions hold."""
+        """Number of offsets that the partitions hold."""
         return sum(one.end_offset - one.start_offset for one in self.found)
 
 
@@ -72,7 +72,7 @@ class TopicPlan:
 class HandoverPlan:
     """All topics, in order of their names; a handover with a problem is refused.
 
-    What goes into `metadata` goes into `twins` as well: bootstrap files that the broker may begin with instead.
+    Everything written to `metadata` is also written to `twins`: bootstrap files that the broker may begin with instead.
     """
 
     node: Node
@@ -85,7 +85,7 @@ class HandoverPlan:
 
     @property
     def is_done(self) -> bool:
-        """True when nothing is left to do."""
+        """True if nothing is left to do."""
         return (
             self.next_producer_id is None
             and all(one.action == "known" and not one.carries for one in self.topics)
@@ -93,12 +93,12 @@ class HandoverPlan:
         )
 
     def refuse(self, what: str, hint: str) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.problems.append(Problem(what, hint))
 
 
 class Found(NamedTuple):
-    """What the data directories have of one topic: its entry in a topics file, and its partition directories."""
+    """One topic in the data directories: its entry in a topics file, and its partition directories."""
 
     entry: TopicEntry | None
     partitions: Sequence[PartitionSurvey]
@@ -114,9 +114,9 @@ def make_plan(
     next_producer_id: int = 0,
     ended: frozenset[Open] = frozenset(),
 ) -> HandoverPlan:
-    """Return the plan for the topics `found`; partitions without a directory are to be made by the broker in `home`.
+    """Return the plan for the topics `found`; the broker is to create partitions without a directory in `home`.
 
-    Producer ids below `next_producer_id` were given to clients, which may not have written yet. The broker's
+    Producer ids below `next_producer_id` were assigned to clients, which may not have written yet. The broker's
     coordinator ends the transactions in `ended`.
     """
     plan = HandoverPlan(node, metadata.main, metadata.twins)
@@ -132,7 +132,7 @@ def make_plan(
 
 
 def _check_controller(plan: HandoverPlan) -> None:
-    """Only where one controller votes, and runs in this node, does what is written here become the cluster's."""
+    """Refuse unless one controller votes and runs in this node: only then do our writes become the cluster's."""
     image, node_id = plan.metadata.image, plan.node.node_id
     start_once = "start the broker, let it come up, stop it, and hand over then"
     if image.voters is not None and image.voters != {node_id}:
@@ -205,9 +205,9 @@ def _plan_topic(
 
 
 def _own_id(plan: HandoverPlan, name: str, found: Found, adopted: MetadataTopic | None) -> str | None:
-    """The topic's id in our files, "" where none has any; None, and a problem, where they differ.
+    """Return the topic's id in our files, "" if none has any; if they differ, add a problem and return None.
 
-    An adoption that was interrupted has left some with the id of `adopted`: they do not differ from the rest.
+    An interrupted adoption has left some with the id of `adopted`: those do not count as different.
     """
     ids = {one.topic_id for one in found.partitions if one.topic_id is not None}
     if found.entry is not None:
@@ -224,7 +224,7 @@ def _own_id(plan: HandoverPlan, name: str, found: Found, adopted: MetadataTopic 
 
 
 def _is_ours(plan: HandoverPlan, known: MetadataTopic) -> bool:
-    """False, and a problem, where the topic that the broker knows has replicas elsewhere."""
+    """Return True if all replicas of the broker's topic are on this node; else add a problem and return False."""
     for number, partition in sorted(known.partitions.items()):
         if partition.replicas != (plan.node.node_id,):
             plan.refuse(
@@ -238,7 +238,7 @@ def _is_ours(plan: HandoverPlan, known: MetadataTopic) -> bool:
 def _partition(
     number: int, one: PartitionSurvey | None, before: MetadataPartition | None, directory_id: str | None
 ) -> NewPartition:
-    """The partition as it is made known: its next leader's epoch is above all that its log or the broker has."""
+    """Return the partition to add: its next leader's epoch is above those of its log and of the broker."""
     epoch = -1 if one is None else one.leader_epoch
     if before is not None:
         epoch = max(epoch, before.leader_epoch)
@@ -251,7 +251,8 @@ def _number(one: PartitionSurvey) -> int:
 
 
 def broker_settings(topic: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of a topic as a broker takes them: a segment.bytes below its bound under the name that has none."""
+    """Return a topic's settings for a broker: a segment.bytes below its bound gets the internal name without a bound.
+    """
     own = LogConfig.from_stored({**INTERNAL_SETTINGS.get(topic, {}), **settings}).overrides()
     if "segment.bytes" in own and int(own["segment.bytes"]) < SEGMENT_REFERENCE_FLOOR:
         size = own.pop("segment.bytes")
@@ -293,7 +294,7 @@ def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey], ended
 
 
 def _plan_producer_ids(plan: HandoverPlan, found: Mapping[str, Found], next_producer_id: int) -> None:
-    """Producers that the broker numbers anew must not be taken for those that wrote our records, or are about to."""
+    """Move the broker's next producer id above all ids in our records, or assigned to clients that may still write."""
     written = (one.largest_producer_id for topic in found.values() for one in topic.partitions)
     largest = max([next_producer_id - 1, *written])
     if largest < plan.metadata.image.next_producer_id:
@@ -308,6 +309,6 @@ def _plan_producer_ids(plan: HandoverPlan, found: Mapping[str, Found], next_prod
 
 
 def refused(error: KafkalogError) -> Problem:
-    """A problem that an error tells."""
+    """Return the problem for an error."""
     where = f"{error.path}: " if error.path else ""
     return Problem(where + error.message, error.hint or "")

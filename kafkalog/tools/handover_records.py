@@ -1,4 +1,4 @@
-"""The metadata records that make topics known to a broker, and the batches they go into (format.md section 13)."""
+"""Metadata records that add topics to a broker, and their batches (format.md section 13)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BY_NAME: Final = {schema.name: schema for schema in RECORDS.values()}
 
 
 class NewPartition(NamedTuple):
-    """A partition to be made known: its number, epochs so far, and the id of the data directory it lies in."""
+    """A partition to add: its number, its epochs, and the id of its data directory."""
 
     number: int
     leader_epoch: int
@@ -28,15 +28,15 @@ class NewPartition(NamedTuple):
 
 
 def topic_record(name: str, topic_id: str) -> bytes:
-    """A topic and its id."""
+    """Return the record of a topic and its id."""
     return _value("TopicRecord", 0, {"name": name, "topicId": topic_id})
 
 
 def partition_record(topic_id: str, partition: NewPartition, node_id: int, metadata_version: int) -> bytes:
-    """A partition whose one replica is on the node, in sync and its leader, as it stands after the node's crash.
+    """Return the record of a partition whose one replica is on the node, in sync and its leader, as after its crash.
 
-    So it comes up with eligible leader replicas (KIP-966) and without: such a controller takes a node that it does not
-    know for one that crashed, and elects again whom it had seen as the leader; without any it would never elect one.
+    So it becomes available with eligible leader replicas (KIP-966) and without. Such a controller takes an unknown node
+    for one that crashed, and elects the previous leader again; without a leader it would never elect one.
     """
     message: dict[str, Any] = {
         "partitionId": partition.number,
@@ -55,13 +55,13 @@ def partition_record(topic_id: str, partition: NewPartition, node_id: int, metad
 
 
 def config_records(topic: str, settings: Mapping[str, str]) -> list[bytes]:
-    """The settings of a topic, by name."""
+    """Return the records of a topic's settings, by name."""
     fields = {"resourceType": TOPIC_RESOURCE, "resourceName": topic}
     return [_value("ConfigRecord", 0, fields | {"name": name, "value": settings[name]}) for name in sorted(settings)]
 
 
 def producer_ids_record(node_id: int, next_producer_id: int) -> bytes:
-    """Producer ids below this one are taken."""
+    """Return the record that reserves producer ids below this one."""
     return _value("ProducerIdsRecord", 0, {"brokerId": node_id, "brokerEpoch": -1, "nextProducerId": next_producer_id})
 
 
@@ -72,7 +72,8 @@ def _value(name: str, version: int, message: Mapping[str, Any]) -> bytes:
 
 
 def batches(groups: Iterable[list[bytes]], base_offset: int, leader_epoch: int, timestamp: int) -> list[bytearray]:
-    """Batches of about 1 MiB from `base_offset` on; what stands in one group goes into one batch, so is read whole."""
+    """Return batches of about 1 MiB from `base_offset` on; each group is in one batch, so that it is read completely.
+    """
     made: list[bytearray] = []
     pending: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""What a handover says of itself, as text and as JSON."""
+"""The report of a handover, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kafkalog.tools.handover_plan import HandoverPlan, TopicPlan
 
 @dataclass(frozen=True)
 class HandoverReport:
-    """What a handover does, or has done where `applied`."""
+    """The result of a handover, or of its dry run if not `applied`."""
 
     plan: HandoverPlan
     applied: bool
 
     @property
     def ok(self) -> bool:
-        """True when nothing is left to do and nothing stands against it."""
+        """True if there is no problem and nothing is left to do."""
         return not self.plan.problems and (self.applied or self.plan.is_done)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """The report as text, a line at a time."""
+        """Yield the report as text, line by line."""
         plan = self.plan
         state = "no controller has begun a log" if plan.metadata.is_fresh else f"log ends at {plan.metadata.end_offset}"
         node = f"node {plan.node.node_id} of cluster {plan.node.cluster_id}"
@@ -43,7 +43,7 @@ class HandoverReport:
         yield self.summary()
 
     def summary(self) -> str:
-        """One line: how many topics were or would be handed over."""
+        """Return one line with the number of topics."""
         count = sum(1 for topic in self.plan.topics if topic.action != "known")
         topics = f"{count} topic{'' if count == 1 else 's'}"
         if self.plan.problems:
@@ -56,7 +56,7 @@ class HandoverReport:
         return f"{topics} handed over: start the broker (`kafkalog handover --undo` takes it back before that)"
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as plain values."""
+        """Return the verdict as plain values."""
         plan = self.plan
         return {
             "type": "handover", "ok": self.ok, "applied": self.applied,

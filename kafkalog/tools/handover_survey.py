@@ -1,4 +1,4 @@
-"""What a handover must know of each partition directory; only read, nothing is locked or changed."""
+"""Survey of partition directories for a handover; read-only, nothing is locked or changed."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Open(NamedTuple):
 class PartitionSurvey(NamedTuple):
     """One partition directory.
 
-    topic_id: of partition.metadata, None without that file. leader_epoch: the highest that any batch or the epoch
-    file has, -1 for none. largest_producer_id: -1 for none. open_transactions: the first offset of each, by producer
-    id. torn: what lies behind the last whole batch, None for nothing. epochs_problem: why the epoch file cannot be
-    read. ends: what a transaction coordinator ends that loads this partition of `__transaction_state`.
+    topic_id: of partition.metadata, None without that file. leader_epoch: the highest in any batch or the epoch file,
+    -1 for none. largest_producer_id: -1 for none. open_transactions: the first offset of each, by producer id. torn:
+    error of the bytes after the last complete batch, None for none. epochs_problem: error of an unreadable epoch file.
+    ends: transactions that a coordinator ends when it loads this partition of `__transaction_state`.
     """
 
     topic_partition: TopicPartition
@@ -60,9 +60,9 @@ class PartitionSurvey(NamedTuple):
 
 
 def survey(topic_partition: TopicPartition, path: str, fs: FileSystem) -> PartitionSurvey:
-    """Look at one partition directory.
+    """Survey one partition directory.
 
-    CorruptRecord for damage in what is read of it, CorruptCheckpoint for its partition.metadata, StorageError.
+    CorruptRecord for damage in the part that is read, CorruptCheckpoint for its partition.metadata, StorageError.
     """
     with LogView(path, fs=fs) as view:
         epochs_problem = None
@@ -88,13 +88,13 @@ def survey(topic_partition: TopicPartition, path: str, fs: FileSystem) -> Partit
 
 
 def _largest_producer_id(view: LogView, path: str, fs: FileSystem) -> int:
-    """The largest producer id that a broker may know from this directory: of snapshots and what lies behind them."""
+    """Return the largest producer id a broker may load from this directory: from snapshots and later batches."""
     largest, start = -1, view.log_start_offset
     for offset in (snapshots := Snapshots(path, fs=fs)).offsets:
         try:
             entries = read_snapshot(snapshots.path(offset), fs=fs)
         except (CorruptSnapshot, StorageError):
-            continue  # it is not believed by a broker either, which reads the log instead
+            continue  # a broker ignores it too, and reads the log instead
         largest = max([largest, *(entry.producer_id for entry in entries)])
         if offset <= view.log_end_offset:
             start = max(start, offset)
@@ -109,7 +109,10 @@ def _producer_ids(view: LogView, offset: int) -> Iterator[int]:
 
 
 def _ended(view: LogView) -> Iterator[Open]:
-    """Yield what a coordinator with these records ends; one that cannot be read is left out, as a broker does it."""
+    """Yield the transactions that a coordinator with these records ends.
+
+    Unreadable records are skipped, as by a broker.
+    """
     values: dict[bytes, bytes | None] = {}
     for chunk in log_chunks(view, view.log_start_offset, view.log_end_offset):
         for row in range(chunk.first, chunk.last):

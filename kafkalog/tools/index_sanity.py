@@ -1,4 +1,4 @@
-"""The checks that --index-sanity-check makes of an index on its own (format.md section 13, A7)."""
+"""Checks of --index-sanity-check on a single index (format.md section 13, A7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkalog.util.fileio import File
 
 
 def check_offset_index(file: File, size: int, base_offset: int) -> None:
-    """CorruptIndex unless the last entry is not below the base and the length holds whole entries."""
+    """Raise CorruptIndex if the last entry is below the base or the length is no multiple of the entry size."""
     last = _entry(file, size, OFFSET_ENTRY_BYTES, 0)
     if last < 0:
         raise CorruptIndex(
@@ -25,7 +25,7 @@ def check_offset_index(file: File, size: int, base_offset: int) -> None:
 
 
 def check_time_index(file: File, size: int, base_offset: int) -> None:
-    """CorruptIndex unless times go up from the first entry to the last and the length holds whole entries."""
+    """Raise CorruptIndex if the times or the last offset go back, or the length is no multiple of the entry size."""
     if size >= TIME_ENTRY_BYTES:
         first_time = int.from_bytes(FileSlice(file, 0, 8).read(), "big", signed=True)
         last_time = int.from_bytes(
@@ -51,6 +51,6 @@ def check_time_index(file: File, size: int, base_offset: int) -> None:
 
 
 def _entry(file: File, size: int, entry_bytes: int, at: int) -> int:
-    """The relative offset of the last whole entry, which begins `at` bytes into the entry."""
+    """Return the relative offset of the last complete entry, which begins `at` bytes into the entry."""
     position = (size // entry_bytes - 1) * entry_bytes
     return int.from_bytes(FileSlice(file, position + at, 4).read(), "big", signed=True)

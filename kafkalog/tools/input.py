@@ -1,4 +1,4 @@
-"""The files a command reads, opened one after the other."""
+"""Input files of a command, opened together and read one after the other."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ STDIN_NAME = "stdin"
 
 
 class Inputs:
-    """The named files (`-` is stdin), all opened before the first is read, so that a wrong name costs nothing:
-    StorageError for the first that cannot be opened.
+    """The named files (`-` is stdin), all opened before the first is read, so that a wrong name costs nothing.
 
-    Iterating gives (descriptor, name) and closes each when the next is asked for. `total` is the bytes in
-    them, None where one is no regular file.
+    StorageError for the first that cannot be opened. Iterating gives (descriptor, name) and closes each when the next
+    is requested. `total` is their size in bytes, None if one is not a regular file.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -47,7 +46,7 @@ class Inputs:
             os.close(fd)
 
     def close(self) -> None:
-        """Closes what is still open; stdin stays open."""
+        """Close the files that are still open; stdin stays open."""
         while self._open:
             self._close_first()
 

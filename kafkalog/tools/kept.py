@@ -1,4 +1,4 @@
-"""What openings kept of logs that recovery had to cut (docs/recovery.md): listed, restored, removed."""
+"""Kept parts of logs that recovery had to cut (docs/recovery.md): list, restore, remove."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COPY_BYTES: Final = 1 << 20
 
 
 class Restored(NamedTuple):
-    """A partition that was restored to the directory `path`; `doubled` batches were there twice and are once."""
+    """A partition that was restored to the directory `path`; `doubled` is the number of duplicate batches left out."""
 
     partition: str
     path: str
@@ -41,7 +41,7 @@ class Restored(NamedTuple):
         return f"{self.partition}: {told(self.sound)} restored to {self.path}{twice}"
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values, with `type` "restored"."""
+        """Return the fields as plain values, with `type` "restored"."""
         own = {"type": "restored", "partition": self.partition, "path": self.path, "doubled": self.doubled}
         return {**own, **self.sound._asdict()}
 
@@ -57,10 +57,10 @@ class _Part(NamedTuple):
 def list_kept(
     paths: Path | Iterable[Path], *, topics: Sequence[str] = (), entries: Sequence[str] = (), fs: FileSystem = OS
 ) -> list[Kept]:
-    """Return what was kept in data directories or partition directories, of these topics and names (none: all).
+    """Return the kept entries of data directories or partition directories, of these topics and names (none: all).
 
-    PartitionNotFound where a path does not exist, or nothing of such a name was kept; UnknownTopicOrPartition,
-    FormatError for a manifest that cannot be read, StorageError.
+    PartitionNotFound if a path does not exist, or no entry has such a name; UnknownTopicOrPartition, FormatError for an
+    unreadable manifest, StorageError.
 
     >>> list_kept("data")
     []
@@ -78,7 +78,7 @@ def list_kept(
 
 
 def shown(one: Kept) -> str:
-    """Return one line on what was kept."""
+    """Return one line that describes a kept entry."""
     when = f"{datetime.fromtimestamp(one.at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     return (
         f"{one.partition}  {one.name}  {told(one.sound)}, {one.size} bytes; kept {when}: the log ended at offset "
@@ -97,9 +97,9 @@ def restore_kept(
 ) -> list[Restored]:
     """Write the sound batches that were kept to partition directories below `to`, a data directory of its own.
 
-    Offsets stay as they were, indexes are made from the batches, and what was kept stays where it is. Arguments and
-    errors as for `list_kept`; IllegalArgument where `to` has such a partition, or lies in a directory that is read,
-    and where offsets were kept twice with different records: then `entries` says which.
+    Offsets stay as they were, indexes are rebuilt from the batches, and the kept files stay in place. Arguments and
+    errors as for `list_kept`; IllegalArgument if `to` has such a partition, or lies in a directory that is read, or if
+    offsets were kept twice with different records: then `entries` must choose one.
     """
     by_partition: dict[str, list[Kept]] = {}
     for one in list_kept(paths, topics=topics, entries=entries, fs=fs):
@@ -119,7 +119,10 @@ def remove_kept(
     entries: Sequence[str] = (),
     fs: FileSystem = OS,
 ) -> list[Kept]:
-    """Return what goes, or went with `apply`; arguments and errors as for `list_kept`. The logs are not touched."""
+    """Return the kept entries, and remove them with `apply`; arguments and errors as for `list_kept`.
+
+    The logs are not touched.
+    """
     found = list_kept(paths, topics=topics, entries=entries, fs=fs)
     for one in found if apply else ():
         try:
@@ -146,7 +149,7 @@ def _check_target(target: str, name: str, found: Sequence[Kept], fs: FileSystem)
 
 
 def _plan(found: Sequence[Kept], fs: FileSystem) -> tuple[list[_Part], int]:
-    """Return the runs to write, by offset, and how many batches are left out because they are there already.
+    """Return the runs to write, by offset, and the number of duplicate batches left out.
 
     Runs that overlap are cut where the other one begins: a batch at the wrong place begins a run of its own.
     """
@@ -180,7 +183,7 @@ def _plan(found: Sequence[Kept], fs: FileSystem) -> tuple[list[_Part], int]:
 
 
 def _split(part: _Part, offset: int, fs: FileSystem) -> tuple[_Part, _Part | None]:
-    """Return the batches of a run that end below `offset`, at least the first one, and those behind them."""
+    """Return the batches of a run that end below `offset`, at least the first one, and the rest."""
     run = part.run
     with fs.open_file(part.path, "r") as file:
         batches = FileSlice(file, run.start, run.end - run.start).batches()
@@ -210,7 +213,7 @@ def _parts(one: Kept, fs: FileSystem) -> Iterator[_Part]:
 
 
 def _behind(part: _Part, last_offset: int, fs: FileSystem) -> _Part | None:
-    """The batches of a run that begin above an offset; None where there is none."""
+    """Return the batches of a run that begin above an offset; None if there are none."""
     run = part.run
     with fs.open_file(part.path, "r") as file:
         for batch in FileSlice(file, run.start, run.end - run.start).batches():
@@ -223,7 +226,7 @@ def _behind(part: _Part, last_offset: int, fs: FileSystem) -> _Part | None:
 def _restored(
     target: str, name: str, parts: Sequence[_Part], doubled: int, fs: FileSystem, clock: Clock
 ) -> Restored:
-    """Write a segment for each run, then open the log once: that makes indexes, epochs and producers from them."""
+    """Write a segment for each run, then open the log once, which rebuilds indexes, epochs and producers."""
     path = os.path.join(target, name)
     try:
         make_directories(fs, path)

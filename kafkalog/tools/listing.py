@@ -1,4 +1,4 @@
-"""What each file of a partition directory is: its length, the bytes in use, the disk it takes, its entries."""
+"""Listing of a partition directory's files: their length, the bytes in use, their disk space, their entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TAIL_BYTES: Final = 4096
 
 
 class FileSummary(NamedTuple):
-    """A file: `length` as the system has it, `used` bytes of it, `disk` bytes allocated for it.
+    """A file: its `length`, the `used` bytes of it, and the `disk` bytes allocated for it.
 
     `entries` is None for files that have none. An active segment's index is created at its full size
     (segment.index.bytes, 10 MiB): then `used` and `disk` are far below `length`.
@@ -39,7 +39,7 @@ class FileSummary(NamedTuple):
 
 
 def list_files(path: str, *, fs: FileSystem = OS) -> Iterator[FileSummary]:
-    """The regular files of a partition directory by name; one that vanishes meanwhile is left out."""
+    """Yield the regular files of a partition directory by name; one that is removed meanwhile is left out."""
     try:
         names = sorted(fs.listdir(path))
     except OSError as error:
@@ -71,7 +71,7 @@ def _summary(path: str, name: str, fs: FileSystem) -> FileSummary:
 
 
 def _grown(file: File, entry: Struct, growing: Callable[..., int]) -> int:
-    """How many entries an index has, read in pieces up to their end: its length may be that of a sparse file."""
+    """Return the number of an index's entries, read in pieces up to their end: the file may be long and sparse."""
     entries, before = 0, ()
     while True:
         data = file.pread(PIECE_ENTRIES * entry.size, entries * entry.size)
@@ -83,9 +83,9 @@ def _grown(file: File, entry: Struct, growing: Callable[..., int]) -> int:
 
 
 def _end_of_data(file: File, length: int, fs: FileSystem) -> int:
-    """Where the data ends: the length, unless a preallocated file ends in zeros; then its headers are walked.
+    """Return the end of the data: the length, unless a preallocated file ends in zeros; then its headers are read.
 
-    Where damage ends the walk, it goes on with the next sound batch.
+    After damage, reading continues with the next sound batch.
     """
     tail = file.pread(_TAIL_BYTES, max(0, length - _TAIL_BYTES))
     if tail.strip(b"\0"):

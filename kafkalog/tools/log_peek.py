@@ -1,4 +1,4 @@
-"""Single batches of a `.log` file, found by position: what index entries are compared with."""
+"""Access to single batches of a `.log` file by position, for comparison with index entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HINT: Final = "the index points to another place than a batch: `kafkalog repair
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its file, and the offset of its last record."""
+    """A batch's position and size in its file, and the offset of its last record."""
 
     position: int
     size: int
@@ -30,7 +30,7 @@ class BatchPlace(NamedTuple):
 
 
 class Chain:
-    """Batches that lie one behind the other, as columns; the last one is whole."""
+    """Adjacent batches, as columns; the last one is complete."""
 
     def __init__(self) -> None:
         self.positions = array("q")
@@ -38,25 +38,25 @@ class Chain:
         self.end = 0
 
     def add(self, table: BatchTable) -> None:
-        """Appends the batches of a table, which come next in the file."""
+        """Append the batches of a table, which come next in the file."""
         self.positions.frombytes(memoryview(table.positions).tobytes())
         self.last_offsets.frombytes(memoryview(table.last_offsets).tobytes())
         self.end = table.stop_position
 
     def find(self, position: int) -> int:
-        """The number of the batch that begins at `position`; -1 where none does."""
+        """Return the number of the batch that begins at `position`; -1 if there is none."""
         at = bisect_left(self.positions, position)
         return at if at < len(self.positions) and self.positions[at] == position else -1
 
     def place(self, n: int) -> BatchPlace:
-        """Batch number n."""
+        """Return batch number n."""
         position = self.positions[n]
         after = self.positions[n + 1] if n + 1 < len(self.positions) else self.end
         return BatchPlace(position, after - position, self.last_offsets[n])
 
 
 class LogPeek:
-    """A `.log` file open for looking at one batch at a time; every call reads a few bytes."""
+    """A `.log` file open for reading single batches, or the chain of batches from a position."""
 
     def __init__(self, path: str, fs: FileSystem) -> None:
         try:
@@ -73,7 +73,7 @@ class LogPeek:
         self._file.close()
 
     def check_position(self, position: int) -> None:
-        """CorruptIndex for a position outside the file."""
+        """Raise CorruptIndex for a position outside the file."""
         if not 0 <= position <= self.size:
             raise CorruptIndex(
                 f"an entry points to position {position} of a log of {self.size} bytes",
@@ -83,9 +83,9 @@ class LogPeek:
             )
 
     def batch_at(self, position: int, limit: int) -> BatchPlace | None:
-        """The batch that begins at `position`, or None where no whole one of at most `limit` bytes does.
+        """Return the batch that begins at `position`; None without a complete one of at most `limit` bytes.
 
-        CorruptIndex for a position outside the file, CorruptRecord for a size that no batch has.
+        CorruptIndex for a position outside the file, CorruptRecord for an impossible size.
         """
         if limit < 0:
             raise IllegalArgument(f"--max-message-size is a number of bytes from 0 on, not {limit}", path=self.path)
@@ -109,26 +109,26 @@ class LogPeek:
         return BatchPlace(position, size, base_offset + last_delta)
 
     def chain(self, position: int) -> Chain:
-        """The batches from `position` to the end of the file, one behind the other; their sizes and last offsets.
+        """Return the adjacent batches from `position` to the end of the file, with their sizes and last offsets.
 
-        CorruptRecord for a size that no batch has, wherever in the chain: the reference looks at all of them.
+        CorruptRecord for an impossible size anywhere in the chain: the reference reads all of them.
         """
         chain = Chain()
         try:
             for table in FileSlice(self._file, position, self.size - position).tables():
                 chain.add(table)
         except CorruptRecord as error:
-            # the reference looks at no size with so few bytes behind it
+            # the reference ignores a size field with so few bytes after it
             if error.position is None or self.size - error.position > HEADER_BYTES:
                 raise
         return chain
 
     def largest_timestamp(self, place: BatchPlace) -> int:
-        """The largest timestamp among the records of a batch, -1 where it has none."""
+        """Return the largest timestamp among the records of a batch, -1 if it has none."""
         batch = FileSlice(self._file, place.position, place.size).read()
         return largest_timestamp(batch, path=self.path, offset=place.last_offset, position=place.position)
 
 
 def beside(index_path: str, suffix: str) -> str:
-    """The file of the same segment with another suffix."""
+    """Return the path of the same segment's file with another suffix."""
     return os.path.join(os.path.dirname(index_path), os.path.basename(index_path).split(".")[0] + suffix)

@@ -1,4 +1,4 @@
-"""The dump tool's text of one `.log` file: the compiled renderer, and answers to what it asks for."""
+"""The dump tool's text of one `.log` file: runs the compiled renderer and supplies the text that it requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLUSH_BYTES: Final = 1 << 18
 
 
 class LogText:
-    """One file on its way through the renderer."""
+    """Rendering of one file."""
 
     def __init__(
         self, path: str, window: FileWindow, out: BinaryIO, options: DumpOptions, reader: RecordReader | None
@@ -41,9 +41,9 @@ class LogText:
         )
 
     def write(self) -> list[Pair]:
-        """Writes the text of the window's file, and leaves the window where the last whole batch ends.
+        """Write the text of the window's file, and leave the window at the end of the last complete batch.
 
-        The pairs (offset, offset after it) that are not consecutive, from -1 on; only records that were printed count.
+        Return the pairs (offset, next offset) that are not consecutive, starting from -1; only printed records count.
         """
         self.window.advance(0, 1)
         try:
@@ -54,7 +54,7 @@ class LogText:
         return self.text.non_consecutive
 
     def _step(self) -> bool:
-        """Renders until something is asked for, and gives it; False at the end of the file."""
+        """Render until the renderer requests something, and supply it; return False at the end of the file."""
         window, text = self.window, self.text
         status = text.render(window.buffer, window.start, window.stop, window.base_position)
         if status == NEEDS_BYTES:
@@ -76,7 +76,7 @@ class LogText:
         return True
 
     def _check_header(self) -> None:
-        """CorruptRecord where the file ends inside the header of a batch that says to be whole, but is too short."""
+        """Raise CorruptRecord if the file ends inside the header of a batch whose size field is too small."""
         window = self.window
         head = window.buffer[window.start : window.start + HEADER_BYTES]
         if len(head) < HEADER_BYTES or head[-1] < MAGIC_V2 or window.left >= BATCH_OVERHEAD_BYTES:
@@ -86,7 +86,7 @@ class LogText:
             raise short_batch(size, self.path, window.position)
 
     def _words(self) -> str:
-        """The end of the line at hand: a KRaft control record's, or that of a key and value which are decoded."""
+        """Return the end of the current line: the text of a KRaft control record, or of a decoded key and value."""
         text = self.text
         try:
             if text.is_control:
@@ -111,7 +111,7 @@ class LogText:
 
 
 def line_end(key: Any, payload: Any, bar: str) -> str:
-    """Key and payload as they end a record line; `bar` is what begins a line that holds nothing else."""
+    """Return key and payload as the end of a record line; `bar` begins a line that holds nothing else."""
     from kafkalog.tools.decoders import shown
 
     words = ""

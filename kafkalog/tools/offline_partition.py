@@ -1,4 +1,4 @@
-"""A partition that no broker runs on, open for the time that something is done to it."""
+"""A partition without a running broker, open while a tool works on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafkalog.util.fileio import FileSystem
 
 
 class OfflinePlan(Protocol):
-    """Which partition of which data directory, its settings, and whether all of it counts as replicated."""
+    """A partition to work on: its data directory, its settings, and its replication state (all replicated or not)."""
 
     @property
     def place(self) -> PartitionPath: ...
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def in_locked_directories(plans: Sequence[P], act: Callable[[LogDir, P], T], fs: FileSystem) -> list[T]:
-    """What `act` gives for each plan, directory by directory, each of which is locked meanwhile. DirectoryLocked."""
+    """Call `act` for each plan, with the plan's data directory locked, and return the results. DirectoryLocked."""
     told: list[T] = []
     for directory in dict.fromkeys(plan.directory for plan in plans):
         with LogDir.acquire(directory, fs=fs) as log_dir:
@@ -53,9 +53,9 @@ def in_locked_directories(plans: Sequence[P], act: Callable[[LogDir, P], T], fs:
 
 @contextmanager
 def opened_offline(log_dir: LogDir, plan: OfflinePlan, fs: FileSystem, clock: Clock) -> Iterator[UnifiedLog]:
-    """The log of a plan's partition, recovered where it needs that; closed, with its checkpoints, when the block ends.
+    """Open the log of a plan's partition for the block, recovering it if necessary; then close it with its checkpoints.
 
-    After an error in the block the directory vouches for it no more, and the next start recovers it. Errors as for
+    After an error in the block the directory no longer vouches for it, and the next start recovers it. Errors as for
     `open_partition`.
     """
     key, path = plan.place
@@ -68,7 +68,7 @@ def opened_offline(log_dir: LogDir, plan: OfflinePlan, fs: FileSystem, clock: Cl
     closed_well = False
     try:
         try:
-            # before anything is appended behind a recovered end that lies below what was clean once
+            # before anything is appended after a recovered end below the cleaner offset
             lower_cleaner_offsets(plan.directory, {key: log.log_end_offset}, fs=fs)
             if mark is not None:
                 log.update_high_watermark(mark)

@@ -1,4 +1,4 @@
-"""Which partitions offline work is to look at, and what is known of their topics: read once, before any log is."""
+"""The partitions that offline work covers, and the settings of their topics: read once, before any log is opened."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Path = str | os.PathLike[str]
 
 
 class Kept(NamedTuple):
-    """A partition that is passed over, and why."""
+    """A partition that is skipped, and the reason."""
 
     path: str
     why: str
 
 
 class OfflineSurvey(NamedTuple):
-    """The partitions that paths stand for, what is known of their topics, and the settings that were `given` for all.
+    """The partitions of some paths, their topics' known settings, and the settings `given` for all.
 
     `config` are the store's settings, for topics without their own; `now_ms` is the time of the whole job.
     """
@@ -46,7 +46,7 @@ class OfflineSurvey(NamedTuple):
         fs: FileSystem,
         clock: Clock,
     ) -> OfflineSurvey:
-        """`topics` names those to look at (none: all); `now_ms` None is now.
+        """Survey the paths; `topics` names those to include (none: all); `now_ms` None is now.
 
         PartitionNotFound, NotAPartition, UnknownTopicOrPartition, ConfigError, UnknownConfig; CorruptRecord or
         CorruptCheckpoint for damaged settings.
@@ -58,9 +58,9 @@ class OfflineSurvey(NamedTuple):
         return cls(found, known, given, config, clock.milliseconds() if now_ms is None else now_ms)
 
     def config_of(self, topic: str) -> LogConfig:
-        """What counts for a topic: what was given, else its own settings, else the store's."""
+        """Return a topic's configuration: the given settings, else its own, else the store's."""
         return self.known.config_of(topic, self.config).replace(**self.given)
 
     def mark_is_end(self, place: PartitionPath) -> bool:
-        """Whether all of a partition counts as replicated: nobody else has a copy."""
+        """Return True if all of a partition counts as replicated: there is no other copy."""
         return not self.known.has_replicas(place.topic_partition)

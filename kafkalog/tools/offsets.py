@@ -1,4 +1,4 @@
-"""Where reading begins and ends: the offset words of the command line, and what they mean for a partition."""
+"""Start and end of reading: the offset words of the command line, and their offsets in a partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
 
 class Seekable(Protocol):
-    """What a bound is looked up in."""
+    """A log in which bounds are looked up."""
 
     path: str
 
@@ -25,9 +25,9 @@ class Seekable(Protocol):
 
 
 class Bounds(NamedTuple):
-    """A range as asked for. `start`: "beginning", "end", "stored", an offset, or a negative count from the end.
+    """A requested range. `start`: "beginning", "end", "stored", an offset, or a negative count from the end.
 
-    `since_ms` and `until_ms` bound it by time; each of these is None where it was not given.
+    `since_ms` and `until_ms` bound it by time; each of these is None if it was not given.
     """
 
     start: str | int | None = None
@@ -35,9 +35,9 @@ class Bounds(NamedTuple):
     until_ms: int | None = None
 
     def first_offset(self, log: Seekable, end: int | None = None) -> int:
-        """The offset to begin at; OffsetOutOfRange for one that the log does not have.
+        """Return the offset to begin at; OffsetOutOfRange for one outside the log.
 
-        "end", counts from it and a time after the last record mean `end`, where reading ends: None is the log end.
+        "end", counts from it and a time after the last record refer to `end`, where reading ends: None is the log end.
         """
         first, log_end = log.log_start_offset, log.log_end_offset
         end = log_end if end is None else end
@@ -63,7 +63,7 @@ class Bounds(NamedTuple):
         return offset
 
     def stop_offset(self, log: Seekable) -> int | None:
-        """The offset to end before, where the range is bounded by time and such a record is there."""
+        """Return the offset to end before; None without a time bound, or without a record after it."""
         if self.until_ms is None:
             return None
         found = log.offset_for_time(self.until_ms)
@@ -71,9 +71,9 @@ class Bounds(NamedTuple):
 
 
 def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
-    """What `-o` arguments ask for: one of beginning, end, stored, N, -N, and s@TIME, e@TIME beside each other.
+    """Parse `-o` arguments: one of beginning, end, stored, N, -N, or s@TIME and e@TIME together.
 
-    to_ms turns a TIME into ms since 1970. IllegalArgument for a word that is none, and for two starts.
+    to_ms turns a TIME into ms since 1970. IllegalArgument for an unknown word, and for two starts.
     """
     bounds = Bounds()
     for word in words:

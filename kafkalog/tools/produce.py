@@ -1,8 +1,8 @@
-"""Delimited text and whole files to record batches, and these to the logs of a topic.
+"""Conversion of delimited text and whole files to record batches, which are appended to a topic's logs.
 
-The layout of what is written depends on the input alone: a batch closes when the next record's exact size
-would take it past the limit, before any compression; only where the input is waited for (a pipe, a terminal)
-does a batch also close by time.
+The layout of the batches depends on the input alone: a batch closes when the next record's exact size would take it
+past the limit, before any compression. Only with an input that can be waited for (a pipe, a terminal) does a batch also
+close by time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_POLL_MS = 2**31 - 1
 
 
 class Encoding(NamedTuple):
-    """How text becomes records; see `kafkalog produce --help` for each."""
+    """Rules for converting text to records; see `kafkalog produce --help` for each."""
 
     batch_bytes: int = 16_384
     delimiter: bytes = b"\n"
@@ -39,9 +39,9 @@ class Encoding(NamedTuple):
 class Producer:
     """Encodes input into batches for `sinks`, one per partition, and appends them as they fill.
 
-    Keyed records go to murmur2(key) mod the number of sinks; keyless ones stay on one partition until its
-    batch closes. `compression` is done in threads of its own (see WriteQueue), so that `close` is needed at the end.
-    `max_record_bytes` bounds what is held of a line whose end has not come. `progress` hears of every chunk of input
+    Keyed records go to murmur2(key) mod the number of sinks; keyless ones stay on one partition until its batch closes.
+    Compression runs in threads of its own (see WriteQueue), so that `close` is needed at the end. `max_record_bytes`
+    bounds the memory for a line whose end has not come. `progress` is called with the size of every chunk of input
     bytes. Threads: belongs to one thread.
     """
 
@@ -74,7 +74,7 @@ class Producer:
         self._progress = progress
 
     def read_lines(self, fd: int, name: str) -> None:
-        """Takes every delimited record of an open file; one without a delimiter at its end counts too."""
+        """Read every delimited record of an open file, including a last one without a delimiter."""
         waits = not stat.S_ISREG(os.fstat(fd).st_mode)
         lull = _Lull(fd, self._linger_ms) if waits else None
         encoder, milliseconds = self._encoder, self._milliseconds
@@ -108,7 +108,7 @@ class Producer:
             encoder.feed(buffer, have, milliseconds(), final=True)
 
     def read_whole(self, fd: int, name: str, key: bytes | None) -> None:
-        """Takes a file's content as one record."""
+        """Read a file's content as one record."""
         parts = []
         size = 0
         while part := _read(fd, name):
@@ -121,21 +121,21 @@ class Producer:
             self._progress(size)
 
     def flush(self) -> None:
-        """Closes every open batch and appends it; nothing after a write that failed, so that no gap arises."""
+        """Close every open batch and append it; after a failed write append nothing, so that no gap arises."""
         if not self._queue.stopped:
             self._encoder.seal()
             self._write(0)
             self._queue.drain()
 
     def close(self) -> None:
-        """Ends the threads that compress; does not flush."""
+        """End the compression threads, without a flush."""
         self._queue.close()
 
     def _write(self, at_least: int) -> None:
         encoder, queue = self._encoder, self._queue
         for number in self._partitions:
             if encoder.ready_bytes(number) > at_least:
-                queue.stopped = True  # until the queue has what leaves the encoder
+                queue.stopped = True  # until the queue has the batches taken from the encoder
                 queue.put(number, encoder.take(number))
 
     def _check_line(self, size: int, name: str) -> None:
@@ -148,25 +148,25 @@ class Producer:
 
 
 class _Lull:
-    """Tells when the input has been waited for so long that open batches close.
+    """Detects when the wait for input has lasted so long that open batches close.
 
-    Only time spent waiting counts, added up since the last close: a slow writer to the pipe delays its
-    own records by `linger_ms` at most, a slow disk or a busy machine changes nothing.
+    Only waiting time counts, added up since the last close: a slow writer to the pipe delays its own records by at most
+    `linger_ms`; a slow disk or a busy machine changes nothing.
     """
 
     def __init__(self, fd: int, linger_ms: float) -> None:
-        self.pending = False  # records wait in an open batch
+        self.pending = False  # records are pending in an open batch
         self._linger_ms = min(linger_ms, _LONGEST_POLL_MS)
         self._waited_ms = 0.0
         self._poll: select.poll | None = select.poll()
         self._poll.register(fd, select.POLLIN)
 
     def has_input(self) -> bool:
-        """Whether something can be read at once."""
+        """Return True if input can be read at once."""
         return self._poll is None or bool(self._poll.poll(0))
 
     def passed(self) -> bool:
-        """Waits for input; True when the linger time went by first while records wait."""
+        """Wait for input; return True if the linger time passed first while records were pending."""
         poll = self._poll
         if poll is None or not self.pending or poll.poll(0):
             return False
@@ -180,7 +180,7 @@ class _Lull:
 
 
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """The header count and the headers, as they stand at the end of a record (format.md section 2)."""
+    """Return the header count and the headers in the format of a record's end (format.md section 2)."""
     out = [encode_varint(len(headers))]
     for name, value in headers:
         raw = name.encode()

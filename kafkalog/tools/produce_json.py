@@ -1,4 +1,4 @@
-"""Reads back what `consume -J` wrote: one JSON object per line to record batches."""
+"""Conversion of `consume -J` output, one JSON object per line, to record batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Headers = tuple[tuple[bytes, bytes | None], ...]
 
 
 class JsonRecord(NamedTuple):
-    """One line: the fields that a record is made of; None where the line does not say."""
+    """The record fields of one line; None for fields that the line lacks."""
 
     partition: int | None
     timestamp: int | None
@@ -39,10 +39,10 @@ class JsonRecord(NamedTuple):
 
 
 def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
-    """The record that a JSON line describes, in kcat's fields.
+    """Parse a JSON line with kcat's fields.
 
-    `key_encoding` and `payload_encoding` say how text that is not UTF-8 was written (base64 or hex).
-    FormatError names the file and the line where it is no such object.
+    `key_encoding` and `payload_encoding` give the encoding of text that is not UTF-8 (base64 or hex). FormatError names
+    the file and the line if it is no such object.
     """
     try:
         fields = json.loads(line)
@@ -100,7 +100,7 @@ def _decoded(value: object, encoding: object, name: str) -> bytes | None:
 
 
 def _headers(given: object, encoding: object) -> Headers:
-    """Headers as kcat prints them: names and values in turn in one list; pairs are taken as well.
+    """Parse headers as kcat prints them: names and values in turn in one list; pairs are accepted as well.
 
     `encoding` is that of names and values alike.
     """
@@ -124,11 +124,11 @@ def _headers(given: object, encoding: object) -> Headers:
 
 
 class JsonProducer:
-    """Appends the records of JSON lines; the same face as `Producer`.
+    """Appends the records of JSON lines; it has the interface of `Producer`.
 
-    A record goes to `partition` where that is given, else to its own "partition", else by its key, else
-    to one partition until that one's batch closes. Timestamps, keys, values and headers are the line's.
-    `max_record_bytes` bounds what is held of a line: no more than six times as much stands for such a record.
+    A record goes to `partition` if that is given, else to its own "partition", else by its key, else to one partition
+    until that one's batch closes. Timestamps, keys, values and headers are the line's. `max_record_bytes` bounds the
+    memory for a line: a record takes at most six times as many bytes in JSON.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class JsonProducer:
         self._progress = progress
 
     def read_lines(self, fd: int, name: str) -> None:
-        """Takes every line of an open file; empty lines are passed over."""
+        """Read every line of an open file; empty lines are skipped."""
         with open(fd, "rb", buffering=1 << 18, closefd=False) as file:
             for number, line in enumerate(iter(lambda: file.readline(self._max_line_bytes), b""), 1):
                 if len(line) == self._max_line_bytes:
@@ -167,13 +167,13 @@ class JsonProducer:
                     self._add(parse_record(line, name, number), name, number)
 
     def flush(self) -> None:
-        """Closes every open batch and appends it; nothing after a write that failed, so that no gap arises."""
+        """Close every open batch and append it; after a failed write append nothing, so that no gap arises."""
         for number in range(self._count):
             self._close_batch(number)
         self._queue.drain()
 
     def close(self) -> None:
-        """Ends the threads that compress; does not flush."""
+        """End the compression threads, without a flush."""
         self._queue.close()
 
     def _add(self, record: JsonRecord, name: str, line: int) -> None:
@@ -194,7 +194,10 @@ class JsonProducer:
             self._takes(number, record, timestamp)
 
     def _takes(self, number: int, record: JsonRecord, timestamp: int) -> bool:
-        """Whether the record went into the open batch of a partition, which an empty one always takes."""
+        """Append the record to the open batch of a partition; return False if it does not fit.
+
+        An empty batch takes any record.
+        """
         return self._builders[number].append(record.value, record.key, timestamp, record.headers)
 
     def _partition(self, record: JsonRecord, name: str, line: int) -> int:
@@ -214,5 +217,5 @@ class JsonProducer:
     def _close_batch(self, number: int) -> None:
         queue = self._queue
         if self._builders[number].count and not queue.stopped:
-            queue.stopped = True  # until the queue has what leaves the builder
+            queue.stopped = True  # until the queue has the batch taken from the builder
             queue.put(number, self._builders[number].build())

@@ -1,4 +1,4 @@
-"""Finished batches on their way to their logs: packed (checked and compressed) in several threads, written in order."""
+"""Queue of finished batches: packed (checked and compressed) in several threads, written to their logs in order."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _MOST_WAITING_BYTES: Final = 64 << 20
 
 
 class Sink(Protocol):
-    """What a partition's batches go to."""
+    """The destination of a partition's batches."""
 
     def pack(self, batches: bytearray, compression: Compression, *, check_records: bool = False) -> bytearray | Block:
-        """What is to be written for uncompressed batches. Called from any thread."""
+        """Return the bytes to write for uncompressed batches. Called from any thread."""
 
     def append_packed(self, batches: bytearray | Block) -> object:
-        """Appends packed batches, each as an append of its own."""
+        """Append packed batches, each as an append of its own."""
 
 
 class _Job:
-    """One group of batches for one log. `handed_out` says that a thread will pack it, or has."""
+    """One group of batches for one log. `handed_out` is True once a thread will pack it, or has."""
 
     __slots__ = (
         "_batches", "_compression", "_error", "_gate", "_packed", "_strict", "done", "handed_out", "sink", "size",
@@ -51,7 +51,7 @@ class _Job:
         self.done = False
 
     def run(self) -> None:
-        """Packs the group; what that meets is kept for `result`. Twice does no harm."""
+        """Pack the group and store an error for `result`. A second call does no harm."""
         try:
             self._packed = self.sink.pack(self._batches, self._compression, check_records=self._strict)
         except Exception as error:
@@ -61,7 +61,7 @@ class _Job:
             self._gate.release()
 
     def result(self) -> bytearray | Block:
-        """The packed group, waited for; what packing it met is raised here."""
+        """Wait for the packed group and return it; an error of packing is raised here."""
         if not self.handed_out:
             self.run()
         elif not self.done:
@@ -72,14 +72,14 @@ class _Job:
 
 
 class WriteQueue:
-    """Takes groups of finished batches for `sinks` and appends them in the order in which they came.
+    """Takes groups of finished batches for `sinks` and appends them in the order received.
 
-    With a codec, groups are packed by one thread for each core. No more than twice as many wait, and no more than 64
-    MiB but for a single group. Threads begin with the second group, so that a short input needs none. After a write or
-    a packing that failed nothing that came later is written: no gap arises. `strict` has the records' times checked.
+    With a codec, groups are packed by one thread for each core. At most twice as many are pending, and at most 64 MiB
+    unless a single group is larger. Threads begin with the second group, so that a short input needs none. After a
+    failed write or packing no later group is written, so that no gap arises. `strict` checks the records' times.
 
-    Threads: `put`, `drain` and `close` belong to one thread. An interrupt (Ctrl-C) leaves the queue
-    whole: `drain` may follow, and writes what is still good to write.
+    Threads: `put`, `drain` and `close` belong to one thread. An interrupt (Ctrl-C) leaves the queue consistent: `drain`
+    may follow, and writes the groups that may still be written.
     """
 
     def __init__(
@@ -95,10 +95,13 @@ class WriteQueue:
         self._claimable: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closing = False
-        self.stopped = False  # a group was not written: nothing that comes later may be
+        self.stopped = False  # a group was not written: no later one may be
 
     def put(self, number: int, batches: bytearray) -> None:
-        """Takes a group for sink `number`; writes older ones, so that not too many wait. Raises what a write met."""
+        """Take a group for sink `number`, and write older ones so that not too many are pending.
+
+        Raises the errors of those writes.
+        """
         self.stopped = True
         job = _Job(self._sinks[number], batches, self._compression, self._strict)
         self._jobs.append(job)
@@ -113,16 +116,16 @@ class WriteQueue:
 
     @property
     def waiting(self) -> int:
-        """Groups that were taken and are not written yet."""
+        """Number of pending groups, taken and not yet written."""
         return len(self._jobs)
 
     def drain(self) -> None:
-        """Writes everything; nothing, once a write failed."""
+        """Write all pending groups, unless a write has failed."""
         while self._jobs and not self.stopped:
             self._write_oldest()
 
     def close(self) -> None:
-        """Ends the threads. What was not written stays unwritten."""
+        """End the threads. Unwritten groups are discarded."""
         self._closing = True
         self._jobs.clear()
         for _ in self._threads:

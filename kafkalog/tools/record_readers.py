@@ -1,8 +1,8 @@
-"""What the dump tool prints for keys and values: the reference's decoders (format.md section 13, A10 to A12).
+"""Decoders of the dump tool for keys and values, as in the reference (format.md section 13, A10 to A12).
 
-A RecordReader turns key, value and offset of a record into what is printed for its key and its payload: a str as it
-is, a dict as JSON, nothing (not even a label) for None. What a decoder does not understand is told by a str, in the
-reference's words.
+A RecordReader turns key, value and offset of a record into the output for its key and its payload: a str as it is, a
+dict as JSON, nothing (not even a label) for None. A record that cannot be decoded becomes a str with the reference's
+error text.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ _NO_VALUE: Final = (
 
 
 def offsets_reader() -> RecordReader:
-    """--offsets-decoder: records of `__consumer_offsets`."""
+    """Return the reader of --offsets-decoder: records of `__consumer_offsets`."""
     from kafkalog.records.schemas import groups
 
     return partial(_coordinator, groups.KEYS, groups.VALUES, {GROUP_METADATA: with_consumer_protocol})
 
 
 def transaction_log_reader() -> RecordReader:
-    """--transaction-log-decoder: records of `__transaction_state`."""
+    """Return the reader of --transaction-log-decoder: records of `__transaction_state`."""
     from kafkalog.records.schemas import transactions
 
     return partial(_coordinator, transactions.KEYS, transactions.VALUES, {})
 
 
 def share_state_reader() -> RecordReader:
-    """--share-group-state-decoder: records of `__share_group_state`."""
+    """Return the reader of --share-group-state-decoder: records of `__share_group_state`."""
     from kafkalog.records.schemas import share_state
 
     return partial(_coordinator, share_state.KEYS, share_state.VALUES, {})
 
 
 def cluster_metadata_reader() -> RecordReader:
-    """--cluster-metadata-decoder: records of `__cluster_metadata` and of snapshots; keys are not printed."""
+    """Return the reader of --cluster-metadata-decoder: records of `__cluster_metadata` and snapshots, without keys."""
     from kafkalog.records.schemas.metadata import RECORDS
 
     return partial(_metadata, RECORDS)
 
 
 def remote_log_metadata_reader() -> RecordReader:
-    """--remote-log-metadata-decoder: records of `__remote_log_metadata`; keys are not printed."""
+    """Return the reader of --remote-log-metadata-decoder: records of `__remote_log_metadata`, without keys."""
     from kafkalog.records.schemas.remote_log import RECORDS
 
     return partial(_remote, RECORDS)
 
 
 def decoder_reader(key: str | None, value: str | None, schemas: str | None = None) -> RecordReader | None:
-    """--key-decoder-class and --value-decoder-class: names as `tools.decoders.decoder` takes them, None for text.
+    """Return the reader of --key-decoder-class and --value-decoder-class, with names as for `decoder`, None for text.
 
-    None where both are text: the renderer prints that by itself. IllegalArgument for a name that means nothing.
+    None if both are text: the renderer prints that by itself. IllegalArgument for an unknown name.
     """
     of_key = decoders.text if key is None else decoders.decoder(key, schemas=schemas)
     of_value = decoders.text if value is None else decoders.decoder(value, schemas=schemas)

@@ -1,8 +1,8 @@
 """Decoders for values with a schema registry's header: a zero byte, the schema's id (u32), then the data.
 
-The schemas lie in a directory, one file each, named by the id: `7.avsc` (Avro), `7.desc` (Protobuf: the
+A directory holds the schemas, one file each, named by the id: `7.avsc` (Avro), `7.desc` (Protobuf: the
 FileDescriptorSet that `protoc --include_imports -o 7.desc` writes). Values of JSON Schema carry their document as it
-is; its schema is not looked at. Avro needs the package fastavro, Protobuf the package protobuf (extra `schemas`).
+is; its schema is ignored. Avro needs the package fastavro, Protobuf the package protobuf (extra `schemas`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_SCHEMA_BYTES: Final = 64 << 20
 
 
 def schema_id(data: bytes) -> int:
-    """The id in the header; DecodeError where there is none."""
+    """Return the id in the header; DecodeError if there is none."""
     if len(data) < HEADER_BYTES or data[0] != MAGIC:
         raise DecodeError("it does not begin with a schema registry's header (a zero byte and a 4-byte id)")
     return int.from_bytes(data[1:HEADER_BYTES], "big")
 
 
 def json_schema(directory: str) -> Decoder:
-    """A decoder of values that are a header and a JSON document.
+    """Return a decoder of values that are a header and a JSON document.
 
     >>> json_schema(".")(bytes([0, 0, 0, 0, 7]) + b'{"a": 1}')
     {'a': 1}
@@ -47,7 +47,7 @@ def json_schema(directory: str) -> Decoder:
 
 
 def avro(directory: str, *, fs: FileSystem = OS) -> Decoder:
-    """A decoder of Avro values, with the writer's schemas `<id>.avsc` of the directory.
+    """Return a decoder of Avro values, with the writer's schemas `<id>.avsc` of the directory.
 
     >>> with open("7.avsc", "w") as file:
     ...     print('"string"', file=file)
@@ -78,9 +78,9 @@ def avro(directory: str, *, fs: FileSystem = OS) -> Decoder:
 
 
 def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
-    """A decoder of Protobuf values, with the descriptor sets `<id>.desc` of the directory; gives a dict.
+    """Return a decoder of Protobuf values to dicts, with the descriptor sets `<id>.desc` of the directory.
 
-    Between header and message stand the indexes of the message's type: in its file, then in each message around it.
+    Between header and message are the indexes of the message's type: in its file, then in each message around it.
 
     >>> from google.protobuf import descriptor_pb2, text_format
     >>> user = 'file {name: "u" message_type {name: "User" field {name: "id" number: 1 type: TYPE_INT32}}}'
@@ -121,7 +121,7 @@ def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
 
 
 def _indexes(source: Source) -> list[int]:
-    """The indexes before a Protobuf message: zigzag varints, their count first; no index means the first type."""
+    """Read the indexes before a Protobuf message: zigzag varints, their count first; no index means the first type."""
     count = _zigzag(source)
     if count > source.left:
         raise DecodeError(f"{count} indexes of a message type do not fit")
@@ -140,7 +140,7 @@ def _zigzag(source: Source) -> int:
 
 
 class _Schemas:
-    """The schemas of a directory by id, read when first asked for."""
+    """The schemas of a directory by id, read at first use."""
 
     def __init__(self, directory: str, suffix: str, load: Callable[[bytes], Any], fs: FileSystem) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` in the words of the reference, which prints its classes, not JSON."""
+"""Text of `__remote_log_metadata` records as the reference prints it: its classes, not JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _DELETE_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", 
 
 
 def remote_log_text(record: MetadataRecord) -> str:
-    """`RemoteLogSegmentMetadata{...}` and its kin; MessageError for values that the reference's classes refuse."""
+    """Return `RemoteLogSegmentMetadata{...}` or similar; MessageError for values that the reference's classes reject.
+    """
     return _TEXTS[record.type](record.data)
 
 
@@ -38,7 +39,7 @@ def _segment(data: Message) -> str:
 
 
 def _snapshot(data: Message) -> str:
-    _segment_state(data)  # looked at before the epochs, other than in a segment's record
+    _segment_state(data)  # checked before the epochs, unlike in a segment's record
     return _braces(
         "RemoteLogSegmentMetadataSnapshot",
         {

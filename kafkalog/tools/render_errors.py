@@ -1,4 +1,4 @@
-"""The typed error for the place where a compiled renderer stopped."""
+"""Typed errors for the place where a compiled renderer stopped."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 from kafkalog.records.plain_runs import status_error
 
 LEAST_SIZE: Final = 14
-"""The smallest number that a batch's size field may hold: a v0 message without key and value."""
+"""Minimum value of a batch's size field: a v0 message without key and value."""
 _HINT: Final = "what lies before it was printed; a replica or a backup may have the rest"
 
 
 class Renderer(Protocol):
-    """Where a renderer of _core stands."""
+    """Position of a renderer of _core."""
 
     @property
     def position(self) -> int: ...
@@ -34,9 +34,9 @@ class Renderer(Protocol):
 
 
 def stop_error(status: int, at: Renderer, path: str, base_position: int) -> KafkalogError:
-    """Why a renderer stopped: damage, or a batch it refuses to read by name.
+    """Return the error that stopped a renderer: damage, or a batch whose format or codec is unknown.
 
-    base_position: where the buffer of the renderer's last call begins in the file.
+    base_position: the file position of the start of the buffer in the renderer's last call.
     """
     position = base_position + at.position
     if status == BAD_SIZE:
@@ -50,7 +50,7 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
 
 
 def refused_error(status: int, at: DumpText, path: str, base_position: int) -> KafkalogError:
-    """Why the records of the compressed batch where a renderer stopped cannot be had."""
+    """Return the error of the compressed batch at which a renderer stopped."""
     error: KafkalogError
     within = 0
     if at.unpacker is not None and status >= FIRST_FAULT:
@@ -63,13 +63,13 @@ def refused_error(status: int, at: DumpText, path: str, base_position: int) -> K
 
 
 def size_error(field: int, path: str, position: int, hint: str | None = None) -> CorruptRecord:
-    """The error for a size field below `LEAST_SIZE`, in the reference's words."""
+    """Return the error for a size field below `LEAST_SIZE`, with the reference's text."""
     text = f"Found record size {field} smaller than minimum record overhead ({LEAST_SIZE})"
     return CorruptRecord(text, path=path, position=position, hint=hint)
 
 
 def short_batch(size: int, path: str, position: int) -> CorruptRecord:
-    """The error for a batch of `size` bytes, which is less than its header has."""
+    """Return the error for a batch of `size` bytes, less than its header takes."""
     return CorruptRecord(
         f"the batch of {size} bytes is smaller than its header of {BATCH_OVERHEAD_BYTES}",
         path=path,
@@ -79,7 +79,7 @@ def short_batch(size: int, path: str, position: int) -> CorruptRecord:
 
 
 def _batch_error(status: int, at: Renderer, path: str, position: int) -> KafkalogError | None:
-    """The error of a batch as a whole."""
+    """Return the error of a batch as a whole; None for other errors."""
     if status == BAD_CRC:
         text = "the batch does not match its CRC"
         return CorruptRecord(text, path=path, offset=at.batch_offset, position=position, hint=_HINT)

@@ -1,6 +1,6 @@
-"""`repair`: what is derived from a log is made anew, a torn end is cut off, and no sound batch is ever dropped.
+"""`repair`: rebuild files derived from a log and cut a torn end; a sound batch is never dropped.
 
-Without `apply` nothing on disk changes: the plan is made in memory, from what `verify` finds.
+Without `apply` nothing on disk changes: the plan is made in memory, from the findings of `verify`.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ def repair(
     progress: Progress | None = None,
     fs: FileSystem = OS,
 ) -> RepairReport:
-    """Repairs data directories or partition directories, or tells what it would do.
+    """Repair data directories or partition directories; without `apply`, report the changes only.
 
-    Indexes that `verify` finds wrong are made anew as recovery does, sound ones too with `all_indexes`; the last
-    segment is cut behind its last sound batch. A damaged batch with sound ones behind it stays: it is in `left`. With
-    `excise` its segment is rewritten without it, and its offsets are missing, as compaction leaves them.
-    With `checkpoints` snapshots that are wrong go, leader epochs are taken from the log where their file is malformed
-    or late, and the offset checkpoints of a data directory are made to fit its logs, where it is given whole.
-    `index_interval_bytes` is the topic's setting by default, 4096 where it is not known.
+    Indexes that `verify` finds wrong are rebuilt as recovery does, sound ones too with `all_indexes`; the last segment
+    is cut after its last sound batch. A damaged batch followed by sound ones stays: it is in `left`. With `excise` its
+    segment is rewritten without it, and its offsets are missing, as compaction leaves them. With `checkpoints` wrong
+    snapshots are removed, leader epochs are taken from the log if their file is malformed or late, and the offset
+    checkpoints of a data directory are adjusted to its logs, if it is given whole. `index_interval_bytes` is the
+    topic's setting by default, 4096 if that is unknown.
 
-    With `apply` the data directory's lock is held, and every byte that goes is first written to `backup_dir` (by
+    With `apply` the data directory's lock is held, and every byte to be removed is first written to `backup_dir` (by
     default a new directory beside the data directory; for several data directories it has one for each). Each file
-    changes in one step. The mark of a clean shutdown goes with a cut and with a snapshot, so that whoever opens the log
-    next looks at its end and its producers again. What the system does not let us read is left, and told. So is what
-    the next opening for writing will cut off a partition that is changed, or was not closed well (`openings`).
+    changes in one step. A cut or a removed snapshot also removes the clean-shutdown marker, so that the next opening
+    checks the log's end and its producers again. Files that the system refuses to read are left, and reported.
+    `openings` reports the bytes that the next opening for writing will cut from a partition that is changed, or was not
+    closed cleanly.
 
-    PartitionNotFound, NotAPartition, IllegalArgument for what makes no sense; with `apply` DirectoryLocked while a
-    broker or a writer, also one in this process, holds the directory, StorageError when the system refuses.
+    PartitionNotFound, NotAPartition, IllegalArgument for invalid arguments; with `apply` DirectoryLocked while a broker
+    or a writer, also one in this process, holds the directory, StorageError if the system refuses.
 
     >>> log.close()
     >>> os.truncate("data/orders-0/00000000000000000000.log", 100)    # zeros at its end, as a power cut leaves them

@@ -1,4 +1,4 @@
-"""A planned repair carried out: the backup first, on disk; then each change, so that a crash leaves old or new."""
+"""Execution of a planned repair: the backup first, on disk; then each change, so that a crash leaves old or new."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ MANIFEST: Final = "repair.json"
 
 
 class Backup:
-    """A directory that gets every byte a repair changes or removes, before it does; made by the first use.
+    """A directory that gets every byte before a repair changes or removes it; created at first use.
 
-    It holds one directory for each partition: files that are replaced, whole, under their names; the bytes behind a cut
-    and each damaged piece as `<name>.from-<position>`; and `repair.json`, which says what was done to which file.
+    It holds one directory for each partition: replaced files, whole, under their names; the bytes after a cut and each
+    damaged piece as `<name>.from-<position>`; and `repair.json`, which lists the change to each file.
     """
 
     def __init__(self, path: str, fs: FileSystem, within: str | None = None) -> None:
-        """`within` is a directory that is to be made first: one for the backups of several data directories."""
+        """Create nothing yet. `within` is a directory to create first, for the backups of several data directories."""
         self.path = path
         self._within = within
         self._fs = fs
         self.is_used = False
 
     def check(self, data_directory: str) -> None:
-        """IllegalArgument for a place inside the data directory (a broker would not start) or one that is not empty."""
+        """Raise IllegalArgument for a place inside the data directory (a broker would not start) or a non-empty one."""
         inside = os.path.commonpath([os.path.realpath(self.path), os.path.realpath(data_directory)])
         if inside == os.path.realpath(data_directory):
             raise IllegalArgument(
@@ -47,9 +47,9 @@ class Backup:
             raise IllegalArgument("the backup directory is not empty", path=self.path, hint="give a new one")
 
     def save(self, partition: str, changes: Sequence[Change], name: str = "") -> None:
-        """Returns when all that the changes touch is in the backup, on disk; StorageError.
+        """Write all bytes that the changes affect to the backup, and sync them; StorageError.
 
-        It goes to the directory `name`, by default that of the partition.
+        They go to the directory `name`, by default that of the partition.
         """
         target = os.path.join(self.path, name or os.path.basename(partition))
         try:
@@ -89,7 +89,7 @@ class Backup:
 
 
 def apply_changes(changes: Sequence[Change], fs: FileSystem) -> None:
-    """Returns when all changes are on disk, each in its turn; the files of a segment that is excised in one.
+    """Apply all changes in order and sync them; the files of an excised segment are changed together.
 
     StorageError.
     """
@@ -108,10 +108,10 @@ def _segment_of(path: str) -> str:
 
 
 def _excise(changes: Sequence[Change], fs: FileSystem) -> None:
-    """Puts a segment in place without its damaged pieces, and the indexes that belong to it.
+    """Replace a segment by one without its damaged pieces, with matching indexes.
 
-    All are written aside first. The old indexes go before the segment changes: their positions would be wrong then,
-    while whoever finds none makes them anew from the log. StorageError.
+    All are first written to other files. The old indexes are removed before the segment changes: their positions would
+    be wrong then, while a reader without indexes rebuilds them from the log. StorageError.
     """
     directory = os.path.dirname(changes[0].path)
     staged: list[Change] = []
@@ -133,9 +133,9 @@ def _excise(changes: Sequence[Change], fs: FileSystem) -> None:
 
 
 def apply_change(change: Change, fs: FileSystem) -> None:
-    """Returns when the change is on disk; StorageError leaves the file as it was or as it should be.
+    """Apply a change and sync it; StorageError leaves the file as it was or as it should be.
 
-    A new index has the owner and the permissions of the old one: a broker of another user must be able to write it.
+    A new index gets the owner and the permissions of the old one: a broker of another user must be able to write it.
     """
     try:
         if change.kind == "remove":
@@ -156,9 +156,9 @@ def apply_change(change: Change, fs: FileSystem) -> None:
 
 
 def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
-    """The rebuild or excision with its content on disk, synced, in a file beside the one that it is for.
+    """Write a rebuild's or excision's content, synced, to a file beside its target.
 
-    Its name is that one's and `suffix`. A file half written is removed. OSError when the system refuses.
+    Its name is the target's with `suffix`. A partially written file is removed. OSError if the system refuses.
     """
     user, group, mode = partition_owner(change.path, fs)
     fresh = change.path + suffix
@@ -177,7 +177,7 @@ def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
 
 
 def _put_in_place(change: Change, fs: FileSystem) -> None:
-    """What is staged becomes the file, in one step."""
+    """Rename the staged file to its target, in one step."""
     assert change.staged is not None
     with _removed_on_error(change.staged, fs):
         size = fs.stat(change.staged).st_size
@@ -201,7 +201,7 @@ def _removed_on_error(path: str, fs: FileSystem) -> Iterator[None]:
 
 
 def copy_ranges(source: File, target: File, ranges: Iterable[tuple[int, int]]) -> None:
-    """Copies ranges of bytes of one file to the start of another, one behind the other. OSError."""
+    """Copy ranges of bytes of one file to the start of another, one after the other. OSError."""
     end = 0
     for start, stop in ranges:
         while start < stop and (data := source.pread(min(COPY_BYTES, stop - start), start)):

@@ -1,7 +1,7 @@
-"""Checkpoints set right: those of a data directory against its logs, the leader epochs of a partition from its log.
+"""Repair of checkpoints: those of a data directory from its logs, a partition's leader epochs from its log.
 
-What a malformed file still says line by line is kept. An offset above the end of its log is lowered to it, since what
-lay above is lost; a log start above it is dropped, for whoever opens the log would give all of it up (LOAD-13).
+Readable lines of a malformed file are kept. An offset above the end of its log is lowered to it, since the records
+above were lost. A log start above it is dropped, since an opening would otherwise discard the whole log (LOAD-13).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Offsets = dict[TopicPartition, int]
 
 
 class _Salvaged(NamedTuple):
-    """What a checkpoint says, and what is wrong with it as a whole."""
+    """The readable entries of a checkpoint, and its faults."""
 
     offsets: Offsets
     faults: list[str]
 
 
 def plan_checkpoints(directory: str, ends: Mapping[TopicPartition, int], fs: FileSystem) -> list[Change]:
-    """The checkpoints of a data directory that would be others; `ends` are the log ends that are certain.
+    """Return the changes to a data directory's checkpoints; `ends` are the log ends that are certain.
 
     StorageError for a file that cannot be read.
     """
@@ -67,7 +67,7 @@ def plan_checkpoints(directory: str, ends: Mapping[TopicPartition, int], fs: Fil
 
 
 def _read(path: str, fs: FileSystem) -> _Salvaged | None:
-    """The offsets of a file; of a malformed one those of the lines that are sound. None where there is none."""
+    """Return the offsets of a file; of a malformed one, those of its sound lines. None without a file."""
     try:
         if not fs.exists(path):
             return None
@@ -79,7 +79,7 @@ def _read(path: str, fs: FileSystem) -> _Salvaged | None:
 
 
 def _lines(path: str, fs: FileSystem) -> Offsets:
-    """The entries of a malformed checkpoint that can be read."""
+    """Return the readable entries of a malformed checkpoint."""
     try:
         content = fs.read_file(path, MAX_FILE_BYTES)
     except OSError as error:
@@ -96,9 +96,9 @@ def _lines(path: str, fs: FileSystem) -> Offsets:
 
 
 def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -> Change | None:
-    """The change that makes `leader-epoch-checkpoint` say what the batches do; None where it does, or lacks nothing.
+    """Return the change that makes `leader-epoch-checkpoint` match the batches; None if it needs none.
 
-    A malformed one is made from the batches alone; epochs that are sound in it stay.
+    A malformed one is built from the batches alone; epochs of a sound file stay.
     """
     path = os.path.join(partition, LEADER_EPOCH_CHECKPOINT)
     entries: tuple[EpochEntry, ...] = ()
@@ -134,7 +134,7 @@ def _base_offset(path: str, position: int, fs: FileSystem) -> int:
 
 
 def _text(entries: Iterable[tuple[object, ...]]) -> bytes:
-    """A checkpoint file's content: a line for each entry."""
+    """Return a checkpoint file's content: a line for each entry."""
     lines = [" ".join(map(str, fields)) for fields in entries]
     return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
 

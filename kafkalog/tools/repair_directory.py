@@ -1,4 +1,4 @@
-"""The repair of one data directory: what there is to plan, the lock, and the changes, one partition after the other."""
+"""Repair of one data directory: planning, the lock, and the changes, one partition after the other."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _CHECKPOINTS: Final = "checkpoints"
 
 @dataclass
 class Group:
-    """The partitions of one data directory that are to be repaired; `is_whole` where the directory itself was given."""
+    """The partitions of one data directory to repair; `is_whole` if the directory itself was given."""
 
     partitions: list[str]
     is_whole: bool = False
 
 
 class PartitionWork(NamedTuple):
-    """What it takes to plan the repair of a partition; it may travel to where that is done."""
+    """Arguments for planning a partition's repair; they may be sent to another process."""
 
     path: str
     state: State
@@ -58,7 +58,7 @@ class PartitionWork(NamedTuple):
 
 
 class DirectoryRepair:
-    """The repair of partitions of one data directory, one by one: the indexes of one partition are in memory."""
+    """The repair of partitions of one data directory, one by one: only one partition's indexes are in memory."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class DirectoryRepair:
         self._fs = fs
 
     def plan(self) -> None:
-        """Fills `reports`; nothing on disk changes."""
+        """Fill `reports`; nothing on disk changes."""
         for repair in self._plans():
             self._take(repair)
             self.note(repair)
         self._look_at_openings()
 
     def apply(self, backup: Backup) -> None:
-        """Makes the changes; those noted when an error is raised were made."""
+        """Make the changes; those in `reports` when an error is raised were made."""
         with self.held() as log_dir:
             for one in self._plans():
                 self._take(one)
@@ -97,7 +97,7 @@ class DirectoryRepair:
         self._look_at_openings()
 
     def refuse_in_use(self) -> None:
-        """DirectoryLocked while a broker or a writer, also one in this process, has the data directory."""
+        """Raise DirectoryLocked while a broker or a writer, also one in this process, has the data directory."""
         if is_locked(self._directory, fs=self._fs):
             raise DirectoryLocked(
                 "the data directory is in use", path=os.path.join(self._directory, names.LOCK_FILE),
@@ -106,13 +106,13 @@ class DirectoryRepair:
 
     @contextmanager
     def held(self) -> Iterator[LogDir]:
-        """The data directory, locked; the mark of a clean shutdown is put back where only indexes change."""
+        """Lock the data directory for the block; restore the clean-shutdown marker if only indexes changed."""
         self.refuse_in_use()
         with LogDir.acquire(self._directory, fs=self._fs) as log_dir, self._marker(log_dir):
             yield log_dir
 
     def carry_out(self, one: PartitionRepair, log_dir: LogDir, backup: Backup) -> None:
-        """Makes the changes of one plan, in the directory that is held, and notes them."""
+        """Make the changes of one plan, in the directory that is held, and record them."""
         if one.changes:
             backup.save(one.path, one.changes, _CHECKPOINTS if one.path == self._directory else "")
             log_dir.before_first_write()
@@ -120,12 +120,12 @@ class DirectoryRepair:
         self.note(one)
 
     def work(self) -> list[PartitionWork]:
-        """What there is to plan, partition by partition."""
+        """Return the planning work, partition by partition."""
         state = State(is_live=False, is_clean=was_closed_well(self._directory, self._fs))
         return [PartitionWork(path, state, self._options, self._rules(path)) for path in self._group.partitions]
 
     def _plans(self) -> Iterator[PartitionRepair]:
-        """The partitions one by one, then the data directory itself."""
+        """Yield the plans of the partitions one by one, then that of the data directory itself."""
         for one in self.work():
             plan = plan_partition_work(one, self._fs, self._progress)
             yield self._with_epochs(plan) if self._options.checkpoints else plan
@@ -133,7 +133,7 @@ class DirectoryRepair:
             yield self._plan_directory()
 
     def _plan_directory(self) -> PartitionRepair:
-        """The files of the data directory itself: its checkpoints, and the batches of `bootstrap.checkpoint`."""
+        """Plan the data directory's own files: its checkpoints, and the batches of `bootstrap.checkpoint`."""
         changes: list[Change] = []
         left: list[Finding] = []
         try:
@@ -152,7 +152,7 @@ class DirectoryRepair:
         return PartitionRepair(self._directory, changes, left)
 
     def _with_epochs(self, one: PartitionRepair) -> PartitionRepair:
-        """With the change to the leader epochs, where they are malformed or late."""
+        """Add the change to the leader epochs, if they are malformed or late."""
         path = os.path.join(one.path, names.LEADER_EPOCH_CHECKPOINT)
         about = [f for f in one.left if f.kind == "epoch-late" or (f.kind == "checkpoint" and f.path == path)]
         change = plan_epochs(one.path, one.facts, self._fs) if about else None
@@ -161,7 +161,7 @@ class DirectoryRepair:
         return one._replace(changes=[change, *one.changes], left=[f for f in one.left if f not in about])
 
     def note(self, repair: PartitionRepair) -> None:
-        """Takes a plan, carried out or not, into the reports."""
+        """Add a plan, carried out or not, to the reports."""
         if repair.end_offset is not None:
             try:
                 partition, kind = names.parse_dir(os.path.basename(repair.path))
@@ -174,7 +174,7 @@ class DirectoryRepair:
             self.reports.append(PartitionReport(repair.path, changes, tuple(repair.left)))
 
     def _take(self, one: PartitionRepair) -> None:
-        """Keep of a plan, which may be carried out, what the next opening depends on."""
+        """Keep the parts of a plan that the next opening depends on."""
         self._changes += _light(one.changes)
         self._sound_ends[one.path] = one.sound_ends
 
@@ -184,7 +184,7 @@ class DirectoryRepair:
         )
 
     def _rules(self, path: str) -> IndexRules:
-        """The topic's settings where this library keeps them, Kafka's defaults otherwise."""
+        """Return the topic's settings if the topics file has them, else Kafka's defaults."""
         rules = IndexRules()
         try:
             topic = names.parse_topic_partition_dir(os.path.basename(path)).topic
@@ -198,7 +198,7 @@ class DirectoryRepair:
 
     @contextmanager
     def _marker(self, log_dir: LogDir) -> Iterator[None]:
-        """Puts the mark of a clean shutdown back as it was, unless a log was cut, a snapshot went, or an error came."""
+        """Restore the clean-shutdown marker, unless a log was cut, a snapshot was removed, or an error was raised."""
         path = log_dir.marker_path
         content = self._fs.read_file(path, _MOST_MARKER_BYTES) if log_dir.marker_found else None
         yield
@@ -209,18 +209,18 @@ class DirectoryRepair:
 
 
 def _light(changes: Iterable[Change]) -> list[Change]:
-    """The changes without the content of indexes: only the partition that is at work has that in memory."""
+    """Return the changes without the content of indexes: only the current partition keeps that in memory."""
     return [one if one.path.endswith("-checkpoint") else one.without_data() for one in changes]
 
 
 def check_interval(index_interval_bytes: int | None) -> None:
-    """IllegalArgument for what no `index.interval.bytes` can be; None means the topic's own."""
+    """Raise IllegalArgument for an invalid `index.interval.bytes`; None means the topic's own."""
     if index_interval_bytes is not None and not 0 <= index_interval_bytes < 1 << 31:
         raise IllegalArgument(f"index.interval.bytes is {index_interval_bytes}: give 0 to 2147483647")
 
 
 def plan_partition_work(work: PartitionWork, fs: FileSystem, progress: Progress | None = None) -> PartitionRepair:
-    """The repair of a partition; what the system does not let us read is left, and told."""
+    """Plan the repair of a partition; files that the system refuses to read are left, and reported."""
     try:
         return plan_repair(work.path, work.state, work.options, work.rules, fs, progress)
     except StorageError as error:
@@ -232,7 +232,7 @@ def _unreadable(error: StorageError, path: str) -> Finding:
 
 
 def find_groups(paths: list[str], fs: FileSystem) -> dict[str, Group]:
-    """The partitions to repair, by data directory; PartitionNotFound, NotAPartition."""
+    """Return the partitions to repair, by data directory; PartitionNotFound, NotAPartition."""
     groups: dict[str, Group] = {}
     for given in paths:
         path = os.path.abspath(given)
@@ -255,7 +255,7 @@ def find_groups(paths: list[str], fs: FileSystem) -> dict[str, Group]:
 
 
 def backups_for(groups: Iterable[str], backup_dir: str | None, fs: FileSystem) -> dict[str, Backup]:
-    """The backup of each data directory: beside it, or in `backup_dir`, where several have a directory each."""
+    """Return the backup of each data directory: beside it, or in `backup_dir`, where several have a directory each."""
     directories = list(groups)
     if backup_dir is None:
         return {directory: Backup(_beside(directory, fs), fs) for directory in directories}
@@ -272,7 +272,7 @@ def backups_for(groups: Iterable[str], backup_dir: str | None, fs: FileSystem) -
 
 
 def _beside(directory: str, fs: FileSystem) -> str:
-    """A name beside the data directory that is free, with the time in UTC."""
+    """Return an unused name beside the data directory, with the time in UTC."""
     made = f"{directory.rstrip('/')}.repair-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     name, number = made, 1
     while fs.exists(name):

@@ -1,4 +1,4 @@
-"""The damaged bytes that a segment is to be rewritten without, and what its other files keep of them."""
+"""Excision: the damaged bytes to leave out of a segment, and the index entries to keep for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kafkalog.util.fileio import FileSystem
 
 
 def damaged_pieces(job: SegmentJob, facts: SegmentFacts, *, with_tail: bool) -> tuple[Finding, ...]:
-    """Return the damaged places of a segment in the order of its bytes; none where there is nothing to leave out.
+    """Return the damaged places of a segment in the order of its bytes; none if nothing is to be left out.
 
     The torn end of the last segment is one of them only `with_tail`, and never alone: it is cut off. A segment in which
-    the search for sound batches was given up has none, since nothing is known of the rest.
+    the search for sound batches was abandoned has none, since the rest is unknown.
     """
     if not all(place.is_searched for place in facts.places):
         return ()
@@ -33,7 +33,7 @@ def damaged_pieces(job: SegmentJob, facts: SegmentFacts, *, with_tail: bool) -> 
 
 
 def sound_ranges(pieces: Sequence[Finding], size: int) -> list[tuple[int, int]]:
-    """Return the ranges of the first `size` bytes of the segment that lie between the pieces."""
+    """Return the ranges of the first `size` bytes of the segment between the pieces."""
     starts = [0, *((one.position or 0) + (one.size or 0) for one in pieces)]
     ends = [*(one.position or 0 for one in pieces), size]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
@@ -42,7 +42,7 @@ def sound_ranges(pieces: Sequence[Finding], size: int) -> list[tuple[int, int]]:
 def with_lost_markers(found: bytes, path: str, pieces: Sequence[Finding], fs: FileSystem) -> bytes:
     """Return the entries `found` for the transaction index at `path`, with those of markers in the damaged pieces.
 
-    The log does not show these any more, and without them readers would be given the records of aborted transactions.
+    The log no longer has these markers; without the entries, readers would get the records of aborted transactions.
     StorageError.
     """
     lost = [one.lost for one in pieces if one.lost is not None]

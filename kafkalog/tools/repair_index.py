@@ -1,5 +1,7 @@
-"""Both indexes of a segment, made anew in memory by the rules of recovery (SEG-22): those of appending, and a last time
-entry."""
+"""Rebuild of a segment's indexes in memory by the rules of recovery (SEG-22).
+
+These are the rules of appending, plus a last time entry.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,10 @@ class IndexRules(NamedTuple):
 def rebuilt_indexes(
     facts: SegmentFacts, rules: IndexRules, fs: FileSystem, *, joined: Sequence[tuple[int, int]] | None = None
 ) -> tuple[bytes, bytes]:
-    """The content of `.index` and `.timeindex` for the sound batches of a segment; StorageError.
+    """Return the content of `.index` and `.timeindex` for the sound batches of a segment; StorageError.
 
-    With `joined` they are for a segment that has only these ranges of its bytes, one behind the other.
-
-    Entries that a segment cannot have (an offset below the base, or more than 2^31-1 above it) are left out.
+    With `joined` they are for a segment that has only these ranges of its bytes, one after the other. Invalid entries
+    (an offset below the base, or more than 2^31-1 above it) are left out.
     """
     offsets, times = bytearray(), bytearray()
     base = facts.base_offset
@@ -55,7 +56,7 @@ def rebuilt_indexes(
                             offsets += _OFFSET_ENTRY.pack(last_offset - base, position)
                         add_time(timestamp, its_offset)
                     if plan.tail is None:
-                        break  # an offset that no entry of this segment can say
+                        break  # an offset that no entry of this segment can hold
                     tail = plan.tail
     except OSError as error:
         if isinstance(error, StorageError):
@@ -67,7 +68,7 @@ def rebuilt_indexes(
 
 
 def _moved_to(tail: SegmentTail, position: int) -> SegmentTail:
-    """The tail behind damage: what counts since the last entry goes on, the position is another."""
+    """Return the tail after damage: counts since the last entry continue, the position changes."""
     if tail.size == position:
         return tail
     return SegmentTail(

@@ -1,4 +1,4 @@
-"""What the next opening for writing will do to partitions that are repaired: what recovery will cut, and will keep."""
+"""Forecast of the next opening for writing of repaired partitions: the bytes that recovery will cut and keep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkalog.util.fileio import FileSystem
 
 
 class NextOpening(NamedTuple):
-    """What the next opening for writing does to a partition; `recovery_point` is None where it was closed well."""
+    """The effect of the next opening for writing on a partition; `recovery_point` is None after a clean close."""
 
     path: str
     recovery_point: int | None
@@ -28,14 +28,14 @@ class NextOpening(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The same in words."""
+        """The effect as text."""
         since = "" if self.recovery_point is None else f"recovers from {_place(self.recovery_point)} and "
         if not self.cuts:
             return f"the next opening for writing {since}cuts nothing"
         return f"the next opening for writing {since}will cut " + "; ".join(_told(cut) for cut in self.cuts)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain values, with `type` "opening"."""
+        """Return the effect as plain values, with `type` "opening"."""
         cuts = [
             {**cut._replace(loss=None)._asdict(), "kept": None if cut.loss is None else cut.loss.sound._asdict()}
             for cut in self.cuts
@@ -46,7 +46,7 @@ class NextOpening(NamedTuple):
 
 
 def opening_lines(openings: Iterable[NextOpening]) -> Iterator[str]:
-    """One line for each partition that will be cut, and one for all others of which the same is to be said."""
+    """Yield one line for each partition that will be cut, and one for each group of others with the same text."""
     for what, alike in groupby(sorted(openings, key=lambda one: (bool(one.cuts), one.what)), lambda one: one.what):
         paths = [one.path for one in alike]
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -60,10 +60,10 @@ def next_openings(
     ends: Mapping[str, Mapping[int, int]],
     fs: FileSystem,
 ) -> list[NextOpening]:
-    """What the next opening does to those of the partitions that were not closed well, or have one of the changes.
+    """Return the effects of the next opening on partitions that were not closed cleanly, or have one of the changes.
 
     The changes are planned, or done. `ends` has the sound segments of each partition, as for `foresee_cuts`. A
-    partition that cannot be read is left out: that is told elsewhere.
+    partition that cannot be read is left out: it is reported elsewhere.
     """
     is_clean = was_closed_well(directory, fs) and all(one.kind == "rebuild" for one in changes)
     changed = {one.path for one in changes}
@@ -93,14 +93,15 @@ def next_openings(
 
 
 def _is_repaired(cut: Cut, changed: set[str]) -> bool:
-    """True where the repair changes the segment itself, or makes the index that recovery would read it for."""
+    """Return True if the repair changes the segment itself, or builds the index whose absence makes recovery read it.
+    """
     return cut.path in changed or f"{os.path.splitext(cut.path)[0]}.index" in changed and not cut.later
 
 
 def _offsets_after(
     directory: str, name: str, changes: Sequence[Change], fs: FileSystem
 ) -> dict[TopicPartition, int]:
-    """What a checkpoint says once it is repaired; nothing where it cannot be read."""
+    """Return a checkpoint's offsets after the repair; none if it cannot be read."""
     path = os.path.join(directory, name)
     data = next((one.data for one in changes if one.path == path and one.data is not None), None)
     if data is None:

@@ -1,4 +1,4 @@
-"""What a repair would do to one partition: planned from what `verify` finds, in memory; nothing here writes."""
+"""Plan of one partition's repair, made in memory from the findings of `verify`; nothing here writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENTRY_BYTES: Final = {names.INDEX_SUFFIX: 8, names.TIME_INDEX_SUFFIX: 12, names
 
 
 class RepairOptions(NamedTuple):
-    """What may be repaired: wrong indexes, torn tails, checkpoints; and whether sound indexes are made anew too.
+    """Permitted repairs: wrong indexes, torn tails, checkpoints; `all_indexes` rebuilds sound indexes too.
 
     `excise` rewrites segments without their damaged bytes.
     """
@@ -38,11 +38,11 @@ class RepairOptions(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """One change: "rebuild" (the file gets the content `data`), "cut" (it ends at byte `size_after`), "remove", or
-    "excise" (a segment is rewritten without its damaged `pieces`).
+    """One change: "rebuild", "cut", "remove", or "excise".
 
-    `size_before` is -1 for a file that does not exist. The content of a rebuild may lie on disk already, in the file
-    `staged` beside the one that it is for; then `data` is None.
+    "rebuild": the file gets the content `data`. "cut": it ends at byte `size_after`. "excise": a segment is rewritten
+    without its damaged `pieces`. `size_before` is -1 for a file that does not exist. The content of a rebuild may be on
+    disk already, in the file `staged` beside its target; then `data` is None.
     """
 
     kind: str
@@ -56,11 +56,11 @@ class Change:
     pieces: tuple[Finding, ...] = ()
 
     def without_data(self) -> Change:
-        """The change as it is told: what to write is not in it."""
+        """Return the change for reports, without the content to write."""
         return replace(self, data=None, staged=None)
 
     def as_json(self) -> dict[str, Any]:
-        """The change as plain values, without its data, with `type` "change"."""
+        """Return the change as plain values, without its data, with `type` "change"."""
         found: dict[str, Any] = {
             "type": "change", "kind": self.kind, "path": self.path, "what": self.what, "offset": self.offset,
             "size_before": self.size_before, "size_after": self.size_after,
@@ -80,14 +80,14 @@ def piece_json(piece: Finding) -> dict[str, Any]:
 
 
 def kept_name(path: str, position: int) -> str:
-    """Return the name that bytes of a file from `position` on have in the backup."""
+    """Return the backup's name for the bytes of a file from `position` on."""
     return f"{os.path.basename(path)}.from-{position}"
 
 
 class PartitionRepair(NamedTuple):
-    """The changes to a partition, indexes before logs, and the findings that no repair touches.
+    """The changes to a partition, indexes before logs, and the findings that no repair resolves.
 
-    `end_offset` is where its log ends after them; None where that is not certain.
+    `end_offset` is the log end after them; None if that is not certain.
     """
 
     path: str
@@ -98,7 +98,7 @@ class PartitionRepair(NamedTuple):
 
     @property
     def sound_ends(self) -> dict[int, int]:
-        """The segments in which nothing is damaged, and nothing but batches: the offset behind each, by base offset."""
+        """The end offsets, by base offset, of segments without damage or foreign bytes."""
         return {one.base_offset: one.next_offset for one in self.facts if not one.places}
 
 
@@ -110,7 +110,7 @@ def plan_repair(
     fs: FileSystem,
     progress: Progress | None = None,
 ) -> PartitionRepair:
-    """The repair of the partition directory `path`; StorageError when it cannot be listed."""
+    """Plan the repair of the partition directory `path`; StorageError if it cannot be listed."""
     plan = plan_partition(path, state, fs)
     outcomes = [check_segment(job, deep=False, check_crc=True, fs=fs, progress=progress) for job in plan.jobs]
     joined = join_partition(plan, outcomes, is_compacted=False, fs=fs)
@@ -148,7 +148,7 @@ def _of_batch_files(plan: PartitionPlan, outcomes: Sequence[SegmentOutcome]) -> 
 
 
 def _cuts(files: Sequence[tuple[SegmentJob, SegmentOutcome]], options: RepairOptions) -> dict[str, Change]:
-    """The cuts behind the last sound batches, by path."""
+    """Return the cuts after the last sound batches, by path."""
     found = {}
     for job, outcome in files:
         if options.truncate_tail and job.is_last and outcome.facts is not None:
@@ -159,7 +159,7 @@ def _cuts(files: Sequence[tuple[SegmentJob, SegmentOutcome]], options: RepairOpt
 
 
 def cut_of(facts: SegmentFacts) -> Change | None:
-    """Return the change that cuts a file behind its last sound batch; None where it ends with one."""
+    """Return the change that cuts a file after its last sound batch; None if it ends with one."""
     tail = facts.tail
     if tail is None:
         return None
@@ -168,22 +168,22 @@ def cut_of(facts: SegmentFacts) -> Change | None:
 
 
 def _excision(facts: SegmentFacts, pieces: tuple[Finding, ...]) -> Change:
-    """The change that rewrites a segment without its damaged pieces."""
+    """Return the change that rewrites a segment without its damaged pieces."""
     gone = sum(piece.size or 0 for piece in pieces)
     what = f"without {gone} damaged bytes in {len(pieces)} place{'' if len(pieces) == 1 else 's'}"
     return Change("excise", facts.path, what, facts.size, facts.size - gone, pieces[0].offset, pieces=pieces)
 
 
 def _end_of(facts: Sequence[SegmentFacts], mended: Collection[str], *, with_tail: bool) -> int | None:
-    """Where the log ends once the files at the paths `mended` are cut or excised; None where that is not certain."""
-    # a torn end counts as damage where the directory was closed well; batches behind damage make a second range
+    """Return the log end once the files at the paths `mended` are cut or excised; None if it is not certain."""
+    # a torn end counts as damage if the directory was closed cleanly; batches after damage make a second range
     if not facts or any((one.damaged or len(one.good) > 1) and one.path not in mended for one in facts):
         return None
     return facts[-1].next_offset if with_tail or facts[-1].tail is None else None
 
 
 def _left(findings: Sequence[Finding], changes: Sequence[Change]) -> list[Finding]:
-    """The findings that no change sees to."""
+    """Return the findings that no change resolves."""
     replaced = {change.path for change in changes if change.kind in ("rebuild", "remove")}
     cut = {change.path for change in changes if change.kind == "cut"}
     excised = {change.path for change in changes if change.kind == "excise"}
@@ -200,7 +200,7 @@ def _left(findings: Sequence[Finding], changes: Sequence[Change]) -> list[Findin
 
 
 def _removals(findings: Sequence[Finding], fs: FileSystem) -> list[Change]:
-    """Snapshots that say what is not so: whoever opens the log next takes an older one, or reads the log anew."""
+    """Return the removals of wrong snapshots: the next opening takes an older one, or reads the log again."""
     wrong: dict[str, Finding] = {}
     for one in findings:
         if one.severity == Severity.REPAIRABLE and one.kind in _SNAPSHOT_KINDS and one.path:
@@ -213,7 +213,7 @@ def _removals(findings: Sequence[Finding], fs: FileSystem) -> list[Change]:
 
 
 def _overtaken(snapshots: Sequence[str], end: int, fs: FileSystem) -> list[Change]:
-    """The snapshots of offsets that a cut takes away: the next look at the directory would find them ahead of it."""
+    """Return the removals of snapshots above the new end: the next verification would report them as too high."""
     changes = []
     for path in snapshots:
         offset = names.parse_base_offset(path)
@@ -226,7 +226,7 @@ def _overtaken(snapshots: Sequence[str], end: int, fs: FileSystem) -> list[Chang
 def _replay(
     segments: Sequence[tuple[SegmentJob, SegmentOutcome]], options: RepairOptions, fs: FileSystem
 ) -> TxnReplay | None:
-    """The aborted transactions of the whole log, where one of its transaction indexes is to be made anew."""
+    """Return the log's aborted transactions if one of its transaction indexes must be rebuilt, else None."""
     if not options.rebuild_indexes:
         return None
     wanted = options.all_indexes or any(
@@ -253,7 +253,7 @@ def _index_changes(
     replay: TxnReplay | None,
     fs: FileSystem,
 ) -> list[Change]:
-    """The indexes of one segment whose content would be another; both that hold positions, where bytes are left out."""
+    """Return the changes to a segment's indexes; both that hold positions are rebuilt if bytes are left out."""
     wrong = {one.path for one in outcome.findings.all() if one.severity == Severity.REPAIRABLE}
     wanted = [
         suffix
@@ -281,7 +281,7 @@ def _index_changes(
 def _rebuild(
     path: str, data: bytes, entry_bytes: int, fs: FileSystem, *, even_the_same: bool = False
 ) -> Change | None:
-    """The change that makes `data` the content of an index; None where it is that already."""
+    """Return the change that makes `data` the content of an index; None if it is that already."""
     size, same, kept = -1, 0, b""
     try:
         with fs.open_file(path, "r") as file:
@@ -289,7 +289,7 @@ def _rebuild(
             kept = file.pread(min(size, len(data)), 0)
     except FileNotFoundError:
         if not data and path.endswith(names.TXN_INDEX_SUFFIX):
-            return None  # it is made with its first entry
+            return None  # it is created with its first entry
     except OSError as error:
         raise StorageError.from_os(error, "read the index", path=path) from error
     if size == len(data) and kept == data and not even_the_same:
@@ -306,7 +306,7 @@ def _rebuild(
 
 
 def partition_owner(path: str, fs: FileSystem) -> tuple[int, int, int]:
-    """(user, group, permission bits) that a file made beside `path` gets: those of the file, or of its directory."""
+    """Return (user, group, permission bits) for a new file beside `path`: those of the file, or of its directory."""
     for where in (path, os.path.dirname(path)):
         try:
             status = fs.stat(where)

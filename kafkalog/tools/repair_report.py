@@ -1,4 +1,4 @@
-"""What a repair changes, or would change, and what it leaves: told to a person or to a program."""
+"""Report of a repair: changes, planned or made, and remaining findings, as text and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERBS: Final = {"rebuild": "rebuilt", "cut": "cut", "remove": "removed", "excis
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """What a repair changes, or has changed, in one partition, and what it does not touch there.
+    """The changes to one partition, planned or made, and its remaining findings.
 
     A data directory has one too, for its own checkpoints.
     """
@@ -27,20 +27,20 @@ class PartitionReport:
 
     @property
     def ok(self) -> bool:
-        """True when nothing was found."""
+        """True if nothing was found."""
         return not self.changes and not self.left
 
     def as_json(self) -> dict[str, Any]:
-        """The counts as plain values, with `type` "partition"."""
+        """Return the counts as plain values, with `type` "partition"."""
         return {"type": "partition", "path": self.path, "changes": len(self.changes), "left": len(self.left)}
 
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a repair changes, or has changed where `applied`, and the findings it does not touch, by partition.
+    """The changes of a repair, made if `applied`, and the remaining findings, by partition.
 
-    `backup` is the directory that holds what was changed, None where nothing was. `openings` say what the next opening
-    for writing does to partitions that are changed, or were not closed well.
+    `backup` is the directory with the original bytes, None if nothing was changed. `openings` are the effects of the
+    next opening for writing on partitions that are changed, or were not closed cleanly.
     """
 
     partitions: tuple[PartitionReport, ...]
@@ -55,19 +55,19 @@ class RepairReport:
 
     @property
     def left(self) -> tuple[Finding, ...]:
-        """All findings that the repair does not touch."""
+        """All findings that the repair does not resolve."""
         return tuple(finding for one in self.partitions for finding in one.left)
 
     @property
     def ok(self) -> bool:
-        """True when nothing is left to do or to worry about."""
+        """True if no change is pending and no finding remains."""
         return not self.left and (self.applied or not self.changes)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """The report as text, a line at a time; of several partitions those that are not sound have a line besides."""
+        """Yield the report as text, line by line; among several partitions each unsound one has an extra line."""
         several = len(self.partitions) > 1
         for one in self.partitions:
             for change in one.changes:
@@ -84,7 +84,7 @@ class RepairReport:
         yield self.summary()
 
     def summary(self) -> str:
-        """One line: how much was or would be done, and where the backup is."""
+        """Return one line with the number of changes, and the place of the backup."""
         count = _counted(len(self.changes))
         left = f"; {len(self.left)} left alone" if self.left else ""
         if not self.changes:
@@ -94,14 +94,15 @@ class RepairReport:
         return f"{count} made, what was there before is in {printable(self.backup or '')}{left}"
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as plain values, with `type` "repair"; changes and findings have lines of their own."""
+        """Return the verdict as plain values, with `type` "repair"; changes and findings have lines of their own."""
         return {
             "type": "repair", "ok": self.ok, "applied": self.applied, "changes": len(self.changes),
             "left": len(self.left), "partitions": len(self.partitions), "backup": self.backup,
         }  # fmt: skip
 
     def json_lines(self) -> Iterator[str]:
-        """One JSON object a line: each change and finding that is left, partitions, next openings, then the report."""
+        """Yield JSON objects, one a line: changes and remaining findings, partitions, next openings, then the report.
+        """
         told = [one.as_json() for one in self.changes] + [one.as_json() for one in self.left]
         told += [one.as_json() for one in self.partitions] + [one.as_json() for one in self.openings]
         for one in (*told, self.as_json()):

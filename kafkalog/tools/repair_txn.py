@@ -1,4 +1,4 @@
-"""The aborted transactions of a log, found by reading it from its start: what its transaction indexes should say."""
+"""Aborted transactions of a log, found by reading it from its start: the correct content of transaction indexes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkalog.util.fileio import FileSystem
 class TxnReplay:
     """Replays the transactions of a log, segment by segment in order, and keeps the entries of each (format.md 7).
 
-    The transactions that were open before the first segment come from the producer snapshot of its base offset.
+    Transactions that were open before the first segment come from the producer snapshot of its base offset.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -27,7 +27,7 @@ class TxnReplay:
         self._begun = False
 
     def add(self, facts: SegmentFacts) -> None:
-        """Takes the next segment; StorageError."""
+        """Read the next segment; StorageError."""
         if not self._begun:
             self._begun = True
             self._open = self._open_before(facts)
@@ -54,7 +54,7 @@ class TxnReplay:
         self._entries[facts.path] = bytes(found)
 
     def entries_of(self, path: str) -> bytes:
-        """What the transaction index of the segment at `path` should hold."""
+        """Return the correct content of the transaction index of the segment at `path`."""
         return self._entries[path]
 
     def _open_before(self, facts: SegmentFacts) -> OrderedDict[int, int]:

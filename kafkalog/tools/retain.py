@@ -1,6 +1,6 @@
-"""`retain`: what retention takes from data directories that no broker runs on, told first, done when asked to.
+"""`retain`: apply retention to data directories without a running broker; a dry run by default.
 
-Each topic has the settings that the topics file or the broker's own metadata say; one that nobody knows is left alone.
+Each topic has its settings from the topics file or the broker's own metadata; one with unknown settings is skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETENTION: Final = frozenset({"retention.bytes", "retention.ms"})
 
 @dataclass(frozen=True)
 class RetainReport:
-    """The segments that retention takes, or has taken where `applied`, and the partitions it passed over."""
+    """The segments that retention deletes, or has deleted if `applied`, and the skipped partitions."""
 
     due: tuple[DueSegment, ...]
     kept: tuple[Kept, ...]
@@ -37,7 +37,7 @@ class RetainReport:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """The report as text, a line at a time."""
+        """Yield the report as text, line by line."""
         verb = "deleted" if self.applied else "delete"
         for one in self.due:
             yield f"{verb} {one.path} ({one.size} bytes, from offset {one.base_offset}): {_why(one)}"
@@ -46,7 +46,7 @@ class RetainReport:
         yield self.summary()
 
     def summary(self) -> str:
-        """One line: how much goes or went."""
+        """Return one line with the totals."""
         of = f"of {self.partitions} partition{'' if self.partitions == 1 else 's'}"
         if not self.due:
             return f"nothing to delete {of}"
@@ -54,7 +54,7 @@ class RetainReport:
         return f"{count} deleted" if self.applied else f"{count} to delete, nothing was changed: give --apply"
 
     def json_lines(self) -> Iterator[str]:
-        """One JSON object a line: each segment, each partition kept, then the report."""
+        """Yield JSON objects, one a line: each segment, each partition kept, then the report."""
         for one in self.due:
             yield json.dumps({"type": "segment", **one._asdict()})
         for kept in self.kept:
@@ -87,19 +87,19 @@ def retain(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RetainReport:
-    """What retention takes from data directories or partition directories; with `apply` it is deleted.
+    """Report what retention deletes from data directories or partition directories; with `apply`, delete it.
 
-    `topics` names those to look at (none: all). `settings` are topic settings that count over the topics' own, such
-    as retention.ms; `store` are broker settings, such as log.retention.hours, for topics without their own. Ages count
-    up to `now_ms` (None: now). Without `apply` nothing is locked or changed, and a broker may run.
+    `topics` names those to include (none: all). `settings` are topic settings that override the topics' own, such as
+    retention.ms; `store` are broker settings, such as log.retention.hours, for topics without their own. Ages count up
+    to `now_ms` (None: now). Without `apply` nothing is locked or changed, and a broker may run.
 
-    Nothing at or above a partition's high watermark goes: that is the log end where there is one copy, else what the
-    directory's checkpoint says. Compacted topics lose what lies below their log start, with delete in the policy the
-    rest too.
+    Nothing at or above a partition's high watermark is deleted: that is the log end if there is one copy, else the
+    offset in the directory's checkpoint. Compacted topics lose only records below their log start, unless their policy
+    also has delete.
 
     PartitionNotFound, NotAPartition, UnknownTopicOrPartition, ConfigError, UnknownConfig, CorruptRecord or
-    CorruptCheckpoint for damaged settings; with `apply` DirectoryLocked, StorageError. A log that was not closed well
-    is recovered first where it has anything to delete.
+    CorruptCheckpoint for damaged settings; with `apply` DirectoryLocked, StorageError. A log that was not closed
+    cleanly is recovered first if it has anything to delete.
     """
     found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms, fs=fs, clock=clock)
     plans = found.plans
@@ -108,7 +108,7 @@ def retain(
 
 
 class RetainPlan(NamedTuple):
-    """The partitions that retention looks at, those that it passes over, and how many there are in all."""
+    """The partitions that retention applies to, those that it skips, and the total number."""
 
     plans: list[PartitionPlan]
     kept: tuple[Kept, ...]
@@ -125,7 +125,7 @@ def plan_retain(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RetainPlan:
-    """What counts for each partition that the paths stand for; no log is looked at. Arguments, errors: `retain`."""
+    """Return the settings that apply to each partition of the paths; no log is read. Arguments, errors: `retain`."""
     survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
     plans: list[PartitionPlan] = []
     kept: list[Kept] = []

@@ -1,4 +1,4 @@
-"""The retention of one partition: looked at from outside, or done with the data directory held."""
+"""Retention of one partition: a dry run without locks, or with the data directory held."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkalog.util.fileio import FileSystem
 
 
 class PartitionPlan(NamedTuple):
-    """What counts for a partition: its settings, the time, and whether all of the log is replicated."""
+    """Parameters of a partition's retention: settings, time, and `mark_is_end` (all of the log is replicated)."""
 
     place: PartitionPath
     config: LogConfig
@@ -33,7 +33,7 @@ class PartitionPlan(NamedTuple):
 
 
 class DueSegment(NamedTuple):
-    """A segment that goes: its partition, data file, first offset, bytes of data, largest time, and the rule."""
+    """A segment to delete: its partition, data file, first offset, bytes of data, largest time, and the rule."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class DueSegment(NamedTuple):
 
 
 class _Seen:
-    """A segment of a view as the rules look at it: one without timestamps is as old as its file (LOG-40)."""
+    """A segment of a view for the rules: one without timestamps is as old as its file (LOG-40)."""
 
     last_known_offset = -1
 
@@ -63,7 +63,7 @@ class _Seen:
 
 
 def look(plan: PartitionPlan, fs: FileSystem) -> list[DueSegment]:
-    """What would go; nothing is locked or changed, and a broker may write. StorageError."""
+    """Return the segments to delete; nothing is locked or changed, and a broker may write. StorageError."""
     with LogView(plan.place.path, fs=fs) as view:
         end = view.log_end_offset
         mark = end if plan.mark_is_end else view.high_watermark
@@ -72,7 +72,7 @@ def look(plan: PartitionPlan, fs: FileSystem) -> list[DueSegment]:
 
 
 def delete_due(plans: Sequence[PartitionPlan], fs: FileSystem, clock: Clock) -> list[DueSegment]:
-    """What went. A data directory is locked, and a log opened, only where something goes."""
+    """Delete segments and return them. Only directories and logs with such segments are locked and opened."""
     busy = [plan for plan in plans if look(plan, fs)]
     told = in_locked_directories(busy, lambda log_dir, plan: _delete(log_dir, plan, fs, clock), fs)
     return [one for some in told for one in some]

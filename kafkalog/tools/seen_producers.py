@@ -1,4 +1,4 @@
-"""Who wrote to a log that is only looked at: found out as an opening does, with nothing changed."""
+"""Producers of a read-only log, determined as an opening does, with nothing changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalog.util.fileio import FileSystem
 
 
 def seen_producers(view: LogView, now_ms: int, fs: FileSystem) -> tuple[ProducerState, ...]:
-    """The producers at the end of the log: of its newest sound snapshot, and of the batches behind it.
+    """Return the producers at the end of the log: from its newest sound snapshot and later batches.
 
     Those of the snapshot that have been idle for too long at `now_ms` are left out. CorruptRecord, StorageError.
     """
@@ -26,7 +26,7 @@ def seen_producers(view: LogView, now_ms: int, fs: FileSystem) -> tuple[Producer
 
 
 def _load_newest(known: ProducerStateManager, view: LogView, now_ms: int) -> int:
-    """Takes over the newest snapshot of the log's range that can be read; its offset, or the log start."""
+    """Load the newest readable snapshot in the log's range; return its offset, or the log start without one."""
     for offset in reversed(known.snapshots.offsets):
         if not view.log_start_offset <= offset <= view.log_end_offset:
             continue

@@ -17,7 +17,7 @@ Piece = tuple[int, bytes]
 Pieces = list[Piece]
 
 NO_BROKER: Final = -1
-"""What `broker` of a JSON line holds: a directory's records come from no broker."""
+"""Value of `broker` in a JSON line: a directory's records come from no broker."""
 
 ENCODINGS: Final = ("utf8", "base64", "hex")
 _KEYS: Final = {"utf8": kind.KEY, "base64": kind.KEY_BASE64, "hex": kind.KEY_HEX}
@@ -42,7 +42,7 @@ def delimited(
     key_encoding: str = "utf8",
     value_encoding: str = "utf8",
 ) -> Pieces:
-    """`value<delimiter>`, or `key<key_delimiter>value<delimiter>` where a key delimiter is given.
+    """Return the template `value<delimiter>`, or `key<key_delimiter>value<delimiter>` with a key delimiter.
 
     null stands for a null key or value (kcat's -Z). Encodings are "utf8" (the bytes as they are), "base64" or "hex".
     """
@@ -61,10 +61,11 @@ def formatted(
     key_encoding: str = "utf8",
     value_encoding: str = "utf8",
 ) -> Pieces:
-    r"""The template of kcat's -f: %s value, %k key, %t topic, %p partition, %o offset, %T timestamp (ms), %h headers
-    (name=value, with commas), %S and %K sizes (-1 for null), %R the value's size as 4 bytes, %%; \n \t \r \0 \\ \xHH.
+    r"""Return the template of kcat's -f.
 
-    Nothing is added at the end of a record. IllegalArgument for any other letter behind % or \.
+    %s value, %k key, %t topic, %p partition, %o offset, %T timestamp (ms), %h headers (name=value, with commas), %S and
+    %K sizes (-1 for null), %R the value's size as 4 bytes, %%; \n \t \r \0 \\ \xHH. Nothing is added at the end of a
+    record. IllegalArgument for any other letter after % or \.
     """
     blobs = {"s": _value(value_encoding, null), "k": _key(key_encoding, null)}
     constants = {"t": topic, "p": str(partition), "%": "%"}
@@ -94,11 +95,11 @@ def json_lines(
     key_encoding: str = "utf8",
     value_encoding: str = "utf8",
 ) -> Pieces:
-    """One JSON object to a line, with kcat's fields: topic, partition, offset, tstype, ts, broker, headers (a flat list
-    of names and values, left out where there are none), key, payload.
+    """Return the template of kcat's -J: one JSON object to a line.
 
-    Bytes that are not UTF-8 are base64 and `key_encoding`, `payload_encoding` or `headers_encoding` says so; so is
-    everything where "base64" or "hex" is asked for. Null is null.
+    The fields are topic, partition, offset, tstype, ts, broker, headers (a flat list of names and values, left out if
+    there are none), key, payload. Bytes that are not UTF-8 are base64, as given in `key_encoding`, `payload_encoding`
+    or `headers_encoding`; keys or payloads for which "base64" or "hex" is requested are always encoded. Null is null.
     """
     start = f'{{"topic":{json.dumps(topic)},"partition":{partition},"offset":'
     return [
@@ -137,7 +138,7 @@ def _known(encoding: str) -> str:
 
 
 def _joined(pieces: Pieces) -> Pieces:
-    """The same template with neighbouring literals made one."""
+    """Return the template with adjacent literals merged."""
     joined: Pieces = []
     for piece, text in pieces:
         if piece == kind.LITERAL and joined and joined[-1][0] == kind.LITERAL:

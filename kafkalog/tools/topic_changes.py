@@ -1,4 +1,4 @@
-"""Deleting a topic, and changing its settings, in data directories that no broker runs on."""
+"""Deletion of a topic, and changes to its settings, in data directories without a running broker."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from kafkalog.util.fileio import OS, FileSystem
 
 
 def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> list[PartitionPath]:
-    """The partitions that were deleted: all of the topic, with its lines in checkpoints and its entry (MGR-10).
+    """Delete all partitions of a topic, its checkpoint lines and its entry; return the partitions (MGR-10).
 
-    Every directory is renamed first, so that a crash leaves only what the next start removes. UnknownTopicOrPartition,
-    DirectoryLocked, StorageError.
+    Every directory is renamed first, so that a crash leaves only directories that the next start removes.
+    UnknownTopicOrPartition, DirectoryLocked, StorageError.
     """
     found = find(dirs, topic, fs=fs)
     with _locked(found, fs):
@@ -46,10 +46,10 @@ def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> lis
 def alter_topic(
     dirs: Sequence[str], topic: str, changes: Mapping[str, Any], *, fs: FileSystem = OS
 ) -> TopicEntry:
-    """The topic's entry with these settings changed, in the topics file of each directory; None takes one back.
+    """Change a topic's settings in the topics file of each directory; return its entry. None resets a setting.
 
-    A topic that a broker made gets an entry, with the settings that the broker's metadata has.
-    UnknownTopicOrPartition, UnknownConfig, ConfigError, DirectoryLocked, StorageError; nothing has changed then.
+    A topic that a broker created gets an entry, with the settings in the broker's metadata. UnknownTopicOrPartition,
+    UnknownConfig, ConfigError, DirectoryLocked, StorageError; nothing has changed then.
     """
     found = find(dirs, topic, fs=fs)
     known = read_known_topics(dirs, fs=fs)
@@ -69,9 +69,9 @@ def alter_topic(
 
 
 def is_broker_s(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> bool:
-    """True for a topic that a broker's metadata in these directories has: a broker makes it anew when it starts.
+    """Return True if a broker's metadata in these directories has the topic: a broker recreates it when it starts.
 
-    Metadata that cannot be read has none.
+    Metadata that cannot be read counts as empty.
     """
     try:
         cluster = read_known_topics(dirs, fs=fs).cluster
@@ -81,13 +81,13 @@ def is_broker_s(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> bool
 
 
 def _directories(found: Sequence[PartitionPath]) -> list[str]:
-    """The data directories of the partitions, each once."""
+    """Return the data directories of the partitions, each once."""
     return list(dict.fromkeys(os.path.dirname(one.path) for one in found))
 
 
 @contextmanager
 def _locked(found: Sequence[PartitionPath], fs: FileSystem) -> Iterator[None]:
-    """The directories are ours alone; their marks of a clean shutdown stay, for no log is opened."""
+    """Lock the directories exclusively for the block; their clean-shutdown markers stay, since no log is opened."""
     with ExitStack() as held:
         for directory in _directories(found):
             held.enter_context(LogDir.acquire(directory, fs=fs, exclusive=True))
@@ -95,7 +95,7 @@ def _locked(found: Sequence[PartitionPath], fs: FileSystem) -> Iterator[None]:
 
 
 def _renamed(one: PartitionPath, fs: FileSystem) -> str:
-    """The partition's directory by its name as one that waits for its delete, on disk."""
+    """Rename the partition's directory for its delete, sync that, and return the new path."""
     directory = os.path.dirname(one.path)
     path = os.path.join(directory, delete_dir_name(one.topic_partition))
     try:

@@ -1,6 +1,6 @@
-"""`verify`: is what lies in a data directory, a partition directory or a file what a broker may rely on?
+"""`verify`: check that a data directory, a partition directory or a file is sound for a broker.
 
-Files are opened for reading only, no lock is taken, and nothing is mapped: a broker may write, cut and delete them
+Files are opened for reading only, no lock is taken, and nothing is mapped: a broker may write, truncate and delete them
 meanwhile. Damage never raises; it is in the report.
 """
 
@@ -56,13 +56,13 @@ def verify(
     progress: Progress | None = None,
     fs: FileSystem = OS,
 ) -> Report:
-    """The report on data directories, partition directories and single files.
+    """Verify data directories, partition directories and single files, and return the report.
 
-    `deep` decodes every record too; `indexes_only` leaves checksums out and compares indexes with batch headers.
-    `threads` is one for each core by default; `progress` is called with bytes as they are passed, from any thread.
+    `deep` decodes every record too; `indexes_only` skips checksums and compares indexes with batch headers. `threads`
+    is one for each core by default; `progress` is called with the number of bytes as they are read, from any thread.
 
-    PartitionNotFound for a path that does not exist, NotAPartition for one that is nothing of Kafka's, IllegalArgument
-    for a number of threads below 1. What lies inside never raises.
+    PartitionNotFound for a path that does not exist, NotAPartition for one that is not Kafka's, IllegalArgument for a
+    number of threads outside 1 to 256. The content of files never raises.
 
     >>> log.flush()
     >>> print(verify("data", deep=True))
@@ -79,10 +79,10 @@ def verify(
 def verify_elsewhere(
     paths: Iterable[Path], look_all: LookAll, *, deep: bool = False, indexes_only: bool = False, fs: FileSystem = OS
 ) -> Report:
-    """The same report, with the files of batches looked at by `look_all`: all of that work in one call.
+    """Return the same report as `verify`, with all batch files checked by one call of `look_all`.
 
-    It gets the jobs, largest files first, and gives what `check_segment` makes of each, in their order. The rest,
-    listing directories and putting together what belongs together, is done here. Errors as for `verify`.
+    It gets the jobs, largest files first, and returns the result of `check_segment` for each, in their order. The rest,
+    listing directories and combining results, is done here. Errors as for `verify`.
     """
     return _Run(deep, not indexes_only, None, fs, look_all).report(list(paths), 1)
 
@@ -102,7 +102,7 @@ class _Run:
         self._done: dict[SegmentJob, SegmentOutcome] = {}
 
     def report(self, paths: Sequence[Path], threads: int) -> Report:
-        """All of it, from the paths to the report."""
+        """Verify the paths and return the report."""
         parts = [self.part(os.fspath(path)) for path in paths]
         self.work(threads)
         findings, sums = Findings(""), Sums()
@@ -113,7 +113,7 @@ class _Run:
         return Report(tuple(findings.all()), sums)
 
     def part(self, path: str) -> _Part:
-        """What the path stands for."""
+        """Return the part for a path."""
         path = path.rstrip("/") or path
         if not self.fs.exists(path):
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
@@ -124,11 +124,11 @@ class _Run:
         return _DirectoryPart(self, path, None)
 
     def add(self, jobs: Sequence[SegmentJob]) -> None:
-        """Takes work on; the same file given twice is looked at once."""
+        """Add jobs; a file given twice is checked once."""
         self._jobs += jobs
 
     def work(self, threads: int) -> None:
-        """Does all work, large files first: so no large one is left for the end, when the other threads are idle."""
+        """Run all jobs, large files first, so that no large one is left for the end, when other threads are idle."""
         jobs = sorted(dict.fromkeys(self._jobs), key=lambda one: -one.size)
         if self._look_all is not None:
             self._done = dict(zip(jobs, self._look_all(jobs), strict=True))
@@ -144,16 +144,16 @@ class _Run:
                 raise
 
     def look(self, job: SegmentJob) -> SegmentOutcome:
-        """What comes of one job."""
+        """Run one job."""
         return check_segment(job, deep=self.deep, check_crc=self.check_crc, fs=self.fs, progress=self.progress)
 
     def outcomes(self, jobs: Sequence[SegmentJob]) -> list[SegmentOutcome]:
-        """What came of the jobs."""
+        """Return the results of the jobs."""
         return [self._done[job] for job in jobs]
 
 
 class _Part:
-    """What one of the paths given comes to; `finish` fills findings and sums once the work is done."""
+    """The result for one given path; `finish` fills findings and sums once the jobs are done."""
 
     def __init__(self, run: _Run) -> None:
         self.run = run
@@ -161,12 +161,12 @@ class _Part:
         self.sums = Sums()
 
     def finish(self) -> None:
-        """Puts together what the work came to."""
+        """Combine the results of the jobs."""
         raise NotImplementedError
 
 
 class _DirectoryPart(_Part):
-    """A data directory with all of its partitions, or with those given (then its own files are not reported on)."""
+    """A data directory with all of its partitions, or with given ones (then its own files are not reported)."""
 
     def __init__(self, run: _Run, directory: str, partitions: list[str] | None) -> None:
         super().__init__(run)
@@ -203,7 +203,7 @@ class _DirectoryPart(_Part):
         try:
             return plan_partition(path, self._state._replace(log_start_offset=start), self.run.fs)
         except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):  # a topic that was deleted since is no finding
+            if not isinstance(error.__cause__, FileNotFoundError):  # a partition deleted meanwhile is no finding
                 unreadable(self._own, error, path)
             return None
 
@@ -225,8 +225,10 @@ class _DirectoryPart(_Part):
         self.findings += self._own.all()
 
     def _once_more(self, plan: PartitionPlan, is_compacted: bool) -> PartitionOutcome | None:
-        """A second look at a partition whose files do not fit together: its owner may have changed them between two
-        reads. What fits then was no fault."""
+        """Check a partition again whose files do not match: its owner may have changed them between two reads.
+
+        Problems that the second check does not find are dropped.
+        """
         fresh = self._plan(plan.path)
         if fresh is None:
             return None
@@ -243,7 +245,7 @@ class _DirectoryPart(_Part):
 
 
 class _FilePart(_Part):
-    """One file of a partition directory; an index is compared with the log that lies beside it."""
+    """One file of a partition directory; an index is compared with the log beside it."""
 
     def __init__(self, run: _Run, path: str) -> None:
         super().__init__(run)
@@ -254,7 +256,7 @@ class _FilePart(_Part):
         base, state = names.parse_base_offset(name), state_of(os.path.dirname(directory), run.fs)
         log = os.path.join(os.path.dirname(path), name.partition(".")[0] + names.LOG_SUFFIX)
         if base is not None and names.LOG_SUFFIX in (name[-4:], name[20:24]):
-            self._add(path, state)  # one that waits for its delete, or was just cleaned, too
+            self._add(path, state)  # also one pending deletion, or just cleaned
         elif name.endswith(names.INDEX_SUFFIXES) and base is not None:
             if not run.fs.exists(log):
                 raise PartitionNotFound("the log of this index is missing", path=log, hint="they are compared")
@@ -304,7 +306,8 @@ class _FilePart(_Part):
 
 
 def is_partition(path: str, fs: FileSystem) -> bool:
-    """True for a directory that holds segments, or is named as a partition and holds no others."""
+    """Return True if a directory holds segments, or has a partition's name and neither directories nor meta.properties.
+    """
     try:
         listed = fs.listdir(path)
     except OSError as error:
@@ -321,7 +324,7 @@ def is_partition(path: str, fs: FileSystem) -> bool:
 
 
 def total_bytes(paths: Iterable[Path], fs: FileSystem = OS) -> int:
-    """The bytes of all segment files below the paths, for a progress bar; what cannot be looked at counts nothing."""
+    """Return the bytes of all segment files below the paths, for a progress bar; unreadable files count as 0."""
     total = 0
     for given in paths:
         path = os.fspath(given)
@@ -345,6 +348,6 @@ def total_bytes(paths: Iterable[Path], fs: FileSystem = OS) -> int:
 
 
 def _partition_of(name: str) -> TopicPartition | None:
-    """The partition that a directory's name says and checkpoints may speak of; None for others."""
+    """Return the partition in a directory's name that checkpoints may have; None for others."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number)) if number.isdigit() and name != METADATA_LOG else None

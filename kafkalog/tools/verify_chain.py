@@ -1,4 +1,4 @@
-"""Which batches of a segment contradict the others by their offsets: the fewest without which offsets only ascend."""
+"""Batches of a segment whose offsets contradict the others: the fewest without which offsets ascend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class Placed(NamedTuple):
-    """A batch whose checksum holds: where it lies in the file, and the offsets that it says it has."""
+    """A batch with a valid checksum: its place in the file, and the offsets in its header."""
 
     position: int
     size: int
@@ -22,7 +22,7 @@ class Placed(NamedTuple):
 
 
 def placed_batches(file: File, ranges: Sequence[tuple[int, int]], without: Collection[int]) -> list[Placed]:
-    """Return the batches in these ranges of bytes of a segment, but for those at the positions `without`.
+    """Return the batches in these ranges of bytes of a segment, except those at the positions `without`.
 
     StorageError, CorruptRecord.
     """
@@ -40,8 +40,8 @@ def placed_batches(file: File, ranges: Sequence[tuple[int, int]], without: Colle
 def outside_chain(batches: Sequence[Placed], lowest: int, limit: int | None) -> set[int]:
     """Return the positions of the fewest batches without which the offsets of the others ascend from `lowest` on.
 
-    `limit` is the base offset of the next segment, None where there is none: batches end below it, unless that would
-    leave out more than half of them; then rather its name is wrong.
+    `limit` is the base offset of the next segment, None if there is none: batches end below it, unless that would leave
+    out more than half of them; then its name is more likely to be wrong.
     """
     highest = lowest + MAX_RELATIVE_OFFSET
     kept = _chain(batches, lowest, highest)
@@ -52,10 +52,10 @@ def outside_chain(batches: Sequence[Placed], lowest: int, limit: int | None) -> 
 
 
 def _chain(batches: Sequence[Placed], lowest: int, highest: int) -> list[int]:
-    """The numbers of the batches of a longest chain, in the order of the file.
+    """Return the numbers of the batches of a longest chain, in the order of the file.
 
-    Of chains of one length and end the one wins whose last batch does not jump: where two batches say the same
-    offsets, the one goes that stands where the offsets are missing.
+    Among chains of the same length and end, one whose last batch does not jump wins: if two batches have the same
+    offsets, the one that follows missing offsets is left out.
     """
     ends: list[int] = []  # the lowest last offset of a chain of 1, 2, 3... batches
     last_of: list[int] = []  # the number of the batch that such a chain ends with
@@ -82,9 +82,9 @@ def _chain(batches: Sequence[Placed], lowest: int, highest: int) -> list[int]:
 
 
 def _without_jumps(batches: Sequence[Placed], chain: Sequence[int], jumps: Sequence[bool]) -> list[int]:
-    """The chain, with a batch that jumps replaced by the one left out behind it where that one leads to the next.
+    """Replace a batch that jumps by the omitted one after it, if that one leads to the next.
 
-    Both chains are as long, and offsets are missing then just where a batch is left out.
+    Both chains have the same length, and offsets are then missing exactly where a batch is left out.
     """
     found = list(chain)
     for at, number in enumerate(chain[:-1]):

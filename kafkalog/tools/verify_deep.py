@@ -1,4 +1,4 @@
-"""The deep check: every record of every batch decoded, whatever its format and codec, and held against its batch."""
+"""Deep check: decode every record of every batch, whatever its format and codec, and compare it with its batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _HINT: Final = "its checksum is right, so it was written like this: by the produ
 
 
 class DeepCheck:
-    """Decodes the records in ranges of an open `.log` file that hold nothing but sound batches.
+    """Decodes the records in ranges of an open `.log` file that hold only sound batches.
 
-    The largest batch is held in memory, and what it decompresses to, up to the limit of `records.compression`.
-    `records` counts those that were decoded.
+    The largest batch is held in memory with its decompressed content, up to the limit of `records.compression`.
+    `records` is the number of decoded records.
     """
 
     def __init__(self, file: File, findings: Findings) -> None:
@@ -29,7 +29,7 @@ class DeepCheck:
         self.records = 0
 
     def run(self, ranges: list[tuple[int, int]]) -> None:
-        """Notes every batch whose records do not decode or contradict it; StorageError when the system fails."""
+        """Report every batch whose records do not decode or contradict it; StorageError if the system fails."""
         for start, end in ranges:
             position, want = start, CHUNK_BYTES
             while position < end:
@@ -39,7 +39,7 @@ class DeepCheck:
                     self._check_table(data, table, position)
                     position, want = table.stop_position, CHUNK_BYTES
                 elif len(data) < min(want, end - position):
-                    return  # the file was cut meanwhile
+                    return  # the file was truncated meanwhile
                 else:
                     want = int.from_bytes(data[8:12], "big", signed=True) + 12
                     if want <= len(data):
@@ -72,7 +72,7 @@ class DeepCheck:
         self._compare(records, table, row)
 
     def _compare(self, records: RecordTable, table: BatchTable, row: int | None) -> None:
-        """Notes the batches whose records decode but contradict the header; `row` where all are of one batch."""
+        """Report batches whose records decode but contradict the header; `row` if all are of one batch."""
         at = 0
         self.records += len(records)
         while (fault := record_fault(records, at)) is not None:
@@ -103,7 +103,7 @@ class DeepCheck:
 
 
 def _next_batch(records: RecordTable, record: int) -> int:
-    """The first record of the batch after that of `record`."""
+    """Return the first record of the batch after that of `record`."""
     batch = records.batch_of(record)
     while record < len(records) and records.batch_of(record) == batch:
         record += 1

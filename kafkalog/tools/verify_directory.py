@@ -1,4 +1,4 @@
-"""The check of a data directory: what its checkpoints say of partitions against where their logs begin and end."""
+"""Check of a data directory: its checkpoints against the starts and ends of the logs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Checkpoints:
 
 
 def state_of(directory: str, fs: FileSystem) -> State:
-    """Whether somebody writes the data directory now, and whether it was closed well."""
+    """Return the state of a data directory: in use now or not, and closed cleanly or not."""
     return State(is_locked(directory, fs=fs), was_closed_well(directory, fs))
 
 
 def was_closed_well(directory: str, fs: FileSystem) -> bool:
-    """Return True if the data directory has the mark of a clean shutdown."""
+    """Return True if the data directory has the clean-shutdown marker."""
     try:
         return fs.exists(os.path.join(directory, CLEAN_SHUTDOWN_FILE))
     except OSError:
@@ -50,15 +50,15 @@ def was_closed_well(directory: str, fs: FileSystem) -> bool:
 
 
 def read_checkpoints(directory: str, findings: Findings | None, fs: FileSystem) -> Checkpoints:
-    """The four offset checkpoints; malformed ones are noted, where `findings` are given, and count as empty."""
+    """Read the four offset checkpoints; malformed ones count as empty and are reported to `findings`, if given."""
     files = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
     return Checkpoints(*(check_offsets(os.path.join(directory, name), findings, fs) for name in files))
 
 
 def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[str]:
-    """The names of the partition directories that are looked into, by name; StorageError.
+    """Return the names of the partition directories to check, sorted; StorageError.
 
-    Directories that wait for their delete and stray ones are a note.
+    Directories pending deletion and stray ones are a note.
     """
     try:
         listed = sorted(fs.listdir(directory))
@@ -84,7 +84,7 @@ def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[
 
 
 def check_directory_files(directory: str, state: State, findings: Findings, fs: FileSystem) -> None:
-    """Notes what is wrong with the files of the directory itself, its offset checkpoints apart."""
+    """Report faults in the directory's own files, except its offset checkpoints."""
     check_meta_properties(directory, findings, fs)
     if not state.is_clean and not state.is_live:
         findings.add(
@@ -96,7 +96,7 @@ def check_directory_files(directory: str, state: State, findings: Findings, fs: 
 def compare_with_log(
     directory: str, name: str, outcome: PartitionOutcome, checkpoints: Checkpoints, findings: Findings
 ) -> None:
-    """Notes where a checkpoint names offsets that a partition's log does not have any more."""
+    """Report checkpoints with offsets that a partition's log no longer has."""
     end = outcome.end_offset
     if end is None or name == METADATA_LOG:
         return

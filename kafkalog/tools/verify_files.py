@@ -1,4 +1,4 @@
-"""The check of the small files: producer snapshots, leader epochs, topic id, and the data directory's checkpoints."""
+"""Check of the small files: producer snapshots, leader epochs, topic id, and the data directory's checkpoints."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ _SNAPSHOT_HINT: Final = (
 
 
 def unreadable(findings: Findings, error: StorageError, path: str) -> None:
-    """Notes that the system did not let us look at `path`."""
+    """Report that the system refused to read `path`."""
     findings.add(Severity.UNREADABLE, "unreadable", error.message, path=error.path or path, hint=error.hint)
 
 
 def check_snapshot(
     path: str, end_offset: int | None, findings: Findings, fs: FileSystem, *, is_clean: bool = False
 ) -> None:
-    """Notes what is wrong with a producer snapshot; `end_offset` is the log's end where that is certain.
+    """Report faults in a producer snapshot; `end_offset` is the log's end, None if that is not certain.
 
-    In a directory that was closed well (`is_clean`) one beyond the end is no trouble: a cut inside a batch takes the
-    batch whole and leaves a snapshot of the offset asked for, in the reference too. Checkpoints tell of a lost end.
+    In a directory that was closed cleanly (`is_clean`) a snapshot above the end is only a note: a truncation inside a
+    batch removes the whole batch and leaves a snapshot of the requested offset, in the reference too. Checkpoints show
+    a lost end.
     """
     offset = parse_base_offset(path)
 
@@ -66,7 +67,7 @@ def check_snapshot(
 
 
 def check_epochs(directory: str, findings: Findings, fs: FileSystem) -> tuple[EpochEntry, ...] | None:
-    """The leader epochs of the checkpoint, None where it is missing or malformed, which is noted."""
+    """Return the leader epochs of the checkpoint; None if it is missing or malformed, which is reported."""
     try:
         return read_epochs(directory, fs=fs)
     except CorruptCheckpoint as error:
@@ -77,7 +78,7 @@ def check_epochs(directory: str, findings: Findings, fs: FileSystem) -> tuple[Ep
 
 
 def check_topic_id(directory: str, findings: Findings, fs: FileSystem) -> None:
-    """Notes a malformed `partition.metadata`."""
+    """Report a malformed `partition.metadata`."""
     try:
         read_partition_metadata(fs, directory)
     except CorruptCheckpoint as error:
@@ -87,7 +88,7 @@ def check_topic_id(directory: str, findings: Findings, fs: FileSystem) -> None:
 
 
 def check_offsets(path: str, findings: Findings | None, fs: FileSystem) -> dict[TopicPartition, int]:
-    """What an offset checkpoint of the data directory says; nothing for a malformed one, which is noted."""
+    """Return the offsets of a data directory's checkpoint; none for a malformed one, which is reported."""
     try:
         return OffsetCheckpoint(path, fs=fs).read()
     except CorruptCheckpoint as error:
@@ -104,7 +105,7 @@ def _malformed(findings: Findings, error: CorruptCheckpoint) -> None:
 
 
 def check_meta_properties(directory: str, findings: Findings, fs: FileSystem) -> None:
-    """Notes what is wrong with a `meta.properties` (format.md section 8); a missing one is no fault."""
+    """Report faults in a `meta.properties` (format.md section 8); a missing one is no fault."""
     path = os.path.join(directory, META_PROPERTIES)
     try:
         content = fs.read_file(path, MOST_PROPERTIES_BYTES)

@@ -1,6 +1,6 @@
-"""The check of a segment's `.index` and `.timeindex`: their own bytes first, then each entry against the log.
+"""Check of a segment's `.index` and `.timeindex`: their own bytes first, then each entry against the log.
 
-Which entries are right is format.md section 7: an offset entry names a batch by its position and its last offset, a
+Correct entries are defined in format.md section 7: an offset entry names a batch by its position and its last offset, a
 time entry the first batch of the file whose largest timestamp is as large.
 """
 
@@ -21,10 +21,10 @@ _OF_DAMAGE: Final = "its segment is damaged: `kafkalog repair --excise --apply` 
 
 
 class IndexBytes(NamedTuple):
-    """An index file as it was read: the entries that grow, and what follows them.
+    """An index file's content: the ascending entries, and the kind of bytes that follow them.
 
-    That is "" for nothing, "zeros", "old" for other bytes in a file that ends in zeros (it was not closed, so they are
-    entries of a log that was cut since: format.md section 14, B1), or "other".
+    `rest` is "" for nothing, "zeros", "old" for other bytes in a file that ends in zeros (it was not closed, so they
+    are entries of a log that was truncated since: format.md section 14, B1), or "other".
     """
 
     path: str
@@ -40,14 +40,14 @@ class IndexBytes(NamedTuple):
 
     @property
     def grown(self) -> int:
-        """How many entries grow."""
+        """Number of ascending entries."""
         return len(self.entries) // self.entry_size
 
 
 def read_index(path: str, fs: FileSystem, log_size: int) -> IndexBytes:
-    """The entries of an index file up to where they stop growing; StorageError but for a missing file.
+    """Read an index file's ascending entries; StorageError, except for a missing file.
 
-    No more is kept than an index of a log of `log_size` bytes can have.
+    At most as many are kept as an index of a log of `log_size` bytes can have.
     """
     entry_size = TIME_ENTRY if path.endswith(".timeindex") else OFFSET_ENTRY
     most = (log_size // 14 + 1) * entry_size
@@ -98,11 +98,10 @@ def check_index(
     is_live: bool,
     is_of_damage: bool = False,
 ) -> None:
-    """Notes what is wrong with an index, given what the pass over the log says of its entries (`BatchCheck`).
+    """Report faults in an index, given the results of the pass over the log for its entries (`BatchCheck`).
 
-    `is_open` says that the segment is the last one and was not closed: free room behind the entries, and old entries
-    in it, are then as they should be. `is_of_damage` says that batches of the segment contradict each
-    other: what is made anew from them would be wrong too.
+    `is_open`: the segment is the last one and was not closed, so free space after the entries, and old entries in it,
+    are normal. `is_of_damage`: batches of the segment contradict each other, so a rebuilt index would be wrong too.
     """
     name = "time index" if index.entry_size == TIME_ENTRY else "offset index"
     add = _Adder(index.path, findings, _OF_DAMAGE if is_of_damage else REBUILD)
@@ -166,7 +165,7 @@ def _entry_text(index: IndexBytes, number: int, base_offset: int, said: int, fou
 
 
 class _Adder:
-    """Notes findings about an index file, with what to do about them."""
+    """Reports findings about an index file, each with a hint."""
 
     def __init__(self, path: str, findings: Findings, hint: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""The check of one segment with all of its files, as one piece of work for a thread."""
+"""Check of one segment with all of its files, as one job for a thread."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kafkalog.util.fileio import File, FileSystem
 
 MOST_SEGMENT_BYTES: Final = 2**31 - 1
 TRIES: Final = 4
-"""How often at most the files of a running owner are looked at, as long as something seems wrong."""
+"""Maximum number of checks of files in use, while a problem remains."""
 PAUSE_S: Final = 0.02
 
 
 class State(NamedTuple):
-    """How a data directory stands: `is_live` while a process holds its lock, `is_clean` when it was closed well.
+    """State of a data directory: `is_live` while a process holds its lock, `is_clean` after a clean close.
 
-    `log_start_offset` is that of one partition, as far as a checkpoint tells it: what lies below is read by nobody.
+    `log_start_offset` is one partition's, from its checkpoint if there is one: no one reads records below it.
     """
 
     is_live: bool = False
@@ -36,9 +36,9 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentJob:
-    """A segment to look at. `is_last` of its partition; `with_indexes` False for a file that has none (a snapshot).
+    """A segment to check. `is_last` of its partition; `with_indexes` False for a file that has none (a snapshot).
 
-    `next_base_offset` is that of the segment behind it, None where there is none or it is not known.
+    `next_base_offset` is that of the next segment, None if there is none or it is unknown.
     """
 
     path: str
@@ -51,13 +51,13 @@ class SegmentJob:
     next_base_offset: int | None = None
 
     def beside(self, suffix: str) -> str:
-        """Another file of the same segment."""
+        """Return the path of another file of the same segment."""
         stem, _, rest = os.path.basename(self.path).partition(names.LOG_SUFFIX)
         return os.path.join(os.path.dirname(self.path), f"{stem}{suffix}{rest}")
 
 
 class SegmentOutcome(NamedTuple):
-    """What came of a job: the facts are None where the file could not be read; `files` is how many were looked at."""
+    """Result of a job: the facts are None if the file could not be read; `files` is the number of checked files."""
 
     facts: SegmentFacts | None
     findings: Findings
@@ -67,10 +67,10 @@ class SegmentOutcome(NamedTuple):
 def check_segment(
     job: SegmentJob, *, deep: bool, check_crc: bool, fs: FileSystem, progress: Progress | None = None
 ) -> SegmentOutcome:
-    """Looks at a segment and its indexes. Nothing is raised for what the files hold or for what the system refuses.
+    """Check a segment and its indexes. Neither the files' content nor the system's refusal to read them raises.
 
-    Beside a running owner, who may cut, roll and compact between two reads, a problem counts when a second look at the
-    files finds it too.
+    If the owner runs, it may truncate, roll and compact between two reads. A problem then counts only if a second check
+    of the files finds it too.
     """
     outcome = _look(job, deep, check_crc, fs, progress)
     for attempt in range(1, TRIES):
@@ -89,7 +89,7 @@ def check_segment(
 
 
 def _refreshed(job: SegmentJob, fs: FileSystem) -> SegmentJob | None:
-    """The job for the file as it is now; None where it is gone."""
+    """Return the job for the file as it is now; None if it is gone."""
     try:
         status = fs.stat(job.path)
         logs = sorted(name for name in fs.listdir(os.path.dirname(job.path) or ".") if names.is_log_file(name))
@@ -100,7 +100,7 @@ def _refreshed(job: SegmentJob, fs: FileSystem) -> SegmentJob | None:
     own = os.path.basename(job.path)
     following = next((name for name in logs if name > own), None)
     next_base = job.next_base_offset
-    if next_base is not None:  # its owner may have cut the log, and appended past the place where that one began
+    if next_base is not None:  # its owner may have truncated the log, and appended past the start of that one
         next_base = None if following is None else names.parse_base_offset(following)
     is_last = not job.with_indexes or logs[-1:] == [own]
     return replace(job, size=status.st_size, is_last=is_last, next_base_offset=next_base)
@@ -148,7 +148,7 @@ def _look(
 
 
 def _read_indexes(job: SegmentJob, findings: Findings, fs: FileSystem) -> list[IndexBytes | None]:
-    """The offset and the time index, as they are before the log is read: it only grows from then on."""
+    """Read the offset and the time index before the log, which only grows from then on."""
     found: list[IndexBytes | None] = []
     for suffix in (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX) if job.with_indexes else ():
         try:

@@ -1,4 +1,4 @@
-"""The check of one partition directory: which files it has, and what they say together."""
+"""Check of one partition directory: its files, and their agreement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RESTORE: Final = "copy the missing segments from a replica or a backup"
 
 @dataclass
 class PartitionPlan:
-    """What is looked at in a partition directory: its segments in order, its snapshots, and the rest."""
+    """The files to check in a partition directory: its segments in order, its snapshots, and the rest."""
 
     path: str
     state: State
@@ -37,14 +37,14 @@ class PartitionPlan:
 
     @property
     def jobs(self) -> list[SegmentJob]:
-        """All pieces of work, in the order in which they are reported."""
+        """All jobs, in the order in which they are reported."""
         return [*self.segments, *self.batch_files]
 
 
 def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
-    """The files of a partition directory; StorageError when it cannot be listed.
+    """List the files of a partition directory; StorageError if it cannot be listed.
 
-    What an unfinished cleaning or delete left is a note, and not looked into.
+    Leftovers of an unfinished cleaning or delete are a note, and not checked.
     """
     plan = PartitionPlan(path, state)
     try:
@@ -92,7 +92,7 @@ def make_job(
     require_indexes: bool = True,
     next_base_offset: int | None = None,
 ) -> SegmentJob | None:
-    """The job for a file of batches; None for one that is gone by now."""
+    """Return the job for a file of batches; None if it is gone."""
     try:
         status = fs.stat(path)
         size = status.st_size
@@ -105,7 +105,7 @@ def make_job(
 
 
 class PartitionOutcome(NamedTuple):
-    """What came of a partition: `end_offset` is None where the end of the log is not certain."""
+    """Result of a partition: `end_offset` is None if the end of the log is not certain."""
 
     findings: list[Finding]
     sums: Sums
@@ -116,9 +116,9 @@ class PartitionOutcome(NamedTuple):
 def join_partition(
     plan: PartitionPlan, outcomes: Sequence[SegmentOutcome], *, is_compacted: bool, fs: FileSystem
 ) -> PartitionOutcome:
-    """Puts together what the jobs of a plan showed, in its order, and looks at the small files.
+    """Combine the results of a plan's jobs, in its order, and check the small files.
 
-    `is_compacted` says that the cleaner has worked on it: then offsets are missing without a word.
+    `is_compacted`: the cleaner has worked on it, so that missing offsets are not reported.
     """
     findings = plan.findings
     segments = outcomes[: len(plan.segments)]
@@ -147,7 +147,7 @@ def join_partition(
 
 
 def _join_offsets(segments: Sequence[SegmentOutcome]) -> None:
-    """Gives places at the ends of segments the sound offsets of the segments around them."""
+    """Set the sound offsets around damaged places at segment ends from the neighbouring segments."""
     lasts: list[int | None] = []
     last: int | None = None
     for outcome in segments:
@@ -167,7 +167,7 @@ def _last_sound(facts: SegmentFacts | None, before: int | None) -> int | None:
 
 
 def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, tell_gaps: bool) -> None:
-    """Each segment begins where the one before it ends, or above."""
+    """Check that each segment begins at or above the end of the one before it."""
     gaps: list[tuple[str, int, int, int]] = []
     thinned = any(one.thinned for one in facts)
     for one in facts:
@@ -198,7 +198,7 @@ def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, tell_gaps: 
 def _check_epochs(
     facts: Sequence[SegmentFacts], epochs: tuple[EpochEntry, ...] | None, state: State, findings: Findings
 ) -> None:
-    """Leader epochs never go down, and are those of the checkpoint; a checkpoint may lag behind a crash."""
+    """Check that leader epochs never go down and match the checkpoint, which may lag after a crash."""
     runs = [(one.path, *run) for one in facts for run in one.epoch_runs]
     lowest_after = [2**31] * (len(runs) + 1)
     for n in range(len(runs) - 1, -1, -1):
@@ -229,6 +229,6 @@ def _check_epochs(
 
 
 def _epoch_at(epochs: Sequence[EpochEntry], starts: Sequence[int], offset: int) -> int | None:
-    """The epoch that the checkpoint has for an offset; None for one before its first entry."""
+    """Return the checkpoint's epoch for an offset; None before its first entry."""
     at = bisect_right(starts, offset)
     return epochs[at - 1].epoch if at else None

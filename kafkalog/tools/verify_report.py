@@ -1,4 +1,4 @@
-"""What `verify` found: findings, sums, and how both are told to a person or to a program."""
+"""Results of `verify`: findings and sums, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Any, Final, NamedTuple
 from kafkalog.shown import one_message
 
 MOST_FINDINGS_A_FILE: Final = 100
-"""Findings of one severity that are told of one file; the rest are counted."""
+"""Maximum number of reported findings of one severity in a file; the rest are counted."""
 
 
 class Severity(StrEnum):
-    """How bad a finding is; all but NOTE make a report not ok."""
+    """Severity of a finding; all but NOTE make a report not ok."""
 
     NOTE = "note"
-    """Nothing is wrong: room that was reserved ahead, offsets that compaction leaves out, a file in transit."""
+    """Nothing is wrong: reserved space, offsets that compaction leaves out, a file in transit."""
     REPAIRABLE = "repairable"
-    """Derived data is wrong, or the log ends in a torn batch: recovery or `kafkalog repair` sets it right."""
+    """Derived data is wrong, or the log ends in a torn batch: recovery or `kafkalog repair` corrects it."""
     DAMAGE = "damage"
-    """Batches are lost or contradict each other: only a replica or a backup has what is missing."""
+    """Batches are lost or contradict each other: only a replica or a backup has the missing data."""
     UNREADABLE = "unreadable"
-    """The system did not let us look: nothing is known of it."""
+    """The system refused to read it: its state is unknown."""
 
 
 class Finding(NamedTuple):
-    """One thing found: `kind` is its name for programs; what does not apply is None.
+    """One finding: `kind` is its name for programs; fields that do not apply are None.
 
     A place in a segment has its `position` and `size` in bytes, `offset` as the lowest that it may have held, and the
     offsets of the sound batches around it: the last one before, which is None where the log begins, and the next one
-    behind, which is None where the log ends.
+    after, which is None where the log ends.
     """
 
     severity: Severity
@@ -49,9 +49,9 @@ class Finding(NamedTuple):
 
     @property
     def lost(self) -> tuple[int, int] | None:
-        """The offsets between the sound batches around a damaged place: the first, and the one behind the last.
+        """The offsets between the sound batches around a damaged place: the first, and the one after the last.
 
-        None for what is no such place, or has nothing sound behind it. Where a log is compacted fewer were there.
+        None if it is no such place, or has no sound batch after it. A compacted log had fewer of them.
         """
         if self.severity != Severity.DAMAGE or self.size is None or self.next_sound_offset is None:
             return None
@@ -60,7 +60,7 @@ class Finding(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The place in words: "position 93 (81 bytes), offsets 5 to 9"; "" where it has none."""
+        """The place as text: "position 93 (81 bytes), offsets 5 to 9"; "" if it has none."""
         named = []
         if self.position is not None:
             size = "" if self.size is None else f" ({self.size:,} bytes)"
@@ -79,13 +79,13 @@ class Finding(NamedTuple):
         return f"{text}. Hint: {self.hint}" if self.hint else text
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as plain values, under the names of its fields, with `type` "finding"."""
+        """Return the finding as plain values, under the names of its fields, with `type` "finding"."""
         return {"type": "finding", **self._asdict(), "severity": str(self.severity)}
 
 
 @dataclass
 class Sums:
-    """How much was looked at. `bytes` are those of segment files, `files` counts every file."""
+    """Amounts that were checked. `bytes` are those of segment files, `files` counts every file."""
 
     partitions: int = 0
     segments: int = 0
@@ -95,16 +95,16 @@ class Sums:
     records: int = 0
 
     def add(self, other: Sums) -> None:
-        """Adds the sums of another part."""
+        """Add the sums of another part."""
         for name in self.__dataclass_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a verification: `findings` in the order of the files, `sums` of what was looked at.
+    """The outcome of a verification: `findings` in the order of the files, `sums` of what was checked.
 
-    `ok` is True where nothing but notes was found; iterating gives the findings that make it not ok.
+    `ok` is True if there are only notes; iterating gives the findings that make it not ok.
     """
 
     findings: tuple[Finding, ...]
@@ -112,26 +112,26 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True when all is sound: at most notes."""
+        """True if all is sound: at most notes."""
         return not any(True for _ in self)
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """The findings that are no notes."""
+        """The findings other than notes."""
         return tuple(self)
 
     @property
     def notes(self) -> tuple[Finding, ...]:
-        """What is worth knowing and not wrong."""
+        """The findings that are only notes."""
         return tuple(finding for finding in self.findings if finding.severity == Severity.NOTE)
 
     def count(self, severity: Severity) -> int:
-        """How many findings have that severity."""
+        """Return the number of findings with that severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
     @property
     def lost_offsets(self) -> int:
-        """How many offsets lie in damaged places that have sound batches behind them; each counts once."""
+        """Number of offsets in damaged places that are followed by sound batches; each counts once."""
         places = {(os.path.dirname(one.path), one.lost) for one in self.findings if one.lost is not None}
         return sum(max(lost[1] - lost[0], 0) for _, lost in places if lost is not None)
 
@@ -146,12 +146,12 @@ class Report:
         return "\n".join(self.lines())
 
     def lines(self, *, with_notes: bool = True) -> Iterator[str]:
-        """The report as text, a line at a time: the findings by file, then the summary."""
+        """Yield the report as text, line by line: the findings by file, then the summary."""
         yield from lines_of(self.findings if with_notes else tuple(self))
         yield self.summary()
 
     def summary(self) -> str:
-        """One line: what was looked at, and what it came to."""
+        """Return one line: the amounts checked, and the verdict."""
         sums = self.sums
         looked = [_counted(sums.partitions, "partition"), _counted(sums.segments, "segment"), f"{sums.bytes:,} bytes"]
         if sums.batches:
@@ -165,18 +165,18 @@ class Report:
         return f"{', '.join(looked)}: {verdict}{notes}"
 
     def as_json(self) -> dict[str, Any]:
-        """The sums and the verdict as plain values, with `type` "report"; the findings have lines of their own."""
+        """Return the sums and the verdict as plain values, with `type` "report"; findings have lines of their own."""
         counts = {str(severity): self.count(severity) for severity in Severity}
         return {"type": "report", "ok": self.ok, **vars(self.sums), **counts, "lost_offsets": self.lost_offsets}
 
     def json_lines(self) -> Iterator[str]:
-        """One JSON object a line: each finding, then the report."""
+        """Yield JSON objects, one a line: each finding, then the report."""
         for one in (*(finding.as_json() for finding in self.findings), self.as_json()):
             yield json.dumps(one, ensure_ascii=True)
 
 
 def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
-    """The findings as text, file by file."""
+    """Yield the findings as text, file by file."""
     last = None
     for finding in findings:
         if finding.path != last:
@@ -189,7 +189,7 @@ def lines_of(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """The text with what is no UTF-8 in file names replaced, so that any output takes it, and nothing drives it."""
+    """Return the text with non-UTF-8 bytes of file names replaced, so that it is safe for any output."""
     return one_message(os.fsencode(text).decode("utf-8", "replace"))
 
 
@@ -215,7 +215,7 @@ class Findings:
         last_sound_offset: int | None = None,
         next_sound_offset: int | None = None,
     ) -> None:
-        """Notes one finding."""
+        """Add one finding."""
         count = self._counts.get(severity, 0) + 1
         self._counts[severity] = count
         if count <= MOST_FINDINGS_A_FILE:
@@ -223,11 +223,11 @@ class Findings:
             self._kept.append(Finding(severity, kind, path or self.path, what, offset, position, hint, *place))
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Takes over findings made elsewhere."""
+        """Add findings from elsewhere."""
         self._kept += findings
 
     def set_ends(self, before: int | None, after: int | None) -> None:
-        """Takes the sound offsets around the file for the places at its ends."""
+        """Set the sound offsets around the file in the places at its ends."""
         for number, one in enumerate(self._kept):
             if one.size is not None:
                 last = before if one.last_sound_offset is None else one.last_sound_offset
@@ -235,7 +235,7 @@ class Findings:
                 self._kept[number] = one._replace(last_sound_offset=last, next_sound_offset=following)
 
     def all(self) -> list[Finding]:
-        """The findings, and a line for those that were only counted."""
+        """Return the findings, and one more for those that were only counted."""
         more = [
             Finding(severity, "more", self.path, f"and {count - MOST_FINDINGS_A_FILE:,} more like these")
             for severity, count in self._counts.items()
@@ -244,11 +244,11 @@ class Findings:
         return self._kept + more
 
     def problems(self) -> set[tuple[str, str, int | None]]:
-        """(path, kind, position) of each finding that is no note."""
+        """Return (path, kind, position) of each finding that is no note."""
         return {(one.path, one.kind, one.position) for one in self._kept if one.severity != Severity.NOTE}
 
     def keep_seen(self, before: Findings) -> None:
-        """Drops the problems that another look at the same files did not find."""
+        """Drop the problems that were not in `before`, an earlier check of the same files."""
         seen = before.problems()
         self._kept = [
             one for one in self._kept if one.severity == Severity.NOTE or (one.path, one.kind, one.position) in seen

@@ -1,4 +1,4 @@
-"""The check of one `.log` file: every batch, what lies between batches that are damaged, and what the end is."""
+"""Check of one `.log` file: every batch, the bytes between damaged batches, and the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.scan_buffer import scan_buffer
 
 PATIENCE: Final = 4
-"""How often the end of a file that somebody writes is looked at again before it is told."""
+"""Number of times the end of a file in use is read again before a problem is reported."""
 PATIENCE_S: Final = 0.02
 _REPLICA: Final = "a replica or a backup may have these batches"
 _RESTORE: Final = (
@@ -53,8 +53,8 @@ class Tail(NamedTuple):
 class Place(NamedTuple):
     """Bytes of a segment that are no sound batch, or batches that contradict the others.
 
-    `offset` is the lowest that they may have had; `last_sound_offset` lies before them and `next_sound_offset` behind,
-    None where the segment has no sound batch there. `is_searched` is False where the search behind them was given up.
+    `offset` is the lowest that they may have had. `last_sound_offset` is before them and `next_sound_offset` after,
+    None if the segment has no sound batch there. `is_searched` is False if the search after them was abandoned.
     """
 
     position: int
@@ -70,18 +70,18 @@ class Place(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position of the byte behind them."""
+        """Position of the byte after the place."""
         return self.position + self.size
 
     def between(self, before: int | None, after: int | None) -> Place:
-        """Return the place with the sound offsets of other segments where its own has none."""
+        """Return the place with the sound offsets of other segments where it has none."""
         last = before if self.last_sound_offset is None else self.last_sound_offset
         following = after if self.next_sound_offset is None else self.next_sound_offset
         return self._replace(last_sound_offset=last, next_sound_offset=following)
 
 
 class Batches(NamedTuple):
-    """A place between two batches of a file where the one behind does not begin at the offset after the other's end."""
+    """A place between two adjacent batches whose offsets are not consecutive."""
 
     position: int
     end_offset: int
@@ -90,10 +90,10 @@ class Batches(NamedTuple):
 
 @dataclass
 class SegmentFacts:
-    """What the pass over a segment file showed.
+    """Results of the pass over a segment file.
 
-    `good` are the ranges of bytes that hold batches with the right checksums, `kept` those of them that contradict no
-    other batch, and `places` what lies between and behind these.
+    `good` are the ranges of bytes that hold batches with valid checksums, `kept` those of them that contradict no other
+    batch, and `places` the bytes between and after these.
     """
 
     path: str
@@ -120,12 +120,12 @@ class SegmentFacts:
 
 
 class SegmentPass:
-    """One pass over an open `.log` file of `length` bytes; `run` gives the facts, findings go to `findings`.
+    """One pass over an open `.log` file of `length` bytes; `run` returns the facts, findings go to `findings`.
 
-    `is_live` says that somebody writes the directory: then an end that is no batch may become one; `is_clean` that it
-    was closed well: then it is no torn write. What lies below `log_start_offset` is read by nobody. `next_base_offset`
-    is that of the next segment: batches end below it. StorageError when the system fails. A file that is cut or grows
-    meanwhile ends where it ends.
+    `is_live`: the directory is in use, so an end that is no batch may become one. `is_clean`: it was closed cleanly, so
+    such an end is no torn write. No one reads offsets below `log_start_offset`. `next_base_offset` is that of the next
+    segment: batches end below it. StorageError if the system fails. A file that is truncated or grows meanwhile ends at
+    its present end.
     """
 
     def __init__(
@@ -161,15 +161,15 @@ class SegmentPass:
         self._misplaced: dict[int, Place] = {}  # batches whose checksums hold, by position
         self._is_unordered = False
         self._tries = 0
-        self._is_stale = False  # the bytes in the buffer are not what the file holds now
+        self._is_stale = False  # the bytes in the buffer differ from the file's
         self._told = 0
 
     def run(self) -> SegmentFacts:
-        """The facts, once the whole file was looked at."""
+        """Check the whole file and return the facts."""
         check = self._check
-        buffer = scan_buffer()
         while True:
             start = check.position
+            buffer = scan_buffer(start)
             have = self._read(buffer, start)
             if have < len(buffer) and start + have < check.end:
                 self._was_cut(start + have)
@@ -182,11 +182,11 @@ class SegmentPass:
         self._advice.done(check.end)
         return self._gathered()
 
-    def _judge(self, buffer: bytearray, start: int, have: int) -> bool:
-        """Checks a chunk of `have` bytes; True while there is more of the file to read."""
+    def _judge(self, buffer: memoryview, start: int, have: int) -> bool:
+        """Check a chunk of `have` bytes; return True while there is more of the file to read."""
         check = self._check
         self._is_stale = False
-        while not self._is_stale and 0 <= check.position - start <= have:  # damage leads back, too
+        while not self._is_stale and 0 <= check.position - start <= have:  # the position may also go back after damage
             status = check.check(buffer, check.position - start, have - (check.position - start))
             if status == MORE:
                 return True
@@ -202,7 +202,7 @@ class SegmentPass:
     # Damage
 
     def _pass_over(self, status: int) -> bool:
-        """Goes on behind bytes that are no batch, where a sound one follows; False at the end of what is sound."""
+        """Skip bytes that are no batch if a sound one follows; return False at the end of the sound part."""
         check = self._check
         bad, what, kind = self._named(status)
         found = NOWHERE
@@ -240,7 +240,7 @@ class SegmentPass:
         *,
         is_searched: bool = True,
     ) -> None:
-        """Keeps a place that is no sound batch; `severity` is None for one that is nothing to tell."""
+        """Record a place that is no sound batch; `severity` is None if it is not reported."""
         check = self._check
         last = check.next_offset - 1 if check.first_offset >= 0 else None
         self._places.append(
@@ -264,12 +264,12 @@ class SegmentPass:
             return Found(chained, False)
         found = find_batch(self._file, bad + 1, check.end, check.next_offset, self._budget)
         if found == NOWHERE and check.next_offset > check.base_offset:
-            # a base offset lies outside of its batch's checksum: one that is too high hides nothing that follows
+            # the checksum does not cover the base offset: one that is too high must not hide later batches
             found = find_batch(self._file, bad + 1, check.end, check.base_offset, self._budget)
         return found
 
     def _named(self, status: int) -> tuple[int, str, str]:
-        """(position, what is wrong, kind) of the fault the check has stopped at."""
+        """Return (position, text, kind) of the fault at which the check stopped."""
         check = self._check
         if status == BAD_CRC:
             position, size = check.batch[:2]
@@ -287,7 +287,7 @@ class SegmentPass:
         return check.position, f"no batch has the size field {check.value}", "size"
 
     def _end_at(self, position: int, kind: str, what: str) -> None:
-        """Nothing sound follows `position`: the file ends there, well or not."""
+        """End the file at `position`, after which nothing is sound, and record the tail."""
         check, facts = self._check, self._facts
         size = check.end - position
         zeros = only_zeros(self._file, position, check.end)
@@ -312,10 +312,10 @@ class SegmentPass:
         self._note(position, check.end, severity, f"tail-{kind}", what, hint)
 
     def _contradiction(self, status: int) -> None:
-        """A batch whose checksum holds, but which cannot be where it is, or what it says it is."""
+        """Record a batch with a valid checksum whose place or header is wrong."""
         check = self._check
         position, size, base, last, magic, attributes = check.batch
-        if status == BAD_ORDER:  # this one or one before it: all of them together show which
+        if status == BAD_ORDER:  # this one or an earlier one: only all of them together show which
             self._is_unordered = True
             return
         if status == BAD_MAGIC:
@@ -329,17 +329,16 @@ class SegmentPass:
             what = f"the offsets {base} to {last} lie outside of a segment that begins at {check.base_offset}"
         self._misplaced[position] = Place(position, size, Severity.DAMAGE, kind, what, _RESTORE, base, None)
 
-    # The file under us
-
-    def _read(self, buffer: bytearray, position: int) -> int:
+    # Reading the file
+    def _read(self, buffer: memoryview, position: int) -> int:
         length = min(len(buffer), self._check.end - position)
         try:
-            return self._file.pread_into(memoryview(buffer)[:length], position) if length > 0 else 0
+            return self._file.pread_into(buffer[:length], position) if length > 0 else 0
         except OSError as error:
             raise StorageError.from_os(error, "read", path=self._file.path, position=position) from error
 
     def _look_again(self, position: int) -> bool:
-        """Waits a moment for the writer; True when the end should be read again from `position`."""
+        """Wait a moment for the writer; return True if the end should be read again from `position`."""
         if self._tries >= PATIENCE:
             return False
         self._tries += 1
@@ -351,7 +350,7 @@ class SegmentPass:
         return True
 
     def _was_cut(self, read_end: int) -> None:
-        """The file became shorter: its owner truncated it, and what is left is read. StorageError where it did not."""
+        """Continue with the rest of a file that its owner truncated. StorageError if it did not become shorter."""
         length = self._file.size()
         if length >= self._check.end:
             self._tries += 1  # it may have grown again meanwhile
@@ -397,7 +396,7 @@ class SegmentPass:
         return facts
 
     def _find_misplaced(self) -> None:
-        """Finds the batches that have to go for the offsets of the others to ascend, and what then lies around."""
+        """Find the batches to leave out so that the others' offsets ascend, and update the places around them."""
         check, facts = self._check, self._facts
         batches = placed_batches(self._file, facts.good, self._misplaced)
         outside = outside_chain(batches, check.base_offset, self._next_base)
@@ -419,7 +418,7 @@ class SegmentPass:
 
 
 def ranges_between(places: Sequence[Place], size: int) -> list[tuple[int, int]]:
-    """Return the ranges of the first `size` bytes that lie outside of the places, which ascend."""
+    """Return the ranges of the first `size` bytes outside of the places, which ascend."""
     ranges, start = [], 0
     for place in places:
         if start < place.position:
@@ -429,7 +428,7 @@ def ranges_between(places: Sequence[Place], size: int) -> list[tuple[int, int]]:
 
 
 def _outside(one: Placed, kept: Sequence[Placed], base_offset: int) -> Place:
-    """The place of a batch that is outside of the chain of the others."""
+    """Return the place of a batch that is not in the chain of the others."""
     place = _between(Place(one.position, one.size, Severity.DAMAGE, "order", "", _RESTORE, 0, None), kept, base_offset)
     around = f"the one before ends at {place.offset - 1}"
     if place.next_sound_offset is not None:
@@ -439,7 +438,7 @@ def _outside(one: Placed, kept: Sequence[Placed], base_offset: int) -> Place:
 
 
 def _between(place: Place, kept: Sequence[Placed], base_offset: int) -> Place:
-    """The place with the offsets of the sound batches around it."""
+    """Return the place with the offsets of the sound batches around it."""
     at = bisect_left(kept, place.position, key=lambda one: one.position)
     last = kept[at - 1].last_offset if at else None
     following = kept[at].base_offset if at < len(kept) else None

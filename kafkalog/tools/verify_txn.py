@@ -1,4 +1,4 @@
-"""The check of a `.txnindex`: its entries against each other, and against the ABORT markers of its segment."""
+"""Check of a `.txnindex`: its entries against each other, and against the ABORT markers of its segment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST_MARKER_BYTES: Final = 61
 
 
 class TxnCheck:
-    """Compares the transaction index at `path` with what the pass over its segment saw."""
+    """Compares the transaction index at `path` with the results of the pass over its segment."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class TxnCheck:
         self._fs = fs
 
     def run(self, *, is_live: bool) -> bool:
-        """Notes what is wrong; True when there is such a file. StorageError when the system fails.
+        """Report faults; return True if the file exists. StorageError if the system fails.
 
-        `is_live` says that the segment is written to: then its index may know more or less than the log that was read.
-        Of a transaction that began below the log start only what lies above it counts: producers are known again from
-        there on when a log is opened, and a delete that a crash stopped may leave no entry of what lies below.
+        `is_live`: the segment is written to, so its index may have more or less than the log that was read. Of a
+        transaction that began below the log start only the part above it counts: an opening rebuilds producers from
+        there on, and a delete that a crash interrupted may leave no entry for the part below.
         """
         data, exists = self._content()
         if data is None:
@@ -55,7 +55,7 @@ class TxnCheck:
         return exists
 
     def _content(self) -> tuple[bytes | None, bool]:
-        """(the file's bytes, whether it exists); None for one that is far too long for its log."""
+        """Return (the file's bytes, True if it exists); the bytes are None if it is far too long for its log."""
         most = (self._facts.size // _LEAST_MARKER_BYTES + 1) * ENTRY_BYTES + ENTRY_BYTES
         try:
             with self._fs.open_file(self._path, "r") as file:
@@ -87,7 +87,7 @@ class TxnCheck:
             last = max(last, entry.last_offset)
 
     def _check_markers(self, entries: list[AbortedTxn], is_live: bool) -> None:
-        """Each entry has its ABORT marker in the log, and each aborted transaction seen in it has its entry."""
+        """Check that each entry has its ABORT marker in the log, and each aborted transaction its entry."""
         facts = self._facts
         markers = {(producer, offset): first for producer, offset, first in facts.aborts}
         for number, entry in enumerate(entries):
@@ -96,7 +96,7 @@ class TxnCheck:
                 if facts.damaged or facts.tail is not None or (is_live and entry.last_offset >= facts.next_offset):
                     continue
                 if self._is_left_out(entry.last_offset):
-                    continue  # a segment that was rewritten without damaged bytes keeps what is known of their markers
+                    continue  # a segment rewritten without damaged bytes keeps the entries of their markers
                 what = f"entry {number}: the log has no ABORT marker of producer {entry.producer_id} there"
                 self._add("txn-entry", what, number * ENTRY_BYTES, entry.last_offset)
             elif 0 <= first < entry.first_offset:
@@ -118,7 +118,7 @@ class TxnCheck:
                 )
 
     def _is_left_out(self, offset: int) -> bool:
-        """True where the segment might have had a batch with the offset, and has none."""
+        """Return True if the offset lies in the segment's range and no batch has it."""
         facts = self._facts
         if offset >= facts.next_offset:
             return self._next_base is not None and offset < self._next_base

@@ -1,4 +1,4 @@
-"""A stretch of a file in memory that moves forward, for work that goes over a whole file once."""
+"""A part of a file in memory that moves forward, for one pass over a whole file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ CHUNK_BYTES = 1 << 19
 class FileWindow:
     """The bytes `buffer[start:stop]`, which are the file's from `position` on.
 
-    Memory is one chunk, or the largest piece asked for; that is never more than the file has left before `end`.
-    A file that grows while it is read ends where it ended at first, one that is cut shorter ends there.
+    Memory is one chunk, or the largest requested piece; that is never more than the file has left before `end`. A file
+    that grows while it is read ends at its first end; one that is truncated ends at its new one.
     """
 
     __slots__ = ("_file", "buffer", "end", "start", "stop", "position")
@@ -27,7 +27,7 @@ class FileWindow:
 
     @property
     def base_position(self) -> int:
-        """The position in the file of the buffer's byte 0 (below 0 where the buffer was refilled in its middle)."""
+        """File position of the buffer's byte 0 (below 0 if the buffer was refilled in its middle)."""
         return self.position - self.start
 
     @property
@@ -36,9 +36,9 @@ class FileWindow:
         return self.end - self.position
 
     def advance(self, start: int, needed: int) -> bool:
-        """True once the window begins at the buffer's byte `start` and holds at least `needed` bytes.
+        """Move the window to the buffer's byte `start` and fill it; return True if it holds at least `needed` bytes.
 
-        False where the file has not so many left. StorageError if it cannot be read.
+        Return False if fewer are left in the file. StorageError if it cannot be read.
         """
         self.position += start - self.start
         self.start = start

@@ -1,4 +1,4 @@
-"""Small text files that survive a crash whole: a version line, a count line, one line per entry.
+"""Crash-safe checkpoint files: a version line, a count line, one line per entry.
 
 Format (format.md §8): `0\\n<count>\\n<entry>\\n...`, UTF-8, written to `<name>.tmp`, synced, renamed.
 """
@@ -25,10 +25,10 @@ _HINT: Final = (
 
 
 class CheckpointFile(Generic[E]):
-    """One checkpoint file of entries made by `parse(fields) -> entry` and `format(entry) -> line`.
+    """A checkpoint file of entries, converted by `parse(fields) -> entry` and `format(entry) -> line`.
 
-    `parse` raises ValueError for fields it does not take. `may_be_unsynced`: nothing but zeros is what a power loss
-    leaves of a file that was not synced, and counts as an empty one. Threads: one at a time (the owner's lock).
+    `parse` raises ValueError for invalid fields. With `may_be_unsynced` a file of zeros only, as a power loss leaves an
+    unsynced file, counts as empty. Threads: one at a time (the owner's lock).
     """
 
     def __init__(
@@ -47,21 +47,21 @@ class CheckpointFile(Generic[E]):
         self._fs = fs
 
     def create_if_missing(self) -> None:
-        """Make the file empty at its first use, as the reference does; a file that is there stays."""
+        """Create an empty file at its first use, as the reference does; keep an existing file."""
         try:
             self._fs.open_file(self.path, "create").close()
         except OSError as error:
             raise StorageError.from_os(error, "create the checkpoint file", path=self.path) from error
 
     def read_or_create(self) -> list[E]:
-        """As `read`; a missing file is made, empty."""
+        """Return the entries as `read` does; create a missing file, empty."""
         content = self._content()
         if content is None:
             self.create_if_missing()
         return self._parsed(content or b"")
 
     def create(self, entries: Iterable[E]) -> None:
-        """Make the file, which must be new; nothing is synced. StorageError, then a part of it may be there."""
+        """Create the file, which must be new, without a sync. Raises StorageError, and may then leave a part of it."""
         try:
             with self._fs.open_file(self.path, "exclusive") as file:
                 file.pwrite(self._formatted(entries), 0)
@@ -69,9 +69,9 @@ class CheckpointFile(Generic[E]):
             raise StorageError.from_os(error, "create the checkpoint file", path=self.path) from error
 
     def write(self, entries: Iterable[E]) -> None:
-        """Replace the content; after a crash it is the old one or the new one, whole.
+        """Replace the content; after a crash the file has either the old content or the new.
 
-        StorageError when the file system fails; the old content stays.
+        Raises StorageError if the file system fails; the old content stays.
         """
         try:
             atomic_write(self._fs, self.path, self._formatted(entries))
@@ -79,7 +79,7 @@ class CheckpointFile(Generic[E]):
             raise StorageError.from_os(error, "write the checkpoint file", path=self.path) from error
 
     def sync(self) -> None:
-        """Return when the file is on disk as it is. StorageError."""
+        """Sync the file to disk. Raises StorageError."""
         try:
             with self._fs.open_file(self.path, "rw") as file:
                 file.sync()
@@ -87,9 +87,9 @@ class CheckpointFile(Generic[E]):
             raise StorageError.from_os(error, "sync the checkpoint file", path=self.path) from error
 
     def read(self) -> list[E]:
-        """The entries, in the file's order; none for a missing file, an empty one or a version line alone.
+        """Return the entries in the file's order; none for a missing file, an empty one or a version line alone.
 
-        CorruptCheckpoint names the line: wrong version or count, a field too many, no number.
+        Raises CorruptCheckpoint, which names the line: wrong version or count, an extra field, no number.
         """
         return self._parsed(self._content() or b"")
 
@@ -154,7 +154,7 @@ class CheckpointFile(Generic[E]):
 class OffsetCheckpoint:
     """An offset for each partition of a data directory: recovery points, log starts, high watermarks.
 
-    One line `<topic> <partition> <offset>` each. Names of the files are the constants of this module.
+    One line `<topic> <partition> <offset>` each. The names of the files are constants of this module.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
@@ -162,18 +162,18 @@ class OffsetCheckpoint:
         self.path = self._file.path
 
     def create_if_missing(self) -> None:
-        """Make the file empty at its first use."""
+        """Create an empty file at its first use."""
         self._file.create_if_missing()
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the content by `offsets`, sorted; IllegalArgument for a negative offset."""
+        """Replace the content with `offsets`, sorted; raise IllegalArgument for a negative offset."""
         for partition, offset in offsets.items():
             if offset < 0:
                 raise IllegalArgument(f"a checkpointed offset is not negative: {partition}", offset=offset)
         self._file.write(sorted(offsets.items()))
 
     def read(self) -> dict[TopicPartition, int]:
-        """The offsets; a partition that occurs twice has its last one. Errors as CheckpointFile.read."""
+        """Return the offsets, the last one for a repeated partition. Errors as for CheckpointFile.read."""
         return dict(self._file.read())
 
 
@@ -184,7 +184,7 @@ HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 
 
 def whole_number(text: str) -> int:
-    """The number written in ASCII digits with an optional sign; ValueError for all else int() would take."""
+    """Return the number in ASCII digits with an optional sign; raise ValueError for other forms that int() accepts."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 40):
         raise ValueError(f"{ascii(text[:80])} is not a number")

@@ -1,4 +1,4 @@
-"""What offset checkpoints say, parsed once for all who ask while the file stays as it is."""
+"""Cache of offset checkpoints: a file is parsed once until it changes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
 FRESH_MS: Final = 100
-"""A file this young may change again within the same tick of its time, so what it said is not kept."""
+"""A file younger than this is not cached: it may change again within the resolution of its modification time."""
 
 
 class _Known(NamedTuple):
-    """What a file said, and by what it is known to be the same one; `identity` is None for a missing file."""
+    """Offsets of a file, and its identity to detect changes; `identity` is None for a missing file."""
 
     identity: tuple[int, int, int] | None
     offsets: Mapping[TopicPartition, int]
 
 
 class CheckpointCache:
-    """Offset checkpoints by path. A data directory has one for all of its partitions, and each partition asks.
+    """Offset checkpoints by path. A data directory has one for all of its partitions, and each partition reads it.
 
-    Threads: safe; two that ask at once may both parse.
+    Threads: safe; two concurrent calls may both parse the file.
     """
 
     def __init__(self, *, fs: FileSystem = OS, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -35,9 +35,9 @@ class CheckpointCache:
         self._known: dict[str, _Known] = {}
 
     def read(self, path: str) -> Mapping[TopicPartition, int]:
-        """The offsets in the file at `path`, not to be changed; none where there is no file.
+        """Return the offsets in the file at `path`, read-only; none for a missing file.
 
-        One `stat` where the file is the same as before. Errors as OffsetCheckpoint.read.
+        An unchanged file costs one `stat`. Errors as for OffsetCheckpoint.read.
         """
         stat = self._stat(path)
         identity = None if stat is None else (stat.st_ino, stat.st_size, stat.st_mtime_ns)

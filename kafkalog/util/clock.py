@@ -1,4 +1,4 @@
-"""Where time comes from: the system, or a test's own clock."""
+"""Clocks: the system's, and one for tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 import time
 from typing import Final, Protocol
 
+from kafkalog._core.clock import wall_milliseconds
+
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -14,10 +16,10 @@ class Clock(Protocol):
     """Wall time for timestamps, monotonic time for waiting; both in whole milliseconds."""
 
     def milliseconds(self) -> int:
-        """Wall-clock time since 1970 in ms: what goes into records and file times."""
+        """Return the wall-clock time since 1970 in ms, for records and file times."""
 
     def monotonic_ms(self) -> int:
-        """Time that never goes back, from an arbitrary start: for timeouts only."""
+        """Return a time that never goes back, from an arbitrary start, for timeouts only."""
 
     def sleep(self, ms: float) -> None:
         """Return after `ms` milliseconds."""
@@ -28,12 +30,10 @@ class SystemClock:
 
     __slots__ = ()
 
-    def milliseconds(self) -> int:
-        """Wall-clock time since 1970 in ms."""
-        return time.time_ns() // 1_000_000
+    milliseconds = staticmethod(wall_milliseconds)  # without a Python frame, since each append calls it
 
     def monotonic_ms(self) -> int:
-        """Monotonic time in ms."""
+        """Return the monotonic time in ms."""
         return time.monotonic_ns() // 1_000_000
 
     def sleep(self, ms: float) -> None:
@@ -46,17 +46,17 @@ class SystemClock:
 
 SYSTEM_CLOCK = SystemClock()
 JUMP_MS: Final = 5_000
-"""A wall clock that gains more than this on the monotonic one was set forward."""
+"""A wall clock that gains more than this on the monotonic clock was set forward."""
 BELIEVED_AFTER_MS: Final = 86_400_000
-"""So long a wall clock that was set forward has to stand before ages are counted by it."""
+"""Time after which ages follow a wall clock that was set forward."""
 
 
 class AgeClock:
-    """Wall time for ages: what was written a minute ago is a minute old, whatever happens to the wall clock.
+    """Wall time for ages: data written a minute ago is a minute old, even if the wall clock is set.
 
-    It goes with the monotonic clock and is never ahead of the wall clock. So a wall clock that is set forward makes
-    nothing old, and one that is set back makes nothing that is written from then on old. A wall clock that has stood
-    ahead for a day is believed: it was wrong before. Threads: safe.
+    It advances with the monotonic clock and is never ahead of the wall clock. So setting the wall clock forward makes
+    no data old, and setting it back makes no data written afterwards old. After a day ahead, the wall clock is trusted:
+    it was wrong before. Threads: safe.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -66,7 +66,7 @@ class AgeClock:
         self._ahead: tuple[int, int] | None = None  # (since, by how much) as above; guarded by self._lock
 
     def milliseconds(self) -> int:
-        """Wall time in ms that ages may be counted up to."""
+        """Return the wall time in ms for computing ages."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             lead_ms = self._clock.milliseconds() - now_ms
@@ -77,7 +77,7 @@ class AgeClock:
             return now_ms + self._lead_ms
 
     def _look_ahead_locked(self, now_ms: int, lead_ms: int) -> None:
-        """The wall clock was set forward: wait whether it stays there."""
+        """Handle a wall clock that was set forward: follow it after a day."""
         if self._ahead is None:
             jump_s = (lead_ms - self._lead_ms) // 1000
             _LOG.warning("the wall clock went ahead by %d s: ages follow it when it has stood for a day", jump_s)
@@ -89,7 +89,7 @@ class AgeClock:
 
 
 class MockClock:
-    """A clock that stands still until `advance` or `sleep` moves it. Threads: safe."""
+    """A clock that changes only by `advance`, `sleep` and `set_wall_ms`. Threads: safe."""
 
     def __init__(self, now_ms: int = 1_000_000_000_000) -> None:
         self._setting = threading.Lock()
@@ -97,21 +97,21 @@ class MockClock:
         self._monotonic_ms = 0  # guarded by self._setting
 
     def milliseconds(self) -> int:
-        """The wall time it stands at, in ms."""
+        """Return the current wall time in ms."""
         with self._setting:
             return self._now_ms
 
     def monotonic_ms(self) -> int:
-        """The sum of all advances, in ms."""
+        """Return the sum of all advances in ms."""
         with self._setting:
             return self._monotonic_ms
 
     def sleep(self, ms: float) -> None:
-        """Move on by `ms` and return at once."""
+        """Advance by `ms` and return at once."""
         self.advance(int(ms))
 
     def advance(self, ms: int) -> int:
-        """The new wall time, `ms` later; ValueError when `ms` is negative."""
+        """Advance by `ms` and return the new wall time; raise ValueError if `ms` is negative."""
         if ms < 0:
             raise ValueError(f"time does not go back: advance({ms})")
         with self._setting:
@@ -120,6 +120,6 @@ class MockClock:
             return self._now_ms
 
     def set_wall_ms(self, now_ms: int) -> None:
-        """Set the wall clock, back too, as an operator may; monotonic time does not move."""
+        """Set the wall clock, forward or back, as an operator may; monotonic time does not change."""
         with self._setting:
             self._now_ms = now_ms

@@ -1,8 +1,8 @@
-"""How much this process holds open at once, and what is let go when there is to be more.
+"""Limits on open files and mapped indexes; the least recently used ones are closed and reopened on use.
 
-A process may open so many files and no more (`ulimit -n`), and a data directory may have a hundred times as many. What
-is opened to be kept is noted here; the one that was not used for the longest time is let go when the bound is reached,
-and opened again when it is touched. Nothing is closed under a reader: whoever reads holds the file itself.
+The number of open files of a process is limited (`ulimit -n`), and a data directory may have a hundred times as many
+files. Files that stay open are registered here. At the limit the least recently used one is closed; it is reopened on
+use. A file is never closed during a read: the reader holds a reference.
 """
 
 from __future__ import annotations
@@ -20,52 +20,51 @@ from kafkalog.util.interrupts import deferred_interrupts
 R = TypeVar("R")
 
 FEWEST: Final = 8
-"""With less a log could not even roll."""
+"""Fewest descriptors with which a log can roll."""
 MOST_BY_DEFAULT: Final = 16_384
 INDEX_PAGES_BY_DEFAULT: Final = 65_536
-"""256 MiB: the indexes of 50 to 100 full segments of a gigabyte, or of 32,768 small ones."""
+"""256 MiB: the indexes of 50 to 100 full segments of a gigabyte, or of 32,768 small segments."""
 _PAGE_BYTES: Final = 4096
 _GIVEN_UP_AT_ONCE: Final = 16
 TOO_MANY_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""What the system says of an open for which it has no descriptor left."""
+"""Error codes of an open without a free descriptor."""
 
 
 class Holder(Protocol):
-    """Something that holds one descriptor, or an index in memory, and can do without for a while."""
+    """An object that holds one descriptor, or an index in memory, and can close and reopen it."""
 
     used: bool
 
     def let_go(self) -> bool:
-        """True when nothing is held any more; False where it is needed now. Never waits for anything."""
+        """Close it and return True, or return False if it is in use. Never waits."""
 
 
 class _Ref(weakref.ref[Any]):
-    """A weak reference that knows what it is filed under, once its holder is gone."""
+    """A weak reference with the key of its holder, for use after the holder was collected."""
 
     __slots__ = ("key",)
     key: int
 
 
 class OpenSet:
-    """Holders of one kind, at most `limit` of them; the least recently used one gives way.
+    """Holders of one kind, at most `limit` of them; the least recently used one is closed first.
 
-    The bound is a soft one: where everything is in use, one more is opened all the same. A holder that was used since
-    it was last asked (`used`) is passed over once. Holders are not kept alive by being here.
-    Threads: safe, without a lock: each step on the table is one step of the interpreter, and a finalizer may take one
-    at any time.
+    The limit is soft: if everything is in use, one more is opened. A holder that was used since the last check (`used`)
+    is skipped once. The set does not keep holders alive. Threads: safe, without a lock: each step on the table is one
+    step of the interpreter, and a finalizer may take one at any time.
     """
 
     def __init__(self, default_limit: Callable[[], int]) -> None:
         self._default_limit = default_limit
         self._limit: int | None = None
         self._held: OrderedDict[int, _Ref] = OrderedDict()
-        self._total: Callable[[], int] = self._held.__len__  # what counts against the limit
+        self._total: Callable[[], int] = self._held.__len__  # the amount that the limit applies to
         self.given_up = 0
-        """How many were let go to make room, so far: many in a short time say that the limit is too low."""
+        """Number of holders closed to make room; a fast increase means that the limit is too low."""
 
     @property
     def limit(self) -> int:
-        """How many may be held open; setting None brings the default back, IllegalArgument below 8."""
+        """Most holders that may be open; None restores the default, below 8 raises IllegalArgument."""
         return self._default_limit() if self._limit is None else self._limit
 
     @limit.setter
@@ -79,13 +78,13 @@ class OpenSet:
         return len(self._held)
 
     def add(self, holder: Holder) -> None:
-        """Count what `holder` opened; `make_room` comes before that."""
+        """Register `holder`, which opened its file; call `make_room` before opening."""
         ref = _Ref(holder, self._gone)
         ref.key = id(holder)
         self._held[ref.key] = ref
 
     def discard(self, holder: Holder) -> None:
-        """Count it no more: it was closed, or is to stay open."""
+        """Unregister `holder`: it was closed, or must stay open."""
         self._held.pop(id(holder), None)
 
     def _gone(self, ref: _Ref) -> None:
@@ -96,17 +95,17 @@ class OpenSet:
         self._held.pop(key, None)
 
     def make_room(self, extra: int = 1) -> None:
-        """Let go of as many as are too many once `extra` are added."""
+        """Close holders until `extra` more fit into the limit."""
         limit = self.limit
         while self._total() + extra > limit and self._let_one_go():
             pass
 
     def give_up(self, count: int) -> int:
-        """How many were let go of at most `count`: the system says that there are too many, whatever the limit."""
+        """Close at most `count` holders, regardless of the limit, and return the number closed."""
         return sum(1 for _ in range(count) if self._let_one_go())
 
     def _let_one_go(self) -> bool:
-        with deferred_interrupts():  # what is taken out of the table goes back into it, and a lock is given back
+        with deferred_interrupts():  # a holder taken out of the table must be put back, and its lock released
             return self._ask_each()
 
     def _ask_each(self) -> bool:
@@ -114,11 +113,11 @@ class OpenSet:
         for _ in range(2 * len(held)):
             try:
                 key, ref = held.popitem(last=False)
-            except KeyError:  # other threads are at it
+            except KeyError:  # other threads emptied it
                 return False
             holder = ref()
             if holder is None:
-                if key not in held:  # no other has come to lie there
+                if key not in held:  # no other holder has this key now
                     self._forget(key)
                 continue
             if holder.used:
@@ -135,7 +134,7 @@ class OpenSet:
 
 
 class MemorySet(OpenSet):
-    """Holders that take memory; the limit counts pages of 4 KiB, and each holder takes at least one."""
+    """Holders of memory; the limit counts pages of 4 KiB, at least one for each holder."""
 
     def __init__(self, default_limit: Callable[[], int]) -> None:
         super().__init__(default_limit)
@@ -143,12 +142,12 @@ class MemorySet(OpenSet):
         self._total = self._sum
 
     def add(self, holder: Holder, size_bytes: int = 0) -> None:
-        """Count `size_bytes` of memory that `holder` took."""
+        """Register `holder` with `size_bytes` of memory."""
         self._pages[id(holder)] = max(1, -(-size_bytes // _PAGE_BYTES))
         super().add(holder)
 
     def discard(self, holder: Holder) -> None:
-        """As `OpenSet.discard`."""
+        """Unregister `holder` and its memory."""
         self._forget(id(holder))
 
     def _sum(self) -> int:
@@ -167,15 +166,15 @@ def _half_of_the_descriptors() -> int:
 
 
 DESCRIPTORS: Final = OpenSet(_half_of_the_descriptors)
-"""The files that the logs of this process hold open; by default half of what `ulimit -n` allows."""
+"""Open files of the logs of this process; by default half of `ulimit -n`, 8 to 16,384."""
 INDEXES: Final = MemorySet(lambda: INDEX_PAGES_BY_DEFAULT)
-"""The indexes of segments that take no appends, in memory."""
+"""Indexes in memory of segments that are not active."""
 
 
 def with_room(call: Callable[..., R], *args: Any) -> R:
-    """What `call(*args)`, which opens a file, returns; files that are not in use are closed when there are too many.
+    """Return `call(*args)`, which opens a file; close unused files and retry if there are too many.
 
-    OSError of the call; EMFILE or ENFILE only when nothing is left to be closed.
+    Raises OSError of the call; EMFILE or ENFILE only if no file can be closed.
     """
     while True:
         try:

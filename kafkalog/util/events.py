@@ -1,7 +1,7 @@
-"""What happens in a log, told to whoever asked: a small registry of functions by the name of an event.
+"""Registry of hooks: functions called on events of logs, by the name of the event.
 
-A hook runs in the thread that did what it is told of, after the log's lock is released. One that raises is logged and
-counted, and harms nothing. What a hook does to a log itself is not told again, so that no hook can call itself.
+A hook runs in the thread that caused the event, after the log's lock is released. An error of a hook is logged and
+counted, and not raised. Calls of a hook on a log cause no events, so that no hook can call itself.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
         "close": "the log was closed: `log_end_offset`",
     }
 )
-"""Every event, with what its `values` are."""
+"""Every event, with a description of its `values`."""
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Event(NamedTuple):
-    """Something that happened to the log in the directory `path`; `EVENTS` says what the values of each are."""
+    """An event of the log in the directory `path`; `EVENTS` describes the values of each."""
 
     name: str
     path: str
@@ -46,7 +46,7 @@ Function = Callable[[Event], object]
 
 
 class Hook:
-    """A function that is told of an event, until `remove()`; a context manager does that at its end.
+    """A function called on an event until `remove()`; also a context manager, which removes it at its end.
 
     >>> seen = []
     >>> hook = kafkalog.hooks.on("roll", seen.append)
@@ -60,9 +60,9 @@ class Hook:
         self.function = function
 
     def remove(self) -> None:
-        """Tell it no more. A second call does nothing."""
+        """Stop calling the function. A second call does nothing."""
         with _lock:
-            left = tuple(hook for hook in _hooks.get(self.event, ()) if hook is not self)
+            left = tuple(hook for hook in HOOKS.get(self.event, ()) if hook is not self)
             _set(self.event, left)
 
     def __enter__(self) -> Hook:
@@ -76,45 +76,45 @@ class Hook:
 
 
 class _Telling(threading.local):
-    """Whether this thread is inside a hook."""
+    """State of a thread: `now` is True while it is inside a hook."""
 
     now = False
 
 
 _lock: Final = guard()
-_hooks: dict[str, tuple[Hook, ...]] = {}  # replaced under _lock, read without
+HOOKS: Final[dict[str, tuple[Hook, ...]]] = {}
+"""Hooks by event; an event without hooks has no entry. Changed under `_lock`, read without."""
 _telling: Final = _Telling()
-appends_wanted = False
-"""True while someone wants to know of appends: their path asks this and no more."""
 _failures = 0
 
 
 def add(event: str, function: Function) -> Hook:
-    """The hook by which `function(event)` is called from now on; IllegalArgument for an event that there is not."""
+    """Call `function(event)` from now on and return its hook; raise IllegalArgument for an unknown event."""
     if event not in EVENTS:
         raise IllegalArgument(f"there is no event {event!r}", hint="there are " + ", ".join(EVENTS))
     if not callable(function):
         raise TypeError(f"a hook is called with an event: {function!r} cannot be called")
     hook = Hook(event, function)
     with _lock:
-        _set(event, (*_hooks.get(event, ()), hook))
+        _set(event, (*HOOKS.get(event, ()), hook))
     return hook
 
 
 def _set(event: str, hooks: tuple[Hook, ...]) -> None:
-    global appends_wanted
-    _hooks[event] = hooks
-    appends_wanted = bool(_hooks.get("append"))
+    if hooks:
+        HOOKS[event] = hooks
+    else:
+        HOOKS.pop(event, None)
 
 
 def wanted(event: str) -> bool:
-    """Whether anyone wants to know."""
-    return bool(_hooks.get(event))
+    """Return True if the event has a hook."""
+    return event in HOOKS
 
 
-def emit(name: str, path: str, topic_partition: TopicPartition, **values: Any) -> None:
-    """Tells everyone who wants to know; never raises for what a hook does (but lets a Ctrl-C through)."""
-    hooks = _hooks.get(name)
+def emit(name: str, path: str, topic_partition: TopicPartition, **values: object) -> None:
+    """Call the hooks of the event; never raise the error of a hook, except for a Ctrl-C."""
+    hooks = HOOKS.get(name)
     if not hooks or _telling.now:
         return
     event = Event(name, path, topic_partition, MappingProxyType(values))
@@ -139,5 +139,5 @@ def _note_failure(hook: Hook) -> None:
 
 
 def failures() -> int:
-    """How many calls of hooks raised."""
+    """Return the number of failed calls of hooks."""
     return _failures

@@ -1,8 +1,8 @@
 """The file layer: the only module that calls `os.*` on data.
 
-`FileSystem` is a table of file calls. Everything above takes one as `fs`, so that a test can hand in
-another that fails, writes short or records (tests/faults.py). `File` is an open file with positioned,
-complete reads and writes. Errors leave here as plain OSError; `storage` turns them into StorageError.
+`FileSystem` is a table of file calls. Other modules take one as `fs`, so that a test can pass another one that fails,
+writes short or records (tests/faults.py). `File` is an open file with positioned, complete reads and writes. This
+module raises plain OSError; `storage` converts it to StorageError.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TMP_SUFFIX: Final = ".tmp"
 class FileSystem:
     """The operating system's file calls, by their usual names and arguments.
 
-    The attributes are the builtins themselves, so a call through a bound attribute costs nothing extra; what this
-    system has in another form, or not at all, is stood for by `system_calls.py`. A subclass replaces the ones it wants
-    to watch; callers look calls up on the instance they were given.
+    The attributes are the builtins themselves, so a call through a bound attribute costs nothing extra;
+    `system_calls.py` replaces calls that this system lacks or has in another form. A subclass overrides the calls that
+    it intercepts; callers look calls up on their instance.
     """
 
     has_overlaps = False
-    """True where a segment may hold offsets of the next one too, as tiered ones of several leaders do."""
+    """True if a segment may hold offsets of the next one too, as tiered segments of several leaders do."""
 
     open = staticmethod(os.open)
     close = staticmethod(os.close)
@@ -65,12 +65,12 @@ class FileSystem:
     next_data = staticmethod(SYSTEM.next_data)
 
     def open_file(self, path: str | os.PathLike[str], mode: str) -> File:
-        """The regular file `path`, open: "r", "rw", "create" (made if missing) or "exclusive" (must be new).
+        """Open the regular file `path`: "r", "rw", "create" (created if missing) or "exclusive" (must be new).
 
-        OSError, also (EINVAL) for anything that is not a regular file: a pipe would block its reader.
+        Raises OSError, also (EINVAL) for anything that is not a regular file: a pipe would block its reader.
         """
         name = os.fspath(path)
-        # the File owns the descriptor at once: an interrupt must find exactly one to close it
+        # the File owns the descriptor at once, so that an interrupt leaves exactly one owner that closes it
         flags = _FLAGS[mode] | os.O_CLOEXEC | os.O_NONBLOCK
         file = File(name, with_room(self.open, name, flags, 0o666), self)
         try:
@@ -85,15 +85,15 @@ class FileSystem:
         return file
 
     def names(self, path: str | os.PathLike[str]) -> list[str]:
-        """The names in a directory, in no order; OSError."""
+        """Return the names in a directory, unordered. Raises OSError."""
         return with_room(self.listdir, os.fspath(path))
 
     def entries(self, path: str | os.PathLike[str]) -> Any:
-        """What `os.scandir` gives of a directory, to be closed; OSError."""
+        """Return the iterator of `os.scandir` for a directory, to be closed by the caller. Raises OSError."""
         return with_room(self.scandir, os.fspath(path))
 
     def fsync_dir(self, path: str | os.PathLike[str]) -> None:
-        """Return when the directory's entries (new, renamed and removed names) are on disk."""
+        """Sync the directory's entries (new, renamed and removed names) to disk."""
         fd = with_room(self.open, os.fspath(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.fsync(fd)
@@ -101,17 +101,17 @@ class FileSystem:
             self.close(fd)
 
     def is_directory(self, path: str | os.PathLike[str]) -> bool:
-        """True for a directory; False for anything else, and for what cannot be looked at."""
+        """Return True for a directory; False for anything else, and for a path that cannot be accessed."""
         try:
             return stat_module.S_ISDIR(self.stat(path).st_mode)
         except (OSError, ValueError):
             return False
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
-        """True where something has that name; OSError where that cannot be told (permissions)."""
+        """Return True if the path exists; raise OSError if that cannot be determined (permissions)."""
         try:
             self.stat(path)
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # of a NUL in it
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
             return False
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
@@ -120,15 +120,15 @@ class FileSystem:
         return True
 
     def read_file(self, path: str | os.PathLike[str], limit: int) -> bytes:
-        """The whole content of a small file; OSError (EFBIG) when it is longer than `limit` bytes."""
+        """Return the content of a small file; raise OSError (EFBIG) if it is longer than `limit` bytes."""
         with self.open_file(path, "r") as file:
             size = file.size()
             if size > limit:
                 raise OSError(errno.EFBIG, f"{size} bytes long, at most {limit} expected", file.path)
-            return file.pread(size, 0)  # not `limit`: the system call's buffer is made before the first byte is read
+            return file.pread(size, 0)  # not `limit`: pread allocates its buffer before it reads
 
     def unlink_if_exists(self, path: str | os.PathLike[str]) -> bool:
-        """True when the file was there and is removed."""
+        """Remove a file; return False if it is missing."""
         try:
             self.unlink(path)
         except FileNotFoundError:
@@ -137,10 +137,10 @@ class FileSystem:
 
 
 class File:
-    """One open file: whole reads and writes at a position, never a file pointer.
+    """An open file: complete reads and writes at a position, without a file pointer.
 
-    The descriptor is closed by `close()` or when the last reference goes, whichever is first; so a reader
-    that holds the File is never handed another file's bytes. Threads: reads and writes may overlap.
+    The descriptor is closed by `close()` or with the last reference, whichever is first. So a reader that holds the
+    File never gets another file's bytes. Threads: reads and writes may overlap.
     """
 
     __slots__ = ("_fd", "_fs", "_pread", "_preadv", "_pwrite", "path")
@@ -149,13 +149,13 @@ class File:
         self.path = path
         self._fd = fd
         self._fs = fs
-        # bound once: a lookup of two attributes less on each call of the hot paths
+        # bound once: saves two attribute lookups on each call of the hot paths
         self._pread: Callable[[int, int, int], bytes] = fs.pread
         self._preadv: Callable[[int, Any, int], int] = fs.preadv
         self._pwrite: Callable[[int, Any, int], int] = fs.pwrite
 
     def pread(self, size: int, position: int) -> bytes:
-        """`size` bytes from `position`; fewer only where the file ends before."""
+        """Return `size` bytes from `position`; fewer only at the end of the file."""
         data = self._pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -170,9 +170,11 @@ class File:
         return b"".join(parts) if len(parts) > 1 else parts[0]
 
     def pread_into(self, buffer: Any, position: int) -> int:
-        """The number of bytes read into the writable `buffer`; fewer than its length only at the end."""
+        """Read into the writable `buffer` and return the number of bytes; fewer than its length only at the end."""
         view = memoryview(buffer).cast("B")
-        have = 0
+        have = self._preadv(self._fd, (view,), position)
+        if not have:
+            return 0
         while have < len(view):
             read = self._preadv(self._fd, (view[have:],), position + have)
             if read == 0:
@@ -181,9 +183,9 @@ class File:
         return have
 
     def next_data(self, position: int) -> int:
-        """Return the first byte from `position` on that lies in no hole of the file; 2^63-1 where only a hole follows.
+        """Return the position of the first byte from `position` on outside of holes; 2^63-1 if only a hole follows.
 
-        `position` itself where the file system does not know its holes.
+        Return `position` if the file system does not report holes.
         """
         try:
             return self._fs.next_data(self._fd, position)
@@ -191,9 +193,9 @@ class File:
             return 2**63 - 1 if error.errno == errno.ENXIO else position
 
     def pwrite(self, data: Any, position: int) -> int:
-        """The length of `data` in bytes, once all of it is written at `position` (short writes go on).
+        """Write all of `data` at `position`, continuing after short writes; return its length in bytes.
 
-        OSError leaves an unknown part of it in the file: the caller knows where the old end was.
+        An OSError leaves an unknown part of it in the file; the caller must know the old end.
         """
         size = len(data)
         written = self._pwrite(self._fd, data, position)
@@ -215,41 +217,41 @@ class File:
     def allocate(self, offset: int, length: int) -> None:
         """Reserve disk space for `length` bytes at `offset`; the file grows to that end.
 
-        OSError (ENOSPC) here means that no later write into the range can fail for space, one of
-        `system_calls.CANNOT` that the system or the file system reserves nothing.
+        After success no later write into the range fails for lack of space. Raises OSError (ENOSPC) without space; with
+        a code of `system_calls.CANNOT` if the system or the file system cannot reserve space.
         """
         if length > 0:
             self._fs.posix_fallocate(self._fd, offset, length)
 
     def sync(self) -> None:
-        """Return when content and metadata are on disk."""
+        """Sync content and metadata to disk."""
         self._fs.fsync(self._open_fd())
 
     def datasync(self) -> None:
-        """Return when content (and the length, if it changed) is on disk."""
+        """Sync the content (and the length, if it changed) to disk."""
         self._fs.fdatasync(self._open_fd())
 
     def size(self) -> int:
-        """The file's length in bytes, as the system has it now."""
+        """Return the file's current length in bytes."""
         return self._fs.fstat(self._fd).st_size
 
     def stat(self) -> os.stat_result:
-        """The system's record of the open file (it stays readable after an unlink)."""
+        """Return the stat result of the open file (it stays readable after an unlink)."""
         return self._fs.fstat(self._fd)
 
     def expect_whole_read(self) -> None:
-        """Tell the system that the file will be read from front to back; a system that takes no advice has none."""
+        """Advise the system that the file will be read from start to end; ignored if it is not supported."""
         try:
             self._fs.advise(self._fd, 0, 0, SYSTEM.advice_sequential)
         except OSError:
             pass
 
     def fileno(self) -> int:
-        """The descriptor; -1 once closed."""
+        """Return the descriptor; -1 once closed."""
         return self._fd
 
     def _open_fd(self) -> int:
-        """The descriptor; OSError (EBADF) once closed, as the other calls give (Python's fsync does not)."""
+        """Return the descriptor; raise OSError (EBADF) once closed, as the other calls do (Python's fsync does not)."""
         if self._fd < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         return self._fd
@@ -260,7 +262,7 @@ class File:
         return self._fd < 0
 
     def close(self) -> None:
-        """Give the descriptor back. A second call does nothing."""
+        """Close the descriptor. A second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._fs.close(fd)
@@ -277,7 +279,7 @@ class File:
             self._fd = -1
             try:
                 self._fs.close(fd)
-            except OSError:  # nobody is there who could be told
+            except OSError:  # a finalizer has no caller to report to
                 pass
 
     def __repr__(self) -> str:
@@ -288,7 +290,7 @@ OS: Final = FileSystem()
 
 
 def make_directories(fs: FileSystem, path: str) -> None:
-    """Make the directory `path` and the missing ones above it, each new name on disk; one that is there stays."""
+    """Create the directory `path` and missing parents, and sync each new entry; existing directories stay."""
     missing = []
     while not fs.exists(path):
         missing.append(path)
@@ -310,13 +312,13 @@ def atomic_write(
     sync_entry: bool = True,
     private: bool = False,
 ) -> None:
-    """Make `data` the content of `path`: a reader, or a crash, sees the old content or the new, whole.
+    """Replace the content of `path` with `data`; a reader, or a crash, sees either the old content or the new.
 
-    `private`: only its owner may read and write it, from before the first byte is in it. Without `sync_entry` a power
-    loss may leave the old content until the directory is synced.
+    `private`: only the owner may read and write the file, set before the first byte is written. Without `sync_entry` a
+    power loss may leave the old content until the directory is synced.
 
-    Written to `<path>.tmp`, synced, renamed over the old file, and the directory synced (KAFKA-16541:
-    never without the sync, else a power loss may leave an empty file). OSError leaves the old content.
+    The data is written to `<path>.tmp`, synced, renamed over the old file, and the directory is synced (KAFKA-16541:
+    without the sync a power loss may leave an empty file). An OSError leaves the old content.
     """
     name = os.fspath(path)
     temporary = name + TMP_SUFFIX
@@ -336,7 +338,7 @@ def atomic_write(
 
 
 def _new_file(fs: FileSystem, path: str) -> File:
-    """A file that nobody else has: what a crash left goes, and what a link of that name leads to stays as it is."""
+    """Create a new file at `path`; delete a leftover of a crash, or a link without touching its target."""
     try:
         return fs.open_file(path, "exclusive")
     except FileExistsError:
@@ -345,7 +347,7 @@ def _new_file(fs: FileSystem, path: str) -> File:
 
 
 def _discard(fs: FileSystem, path: str) -> None:
-    """Remove a half-written temporary; one that stays is harmless, the next write removes it."""
+    """Remove a partial temporary file; a failure is harmless, since the next write removes it."""
     try:
         fs.unlink_if_exists(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""Which file system a directory lies on, and what that means for locks and for data that was synced.
+"""File systems of directories, and how reliable their locks and syncs are.
 
-What the system says is `/proc/self/mountinfo` (proc(5)): one line a mount. Finding the mount of a path, and judging it,
-are functions of that text. Where there is no such file nothing is known, and nothing is said.
+The mounts come from `/proc/self/mountinfo` (proc(5)), one line each. Finding the mount of a path, and judging it, are
+functions of that text. Without that file nothing is known and no warning is given.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WITHOUT_LOCKS: Final = frozenset(("local_lock=all", "local_lock=posix", "localf
 
 
 class Mount(NamedTuple):
-    """One mounted file system: its type ("ext4"), where it is mounted, what is mounted there, and its options."""
+    """A mounted file system: its type ("ext4"), mount point, source and options."""
 
     kind: str
     mount_point: str
@@ -36,10 +36,10 @@ class Mount(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What to expect of a directory: `lies_on` is its mount, None where that is not known.
+    """Reliability of a directory's file system; `lies_on` is its mount, None if unknown.
 
-    `locks` is why another process might write as well, `durable` why synced data might be lost when the power goes or
-    the machine restarts; None where all is well.
+    `locks` is the reason why another process might write as well. `durable` is the reason why a power loss or a restart
+    might lose synced data. Each is None if there is no doubt.
     """
 
     lies_on: Mount | None
@@ -48,22 +48,22 @@ class Judgement(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The file system's type, "unknown" where it is not known."""
+        """Type of the file system, or "unknown"."""
         return "unknown" if self.lies_on is None else self.lies_on.kind
 
     @property
     def is_safe(self) -> bool:
-        """True where nothing speaks against it."""
+        """True if there is no doubt about locks and syncs."""
         return self.locks is None and self.durable is None
 
     def __str__(self) -> str:
-        """The file system and what it is mounted from; what speaks against it."""
+        """Return the file system, its source, and any doubts."""
         name = self.kind if self.lies_on is None else f"{self.kind} on {self.lies_on.source}"
         return "; ".join([name, *(why for why in (self.locks, self.durable) if why is not None)])
 
 
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
-    """The mounts in the order of the file; lines that are not in its format are left out."""
+    """Return the mounts in the order of the file; skip lines in another format."""
     mounts = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
@@ -76,14 +76,14 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
 
 
 def _plain(text: str) -> str:
-    """A field without the octal escapes of blanks, tabs, newlines and backslashes."""
+    """Return a field with octal escapes of blanks, tabs, newlines and backslashes decoded."""
     for escape, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(escape, sign)
     return text
 
 
 def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
-    """The mount that the absolute path `path` lies on: the deepest, and of two in one place the one mounted last."""
+    """Return the mount of the absolute path `path`: the deepest, and at one mount point the last one mounted."""
     found: Mount | None = None
     for mount in mounts:
         point = mount.mount_point.rstrip("/")
@@ -94,7 +94,7 @@ def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
 
 
 def judge(path: str, mounts: tuple[Mount, ...]) -> Judgement:
-    """What to expect of the absolute path `path`; of an overlay, what its upper directory lies on counts as well."""
+    """Judge the absolute path `path`; for an overlay, the file system of its upper directory counts as well."""
     mount = mount_of(path, mounts)
     if mount is None:
         return Judgement(None)
@@ -148,7 +148,7 @@ def _is_fuse(kind: str) -> bool:
 
 
 def file_system_of(path: str | os.PathLike[str]) -> Judgement:
-    """What to expect of a directory, or of one to be made there; nothing is known where /proc does not tell."""
+    """Judge a directory, existing or not; the result is unknown without `/proc/self/mountinfo`."""
     try:
         text = _read_mounts().decode(errors="replace")
     except OSError:
@@ -157,7 +157,7 @@ def file_system_of(path: str | os.PathLike[str]) -> Judgement:
 
 
 def _read_mounts() -> bytes:
-    """The mounts; read piece by piece, for the file has no length."""
+    """Return the mounts, read piece by piece since the file has no length."""
     with OS.open_file(MOUNTINFO, "r") as file:
         data = bytearray()
         while len(data) < _MOST_BYTES and (piece := file.pread(1 << 16, len(data))):
@@ -171,9 +171,9 @@ _told: set[tuple[str, bool]] = set()
 
 
 def warn_if_unsafe(directory: str, *, durable: bool) -> None:
-    """Warn, once for each data directory, of a file system whose locks may not hold: UnsafeFileSystem.
+    """Warn once for each data directory on a file system with unreliable locks: UnsafeFileSystem.
 
-    With `durable` (syncs were asked for) also of one that may lose what was synced. It is never an error by itself.
+    With `durable` (the caller requested syncs) also warn if synced data may be lost. It is never an error by itself.
     """
     if (directory, True) in _told or (directory, durable) in _told:
         return
@@ -187,7 +187,7 @@ def warn_if_unsafe(directory: str, *, durable: bool) -> None:
 
 
 def _first_caller() -> int:
-    """The stacklevel, seen from who asks, of the first frame outside this package: that line is warned about."""
+    """Return the stacklevel, relative to the caller, of the first frame outside this package, for the warning."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

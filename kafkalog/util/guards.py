@@ -1,8 +1,7 @@
-"""Locks that whoever the garbage collector wakes may find held by its own thread.
+"""Locks that are safe to take from finalizers.
 
-A collection can begin at any allocation, also in the middle of a call of ours that holds a lock. It may drop a log that
-nobody closed, whose closing takes the same lock, or waits for the thread that it runs in: it would wait for itself for
-ever.
+A garbage collection can begin at any allocation, also inside a call of this package that holds a lock. It may drop an
+unclosed log, whose closing takes the same lock, or waits for the thread that it runs in: a deadlock.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from typing import Any, Final
 
 _guards: Final[list[Any]] = []
 _steps: Final[deque[Callable[[], object]]] = deque()
-_taking: Final = threading.Lock()  # held by threads of our own only
+_taking: Final = threading.Lock()  # held only by threads that this package starts
 THREADS: Final = "kafkalog-"
-"""What the names of the threads begin with that this package starts."""
+"""Prefix of the names of threads that this package starts."""
 
 
 def guard() -> AbstractContextManager[object]:
-    """A lock for the life of the process, free again in a forked child. Made once for a module, not for each object.
+    """Return a lock for the life of the process, released in a forked child; one per module, not per object.
 
-    A thread that has it may take it again; that this does not happen to closing is what `finish` is for.
+    The lock is reentrant; `finish` keeps a finalizer from re-entering it.
     """
     lock = threading.RLock()
     _guards.append(lock)
@@ -40,7 +39,7 @@ _inside: Final = _Inside()
 
 
 class ends_elsewhere:
-    """A block in which this thread does work that the end of a store waits for: see `finish`. Blocks nest."""
+    """A block of work that closing a store waits for; finalizers then run in another thread (`finish`). Blocks nest."""
 
     __slots__ = ()
 
@@ -54,17 +53,17 @@ class ends_elsewhere:
 
 
 def finish(step: Callable[[], object]) -> None:
-    """Runs `step`, the end of something that was dropped; in another thread where this one may have to end first.
+    """Run the finalizer `step`, in another thread if this one might deadlock.
 
-    That is where it is inside a guard, or in `ends_elsewhere`, or one of ours: those hold locks of logs, and closing
-    waits for them. There, steps go one after the other: what was dropped together may be two ends of one thing.
+    That is a thread inside a guard or `ends_elsewhere`, or one of this package: these hold locks of logs, and closing
+    waits for them. The other thread runs steps one after the other: objects dropped together may depend on each other.
     """
     is_ours = _inside.depth > 0 or threading.current_thread().name.startswith(THREADS)
     if is_ours or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
         try:
             threading.Thread(target=_take_steps, name=f"{THREADS}finish", daemon=True).start()
-        except RuntimeError:  # the interpreter ends, which closes what is open; or it is taken with the next step
+        except RuntimeError:  # the interpreter ends and closes open files; or the next step runs this one too
             pass
     else:
         step()

@@ -1,21 +1,25 @@
-"""Holding back Ctrl-C over a step that must not stop half-way."""
+"""Signals: deferred during a step that must not be interrupted half-way, and sent again where Python lost one."""
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # what `signal` wraps: that makes an enum of each handler, 12 us
 import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
+
+RESEND_SECONDS = 0.01
 
 Handler = Callable[[int, FrameType | None], object]
 
 
 class deferred_interrupts:
-    """Context in which SIGINT (or another signal) waits: its handler runs when the block ends, however it ends.
+    """Context manager that defers SIGINT (or another signal): its handler runs at the end of the block.
 
-    Only the main thread is ever interrupted by Python, so elsewhere, and where the signal has no Python
-    handler, this does nothing. Blocks nest. Costs about a microsecond: meant for opening, closing,
-    rolling and cutting a log, not for a single append.
+    It does nothing outside of the main thread, the only one that Python interrupts, and for a signal without a Python
+    handler. Blocks nest. Costs about a microsecond: meant for opening, closing, rolling and truncating a log, not for a
+    single append.
     """
 
     __slots__ = ("_handler", "_pending", "_signum")
@@ -31,17 +35,17 @@ class deferred_interrupts:
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        handler = signal.getsignal(self._signum)
+        handler = _signal.getsignal(self._signum)
         if not callable(handler):
             return
         self._handler = handler
         try:
-            signal.signal(self._signum, self._remember)
+            _signal.signal(self._signum, self._remember)
         except ValueError:  # not the main interpreter: its main thread is never interrupted
             self._handler = None
 
     def let_through(self) -> None:
-        """Run the handler of a signal that waits, at a place inside the block where the work may stop half-way."""
+        """Run the handler of a deferred signal, at a place inside the block where the work may be interrupted."""
         if self._pending and self._handler is not None and threading.current_thread() is threading.main_thread():
             self._pending = False
             self._handler(self._signum, None)
@@ -52,7 +56,32 @@ class deferred_interrupts:
         handler, self._handler = self._handler, None
         if handler is None:
             return
-        signal.signal(self._signum, handler)
+        _signal.signal(self._signum, handler)
         if self._pending:
             self._pending = False
             handler(self._signum, None)
+
+
+def resend_lost_signals(signums: Mapping[type[BaseException], int]) -> None:
+    """Send the signal of an exception type in `signums` again each time that Python loses such an exception.
+
+    Python reports and drops what a signal's handler raises during a finalizer or a weak reference's callback. For the
+    entry point of a program: takes `sys.unraisablehook` and SIGALRM.
+    """
+    report = sys.unraisablehook
+    lost: list[int] = []
+
+    def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+        signum = signums.get(unraisable.exc_type)
+        if signum is None:
+            report(unraisable)
+            return
+        lost.append(signum)
+        signal.setitimer(signal.ITIMER_REAL, RESEND_SECONDS)  # a thread could wait for a lock that is held here
+
+    def on_alarm(signum: int, frame: FrameType | None) -> None:
+        while lost:
+            signal.raise_signal(lost.pop())
+
+    signal.signal(signal.SIGALRM, on_alarm)
+    sys.unraisablehook = on_unraisable

@@ -1,10 +1,10 @@
-"""Java's hash code of a string: Kafka's coordinators choose partitions by it."""
+"""Java's hash code of a string, by which Kafka's coordinators choose partitions."""
 
 from __future__ import annotations
 
 
 def java_hash(text: str) -> int:
-    """What `String.hashCode` gives, as 32 bits without a sign."""
+    """Return Java's `String.hashCode` as an unsigned 32-bit number."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -13,9 +13,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(text: str, count: int) -> int:
-    """The partition of `count` in which the coordinator of a group or a transactional id keeps it."""
+    """Return the partition, of `count`, in which the coordinator stores a group or a transactional id."""
     value = java_hash(text)
     if value >= 1 << 31:
         value = (1 << 32) - value
-    # the lowest number has no positive counterpart, and the reference takes 0 for it
+    # the lowest number has no positive counterpart; the reference uses 0 for it
     return 0 if value == 1 << 31 else value % count

@@ -1,4 +1,4 @@
-"""The objects of one kind that a process has, for who wants to see all of them."""
+"""Weak registry of all objects of one kind in the process."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ T = TypeVar("T")
 
 
 class Living(Generic[T]):
-    """A set of objects that keeps none of them alive. Threads: any; usable from a `__del__`, and after a fork."""
+    """A set of weak references to objects. Threads: any; usable from a `__del__`, and after a fork."""
 
     def __init__(self) -> None:
         self._lock = guard()
         self._objects: weakref.WeakSet[T] = weakref.WeakSet()  # guarded by self._lock
 
     def add(self, one: T) -> None:
-        """One more, as long as it lives."""
+        """Add an object for as long as it lives."""
         with self._lock:
             self._objects.add(one)
 
     def all(self) -> list[T]:
-        """Those that live now."""
+        """Return the live objects."""
         with self._lock:
             return list(self._objects)

@@ -1,4 +1,4 @@
-"""Paths as callers hand them in."""
+"""Resolution of paths given by callers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkalog.errors import IllegalArgument
 
 
 def real_path(path: str | bytes | os.PathLike[str]) -> str:
-    """The path from the root on, without links; IllegalArgument for what names no file (a NUL in it)."""
+    """Return the absolute path without symbolic links; raise IllegalArgument for an invalid path (a NUL in it)."""
     try:
         return os.path.realpath(os.fsdecode(path))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The syntax of RE2's regular expressions, read into a tree; what is not known is a PatternError."""
+"""Parser of RE2's regular expressions into a tree; unknown syntax raises PatternError."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _POSIX: Final = {
 }  # fmt: skip
 _LETTERS: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _COUNT_CHARACTERS: Final = 12
-"""The longest repetition, such as {1000,1000}, and one more."""
+"""Length of the longest repetition, such as {1000,1000}, plus one."""
 _FLAGS: Final = frozenset("imsU")
 Ranges = tuple[tuple[int, int], ...]
 
 
 class PatternError(ValueError):
-    """A pattern that is no regular expression, or has something that is not known here."""
+    """An invalid regular expression, or one with unsupported syntax."""
 
 
 class AssertionKind(Enum):
-    """What holds at a place without a character being taken."""
+    """Kinds of assertions, which match at a place without consuming a character."""
 
     TEXT_START = "\\A"
     TEXT_END = "\\z"
@@ -41,14 +41,14 @@ class AssertionKind(Enum):
 
 
 class CharacterSet(NamedTuple):
-    """One character of these ranges, or of none of them; `folds` takes small and capital letters for the same."""
+    """One character in these ranges, or outside of them; `folds` ignores case."""
 
     ranges: Ranges
     is_negated: bool = False
     folds: bool = False
 
     def has(self, character: str) -> bool:
-        """Whether the character is one of them."""
+        """Return True if the character is in the set."""
         found = self._has(character) or (self.folds and any(map(self._has, (character.lower(), character.upper()))))
         return found != self.is_negated
 
@@ -60,25 +60,25 @@ class CharacterSet(NamedTuple):
 
 
 class Assertion(NamedTuple):
-    """A place where something holds."""
+    """An assertion at a place in the text."""
 
     kind: AssertionKind
 
 
 class Sequence(NamedTuple):
-    """One after the other."""
+    """Parts one after the other."""
 
     parts: tuple[Node, ...]
 
 
 class Alternatives(NamedTuple):
-    """One of these."""
+    """One of several parts."""
 
     parts: tuple[Node, ...]
 
 
 class Repeated(NamedTuple):
-    """So many times; `most` None is any number."""
+    """A part repeated `least` to `most` times; `most` None is any number."""
 
     part: Node
     least: int
@@ -89,7 +89,7 @@ Node = CharacterSet | Assertion | Sequence | Alternatives | Repeated
 
 
 def parse(text: str) -> Node:
-    """The tree of a pattern. PatternError."""
+    """Return the tree of a pattern; raise PatternError if it is invalid."""
     parser = _Parser(text)
     node = parser.alternatives("", 0)
     if parser.at < len(text):
@@ -128,7 +128,7 @@ class _Parser:
                 return parts[0] if len(parts) == 1 else Alternatives(tuple(parts))
 
     def sequence(self, flags: str, depth: int) -> tuple[Node, str]:
-        """The parts up to a | or ), and the flags that hold after them."""
+        """Parse the parts up to a | or ); return them and the flags in effect after them."""
         parts: list[Node] = []
         while self.at < len(self.text) and self.text[self.at] not in "|)":
             if self.take("(?"):
@@ -148,7 +148,7 @@ class _Parser:
         return Sequence(tuple(parts)), flags
 
     def special_group(self, flags: str, depth: int) -> tuple[Node | None, str]:
-        """What follows `(?`: a group, or None for flags that hold from here on."""
+        """Parse the text after `(?`: return a group, or None for flags that apply from here on."""
         if self.take("P<") or (self.peek("<") and not self.peek("<=") and not self.peek("<!") and self.take("<")):
             name = self.up_to(">")
             if not (name.isascii() and name.replace("_", "a").isalnum()):
@@ -185,13 +185,13 @@ class _Parser:
         count = self.count()
         if count is None:
             return part
-        self.take("?")  # which way is tried first means nothing where all of a text is matched
+        self.take("?")  # greedy or not makes no difference if all of a text is matched
         if self.count() is not None:
             raise PatternError("a repetition of a repetition")
         return Repeated(part, *count)
 
     def count(self) -> tuple[int, int | None] | None:
-        """The repetition that stands here, None for none; `{` that begins none is a character."""
+        """Parse a repetition; return None if there is none. A `{` that starts none is a character."""
         for sign, found in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self.take(sign):
                 return found
@@ -231,7 +231,7 @@ class _Parser:
         return CharacterSet(ranges, is_negated, "i" in flags)
 
     def escape(self) -> tuple[Ranges, bool]:
-        """What follows a backslash, as ranges; True with the ranges of those that it does not mean."""
+        """Parse the text after a backslash; return ranges, and True if they are negated."""
         character = self.next()
         if character.lower() in _CLASSES:
             return _CLASSES[character.lower()], character.isupper()
@@ -275,7 +275,7 @@ class _Parser:
         return CharacterSet(tuple(ranges), is_negated, "i" in flags)
 
     def class_item(self, ranges: list[tuple[int, int]]) -> int | None:
-        """The code of a character in [ ]; None for a class of them, which was added to `ranges`."""
+        """Parse an item in [ ]: return a character's code, or None for a class, which is added to `ranges`."""
         character = self.next()
         if character != "\\":
             return ord(character)
@@ -295,7 +295,7 @@ def _literal(character: str, flags: str) -> Node:
 
 
 def _without(ranges: Ranges) -> Ranges:
-    """All characters but those of `ranges`, which are in order."""
+    """Return all characters except those of the sorted `ranges`."""
     found = []
     low = 0
     for first, last in ranges:

@@ -1,4 +1,4 @@
-"""Metrics as a Prometheus server reads them: the text exposition format, version 0.0.4."""
+"""Metrics in Prometheus' text exposition format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A distribution: `buckets` are (upper bound, how many were at most that), the last bound is infinite.
+    """A distribution: `buckets` are (upper bound, number of values up to it); the last bound is infinite.
 
     >>> log.flush()
     >>> metric = {one.name: one for one in kafkalog.metrics.instruments(log)}["kafkalog_flush_seconds"]
@@ -28,7 +28,7 @@ class Histogram:
 
 
 class Family(NamedTuple):
-    """One metric with its values at a moment: numbers, those of a histogram `Histogram`s."""
+    """One metric with its values at a moment: numbers, or `Histogram`s for a histogram."""
 
     name: str
     kind: Kind
@@ -37,7 +37,7 @@ class Family(NamedTuple):
 
 
 def lines(family: Family) -> Iterator[str]:
-    """The lines of a metric, each with its end; none where nobody has it."""
+    """Yield the lines of a metric, with line ends; none for a metric without values."""
     if not family.values:
         return
     name = family.name
@@ -53,7 +53,7 @@ def lines(family: Family) -> Iterator[str]:
 
 
 def number(value: float) -> str:
-    """A value, or the bound of a bucket."""
+    """Return a value, or the bound of a bucket, as text."""
     return "+Inf" if value == float("inf") else repr(value)
 
 
@@ -68,6 +68,6 @@ def _braced(labels: Labels) -> str:
 
 
 def _quoted(value: str) -> str:
-    # a path may hold bytes that are no UTF-8: shown as they are escaped in Python
+    # a path may hold bytes that are not UTF-8: they are escaped as in Python
     text = value.encode(sys.getdefaultencoding(), "backslashreplace").decode()
     return _escaped(text).replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""Java's `.properties` text: keys and values."""
+"""Parser of Java's `.properties` files: keys and values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PAIR: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", r
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
-    """The pairs of a file; where a key occurs twice, the last one counts, as in Java.
+    """Return the pairs of a file; of a repeated key the last one counts, as in Java.
 
-    Comment lines begin with # or !, a line that ends in a backslash goes on in the next one, `=`, `:` or blanks part
-    key and value. A `\\u` without four digits after it stands for the letter.
+    Comment lines begin with # or !. A line that ends in a backslash continues on the next line. `=`, `:` or blanks
+    separate key and value. A `\\u` without four digits after it is the letter u.
     """
     pairs = {}
     for line in _logical_lines(content.decode("latin-1")):

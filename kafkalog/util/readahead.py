@@ -1,6 +1,6 @@
-"""Work on one item after another in several threads: the results come in the items' order, and not too many wait.
+"""Map a function over items in several threads, with results in the items' order and bounded read-ahead.
 
-For work that lets go of the interpreter lock: decompressing, decoding, checksums. Python code gains nothing by it.
+For work that releases the interpreter lock: decompressing, decoding, checksums. Pure Python code does not get faster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AHEAD_PER_THREAD: Final = 2
 
 
 def usable_cores() -> int:
-    """The processor cores that this process may run on."""
+    """Return the number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -34,15 +34,15 @@ def usable_cores() -> int:
 def map_ahead(
     work: Callable[[T], R], items: Iterable[T], *, threads: int | None = None, ahead: int | None = None
 ) -> Generator[R]:
-    """`work(item)` for each item, in the items' order, done by `threads` threads before it is asked for.
+    """Yield `work(item)` for each item, in the items' order, computed ahead by `threads` threads.
 
-    threads: None is one for each usable core; with one or none, and for the first item, the work is done in the
-    caller's thread when it is asked for. ahead: how many items may have been taken whose result has not been given;
-    None is twice the threads. That bounds the memory: nothing else is kept.
+    threads: None is one for each usable core; with one or none, and for the first item, the caller's thread does the
+    work on demand. ahead: the most items taken whose result is not yet yielded; None is twice the threads. This bounds
+    the memory.
 
-    Items are taken in the caller's thread. An exception, be it `work`'s or the items', is raised after the results of
-    all items before it, and ends the iteration. At the end, at an exception (a Ctrl-C too) and at `close()` the
-    work that has not begun is dropped, that which has is waited for, and the threads end.
+    The caller's thread takes the items. An exception of `work` or of the items is raised after the results of all items
+    before it, and ends the iteration. At the end, at an exception (a Ctrl-C too) and at `close()`, pending work is
+    dropped, work in progress is waited for, and the threads end.
     """
     count = usable_cores() if threads is None else threads
     if count <= 1:
@@ -56,7 +56,7 @@ def _inline(work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
 
 
 def _ahead(work: Callable[[T], R], items: Iterator[T], threads: int, ahead: int) -> Generator[R]:
-    from concurrent.futures import ThreadPoolExecutor  # some milliseconds of start-up, which few commands need
+    from concurrent.futures import ThreadPoolExecutor  # takes some milliseconds, and few commands need it
 
     for item in items:
         yield work(item)
@@ -79,14 +79,14 @@ def _ahead(work: Callable[[T], R], items: Iterator[T], threads: int, ahead: int)
 
 
 class _Taken(Generic[T]):
-    """Takes from an iterator; what that raises is kept until all results before it are given."""
+    """Takes items from an iterator; its error is kept until all results before it were yielded."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
         self._failure: Exception | None = None
 
     def some(self, count: int) -> Iterator[T]:
-        """At most `count` more."""
+        """Yield at most `count` more items."""
         while count > 0 and self._failure is None:
             try:
                 item = next(self._items)
@@ -99,7 +99,7 @@ class _Taken(Generic[T]):
             count -= 1
 
     def raise_failure(self) -> None:
-        """Raises what ended the items, if anything did."""
+        """Raise the error that ended the items, if any."""
         failure, self._failure = self._failure, None
         if failure is not None:
             try:

@@ -1,11 +1,10 @@
-"""File calls on a store that fsspec knows (S3, GCS, Azure, SFTP, memory, ...), for reading.
+"""Read-only file calls on a store that fsspec knows (S3, GCS, Azure, SFTP, memory, ...).
 
-`RemoteFileSystem` stands where the operating system's file calls do, so that all that reads logs reads them there. A
-path is `/<protocol>:/<path in the store>`. What a store says that is no error of files (a refused connection, a time
-that is out, access keys that are wrong) becomes an OSError, as a disk that fails gives one; what was read before stays
-right. Nothing is ever written: those calls fail with EROFS.
+`RemoteFileSystem` replaces the operating system's file calls, so that all code that reads logs works on a store. A path
+is `/<protocol>:/<path in the store>`. An error of the store (a refused connection, a timeout, wrong access keys)
+becomes an OSError, like that of a failing disk; data read before stays valid. Calls that write fail with EROFS.
 
-Reads are of blocks, some of which are kept; a file that was replaced by another one is another file.
+Reads are in blocks, some of which are cached; a replaced file is a different file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kafkalog.util.fileio import FileSystem
 
 BLOCK_BYTES: Final = 1 << 20
 KEPT_BLOCKS: Final = 64
-_FIRST_NUMBER: Final = 1 << 30  # of a file that is open: none that the system would give to one of its own
+_FIRST_NUMBER: Final = 1 << 30  # of open files; above any descriptor of the system
 _WRITING: Final = (
     "pwrite", "pwritev", "ftruncate", "posix_fallocate", "fsync", "fdatasync", "rename", "unlink", "link", "mkdir",
     "rmdir", "utime", "chmod", "fchmod", "fchown", "clone", "sendfile",
@@ -34,7 +33,7 @@ _VERSIONS: Final = ("ETag", "etag", "version_id", "md5Hash", "crc32c", "ino")
 
 
 class Found(NamedTuple):
-    """What the store says of a file or directory; `version` is another one once the content is."""
+    """Status of a file or directory in the store; `version` changes with the content."""
 
     is_directory: bool
     size: int
@@ -43,7 +42,7 @@ class Found(NamedTuple):
 
 
 class RemoteFileSystem(FileSystem):
-    """The store `remote`, a file system of fsspec, below the path `root` (`/s3:`). Threads: as those of fsspec."""
+    """The store `remote`, a file system of fsspec, below the path `root` (`/s3:`). Threads: as fsspec allows."""
 
     def __init__(self, remote: Any, protocol: str) -> None:
         self.remote = remote
@@ -58,20 +57,20 @@ class RemoteFileSystem(FileSystem):
             setattr(self, name, _refuse)
 
     def path_of(self, remote_path: str) -> str:
-        """The path here of a path in the store."""
+        """Return the local path of a path in the store."""
         return f"{self.root}/{remote_path.strip('/')}"
 
     def remote_path(self, path: str) -> str:
-        """The path in the store of a path here."""
+        """Return the path in the store of a local path."""
         text = path.removeprefix(self.root).strip("/")
         return f"/{text}" if self._is_rooted else text
 
     def url_of(self, path: str) -> str:
-        """The URL of a path here, as `kafkalog.open` takes it."""
+        """Return the URL of a local path, as `kafkalog.open` accepts it."""
         return f"{self.root.strip('/:')}://{self.remote_path(path)}"
 
     def found_in(self, path: str) -> dict[str, Found]:
-        """What lies in the directory `path`, by name. OSError."""
+        """Return the entries of the directory `path`, by name. Raises OSError."""
         where = self.remote_path(path)
         try:
             self.remote.invalidate_cache(where)
@@ -175,24 +174,24 @@ class RemoteEntry(NamedTuple):
     found: Found
 
     def inode(self) -> int:
-        """A number that another file under the same name does not have."""
+        """Return a number that differs for another file of the same name."""
         return _inode(self.path, self.found)
 
     def is_dir(self) -> bool:
-        """True for a directory."""
+        """Return True for a directory."""
         return self.found.is_directory
 
     def is_file(self) -> bool:
-        """True for a file."""
+        """Return True for a file."""
         return not self.found.is_directory
 
     def stat(self) -> os.stat_result:
-        """What `os.stat` says of a file."""
+        """Return the status of the file, as `os.stat` does."""
         return _status(self.path, self.found)
 
 
 class _Entries:
-    """A directory's entries; a context manager, as that of os.scandir."""
+    """A directory's entries; a context manager like that of os.scandir."""
 
     def __init__(self, path: str, found: dict[str, Found]) -> None:
         self._entries = [RemoteEntry(name, os.path.join(path, name), one) for name, one in found.items()]
@@ -212,7 +211,7 @@ def _refuse(*arguments: Any, **named: Any) -> NoReturn:
 
 
 def _told(error: Exception, path: str) -> OSError:
-    """The error of the store as one of files."""
+    """Return an error of the store as an OSError."""
     if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR):
         return type(error)(error.errno, os.strerror(error.errno), path)
     if isinstance(error, FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Regular expressions of strangers, in the syntax of RE2: matched in time that grows with pattern times text.
+"""Untrusted regular expressions, in the syntax of RE2, matched in time proportional to pattern times text.
 
-Python's own matcher goes back and tries again, which a short pattern can make take for ever, and holds the GIL all the
-while. This one follows all ways through the pattern at once. What it does not know is refused, as RE2 refuses back
-references: classes of Unicode's properties (`\\pL`) and octal numbers.
+Python's own matcher backtracks, which a short pattern can make take for ever, and holds the GIL meanwhile. This one
+follows all paths through the pattern at once. It rejects unsupported syntax, as RE2 rejects back references: classes of
+Unicode properties (`\\pL`) and octal numbers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from kafkalog.util.pattern_syntax import (
 __all__ = ["PatternError", "SafePattern", "matching"]
 
 MAX_STEPS: Final = 2000
-"""How large a pattern may be once its counted repetitions are written out."""
+"""Most steps of a pattern, with its counted repetitions expanded."""
 MAX_CACHED: Final = 50_000
-"""Steps in the sets that a pattern remembers."""
+"""Most steps in the cached sets of a pattern."""
 MAX_WORK: Final = 1_000_000
-"""Steps that `matching` looks at: about a second."""
+"""Most steps that `matching` examines: about a second."""
 _CONSUME, _SPLIT, _ASSERT, _MATCH = range(4)
 
 
 class _Step(NamedTuple):
-    """One step: take a character and go on at `first`; or go on at `first` and at `second`; or look around."""
+    """One step: consume a character and go to `first`; or go to `first` and `second`; or check an assertion."""
 
     kind: int
     first: int = -1
@@ -44,13 +44,13 @@ class _Step(NamedTuple):
 
 
 class SafePattern:
-    """A pattern that was found sound; PatternError for one that is not. Threads: one at a time."""
+    """A compiled pattern; raises PatternError for an invalid one. Threads: one at a time."""
 
     __slots__ = ("_cached", "_cached_steps", "_looks_around", "_start", "_steps", "text", "work")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.work = 0  # steps that were looked at, in all texts
+        self.work = 0  # steps examined, in all texts
         self._steps: list[_Step] = []
         end = self._add(_Step(_MATCH))
         self._start = self._compile(parse(text), end)
@@ -59,7 +59,7 @@ class SafePattern:
         self._cached_steps = 0
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches all of `text`."""
+        """Return True if the pattern matches all of `text`."""
         now = self._closed({self._start}, text, 0)
         for index, character in enumerate(text):
             if not now:
@@ -90,7 +90,7 @@ class SafePattern:
         return found
 
     def _closed(self, entries: set[int], text: str, index: int) -> frozenset[int]:
-        """The steps that take a character, or end, which can be reached from `entries` without taking one."""
+        """Return the consuming and final steps that are reachable from `entries` without consuming a character."""
         seen: set[int] = set()
         found: set[int] = set()
         waiting = list(entries)
@@ -109,7 +109,7 @@ class SafePattern:
         self.work += len(seen)
         return frozenset(found)
 
-    # Compiling: each part is told where to go on, so the last one is made first
+    # Compiling: each part needs the step after it, so the last part comes first
 
     def _add(self, step: _Step) -> int:
         if len(self._steps) >= MAX_STEPS:
@@ -146,12 +146,12 @@ class SafePattern:
             before = len(self._steps)
             entry = self._compile(node.part, entry)
             if len(self._steps) == before:
-                break  # nothing, so many times: inside each other that would go on for ever
+                break  # an empty part, repeated: nested repetitions would take for ever
         return entry
 
 
 def matching(pattern: str, names: Iterable[str], most_work: int = MAX_WORK) -> frozenset[str]:
-    """Those of the names that a pattern matches as a whole. PatternError for what is none, or costs too much."""
+    """Return the names that a pattern matches as a whole; raise PatternError if it is invalid or costs too much."""
     compiled = SafePattern(pattern)
     found = set()
     for name in names:

@@ -1,18 +1,25 @@
-"""The memory that a thread reads files into which it goes through once."""
+"""Buffer of a thread for files that it reads once from start to end."""
 
 from __future__ import annotations
 
 import threading
+from mmap import mmap
 from typing import Final
 
 CHUNK_BYTES: Final = 256 << 10
-"""A chunk stays in the second-level cache between the copy that pread makes and the checksum."""
+"""Small enough to stay in the second-level cache between the copy by pread and the checksum."""
+_LINE_BYTES: Final = 64
 _buffers: Final = threading.local()
 
 
-def scan_buffer() -> bytearray:
-    """CHUNK_BYTES, the same for all files of this thread, so that no page is touched for the first time twice."""
-    held: bytearray | None = getattr(_buffers, "chunk", None)
+def scan_buffer(position: int) -> memoryview:
+    """Return a buffer of CHUNK_BYTES for a file's bytes from `position` on; each thread has one for all files.
+
+    So each page faults only once. The buffer has the same offset within a cache line as `position`: some processors
+    (AMD's Zen 3) take five times as long for a copy to an address less than 32 bytes above the source's, within a page.
+    """
+    held: memoryview | None = getattr(_buffers, "chunk", None)
     if held is None:
-        held = _buffers.chunk = bytearray(CHUNK_BYTES)
-    return held
+        held = _buffers.chunk = memoryview(mmap(-1, CHUNK_BYTES + _LINE_BYTES))
+    first = position % _LINE_BYTES
+    return held[first : first + CHUNK_BYTES]

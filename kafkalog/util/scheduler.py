@@ -1,6 +1,6 @@
-"""Work to be done later or again and again: deletes, flushes, checkpoints.
+"""Schedulers of delayed and periodic tasks: deletes, flushes, checkpoints.
 
-`Scheduler` runs it on background threads; `MockScheduler` runs it when a test's clock reaches it.
+`Scheduler` runs tasks on background threads; `MockScheduler` runs them when a test's clock reaches their time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
 ONCE: Final = -1
-_LONGEST_WAIT_MS: Final = 86_400_000  # a longer one may not fit the system's type; the loop waits again
+_LONGEST_WAIT_MS: Final = 86_400_000  # a longer wait may not fit the system's type; the loop waits again
 
 
 class Task:
-    """One scheduled function; `cancel()` keeps it from running (again), `done` says it will not."""
+    """A scheduled function; `cancel()` prevents further runs, `done` is True after the last one."""
 
     __slots__ = ("at_ms", "cancelled", "done", "func", "name", "order", "period_ms")
 
@@ -36,14 +36,14 @@ class Task:
         self.done = False
 
     def cancel(self) -> None:
-        """Do not run it any more; a run that has begun goes to its end."""
+        """Prevent further runs; a run in progress finishes."""
         self.cancelled = True
 
     def __lt__(self, other: Task) -> bool:
         return (self.at_ms, self.order) < (other.at_ms, other.order)
 
     def run(self) -> None:
-        """Run once. An exception is logged: one task's failure stops neither it nor the others."""
+        """Run once. An exception is logged; this task and the others continue."""
         if self.cancelled:
             return
         try:
@@ -52,7 +52,7 @@ class Task:
             _LOG.exception("background task %s failed", self.name)
 
     def next_run(self, now_ms: int) -> bool:
-        """True when it is to run again, with its time moved on by one period (at least 1 ms: KAFKA-16588)."""
+        """Schedule the next run one period later (at least 1 ms: KAFKA-16588); return False if there is none."""
         if self.cancelled or self.period_ms < 0:
             self.done = True
             return False
@@ -61,20 +61,20 @@ class Task:
 
 
 class Schedules(Protocol):
-    """What code that schedules needs."""
+    """Interface of a scheduler."""
 
     def schedule(self, name: str, func: Callable[[], object], delay_ms: int = 0, period_ms: int = ONCE) -> Task:
-        """Run `func` after `delay_ms`; with `period_ms` >= 0 again, so long after each run's end."""
+        """Run `func` after `delay_ms`; with `period_ms` >= 0 again, that long after the end of each run."""
 
     def shutdown(self) -> None:
-        """Stop: the running task ends, waiting ones never run."""
+        """Stop: running tasks finish, pending ones never run."""
 
 
 class Scheduler:
-    """Runs tasks on up to `threads` daemon threads, each started when a task has none to run on.
+    """Runs tasks on up to `threads` daemon threads, each started when a task finds no idle thread.
 
-    Threads: safe. A Ctrl-C waits for the end of a call: the methods of a condition are Python code, which it would
-    leave with the lock taken, or with nobody woken.
+    Threads: safe. A Ctrl-C waits for the end of a call: inside a condition's methods, which are Python code, it could
+    leave the lock taken or lose a wake-up.
     """
 
     def __init__(self, name: str = "kafkalog-scheduler", clock: Clock = SYSTEM_CLOCK, threads: int = 1) -> None:
@@ -89,9 +89,9 @@ class Scheduler:
         self._orders = itertools.count()
 
     def schedule(self, name: str, func: Callable[[], object], delay_ms: int = 0, period_ms: int = ONCE) -> Task:
-        """The task that runs `func` after `delay_ms`, and with `period_ms` >= 0 again and again.
+        """Run `func` after `delay_ms`, and with `period_ms` >= 0 periodically; return the task.
 
-        IllegalState after `shutdown()`.
+        Raises IllegalState after `shutdown()`.
         """
         at_ms = self._clock.monotonic_ms() + max(0, delay_ms)
         task = Task(name, func, at_ms, period_ms, next(self._orders))
@@ -104,13 +104,13 @@ class Scheduler:
         return task
 
     def resize(self, threads: int) -> None:
-        """From now on at most `threads` threads; those that are too many end when they have no task."""
+        """Limit the threads to `threads` from now on; surplus threads end when they have no task."""
         with deferred_interrupts(), self._changed:
             self._most = max(1, threads)
             self._changed.notify_all()
 
     def shutdown(self, timeout_s: float | None = 10.0) -> None:
-        """Stop: wait for the running tasks, drop the waiting ones. A second call does nothing."""
+        """Stop: wait for running tasks, drop pending ones. A second call does nothing."""
         with deferred_interrupts(), self._changed:
             self._stopped = True
             self._queue.clear()
@@ -121,7 +121,7 @@ class Scheduler:
                 thread.join(timeout_s)
 
     def _grow_locked(self) -> None:
-        """Start a thread where tasks wait and none waits for them; where the system has no more, the next call does."""
+        """Start a thread if tasks are pending and no thread is idle; after a failure the next call retries."""
         if self._queue and not self._idle and len(self._threads) < self._most:
             name = self._name if self._most == 1 else f"{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -140,7 +140,7 @@ class Scheduler:
                     heapq.heappush(self._queue, task)
 
     def _next(self) -> Task | None:
-        """The next task whose time has come; None at shutdown, and for a thread too many."""
+        """Wait for the next due task and return it; return None at shutdown, and to a surplus thread."""
         with self._changed:
             while not self._stopped and len(self._threads) <= self._most:
                 wait_ms = self._queue[0].at_ms - self._clock.monotonic_ms() if self._queue else _LONGEST_WAIT_MS
@@ -158,7 +158,7 @@ class Scheduler:
 
 
 class MockScheduler:
-    """Runs tasks in the caller's thread when `tick()` finds that a MockClock has reached them.
+    """Runs tasks in the caller's thread when `tick()` finds that a MockClock has reached their time.
 
     Tasks run in the order of their times, then of their scheduling. Belongs to one thread.
     """
@@ -170,7 +170,7 @@ class MockScheduler:
         self._stopped = False
 
     def schedule(self, name: str, func: Callable[[], object], delay_ms: int = 0, period_ms: int = ONCE) -> Task:
-        """The task; one that is due already (`delay_ms` <= 0) runs before this returns."""
+        """Schedule `func` and return the task; one that is due already (`delay_ms` <= 0) runs before this returns."""
         if self._stopped:
             raise IllegalState(f"the scheduler is shut down: cannot schedule {name}")
         at_ms = self.clock.monotonic_ms() + max(0, delay_ms)
@@ -180,7 +180,7 @@ class MockScheduler:
         return task
 
     def tick(self) -> int:
-        """The number of runs made: every task whose time has come, periodic ones as often as it has."""
+        """Run every due task, periodic ones as often as they are due; return the number of runs."""
         runs = 0
         while self._queue and self._queue[0].at_ms <= self.clock.monotonic_ms():
             task = heapq.heappop(self._queue)
@@ -192,16 +192,16 @@ class MockScheduler:
         return runs
 
     def advance(self, ms: int) -> int:
-        """The number of runs made by moving the clock on by `ms`."""
+        """Advance the clock by `ms` and run due tasks; return the number of runs."""
         self.clock.advance(ms)
         return self.tick()
 
     @property
     def pending(self) -> list[str]:
-        """Names of the tasks that wait, the next one first."""
+        """Names of the pending tasks, the next one first."""
         return [task.name for task in sorted(self._queue) if not task.cancelled]
 
     def shutdown(self) -> None:
-        """Drop the waiting tasks."""
+        """Drop the pending tasks."""
         self._stopped = True
         self._queue.clear()

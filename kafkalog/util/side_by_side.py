@@ -1,4 +1,4 @@
-"""The same for many things at once, in several threads; in this one alone where no thread can be started."""
+"""Run a function for many items in several threads, or in the caller's alone if no thread can be started."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ R = TypeVar("R")
 
 
 def side_by_side(step: Callable[[T], R], items: Iterable[T], threads: int, name: str) -> list[R]:
-    """`step` of each item, in their order; the calling thread works along, with up to `threads` - 1 others.
+    """Return `step` of each item, in order; the calling thread works too, with up to `threads` - 1 others.
 
-    Others are not started where the interpreter ends, or the system has no more: then the work takes longer. The
-    first exception is raised once all had their turn.
+    If the interpreter is ending or the system has no more threads, fewer are started and the work takes longer. The
+    first exception is raised after all items were processed.
     """
     listed = list(items)
     results: list[R | None] = [None] * len(listed)

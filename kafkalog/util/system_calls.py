@@ -1,8 +1,8 @@
-"""The file calls that are not the same on every system, each in the form that this one has.
+"""File calls that differ between systems, in the form of this system.
 
-Linux has them all. macOS has no fdatasync, posix_fallocate or posix_fadvise, its fsync leaves the data in the drive's
-cache (fsync(2) there: F_FULLFSYNC is the call that does not), and its sendfile sends all there is for a count of 0.
-What is missing answers as a file system that cannot do it would, so that callers know one case and not two.
+Linux has them all. macOS has no fdatasync, posix_fallocate or posix_fadvise. Its fsync leaves the data in the drive's
+cache (fsync(2) there: F_FULLFSYNC does not), and its sendfile with a count of 0 sends the whole rest of the file. A
+missing call fails like a file system that does not support it, so that callers handle a single case.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
 CANNOT: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
-"""What a system says that does not have a call, or has it on other file systems only."""
+"""Error codes of a call that the system or the file system does not support."""
 _FICLONE: Final = 0x40049409  # linux/fs.h: _IOW(0x94, 9, int)
 _NO_FULL_SYNC: Final = CANNOT | {errno.ENOTTY}
 
 
 class SystemCalls(NamedTuple):
-    """The calls, with the arguments of their Linux namesakes; after `fsync` and `fdatasync` the power may go.
+    """The calls, with the arguments of their Linux namesakes; data survives a power loss after `fsync`, `fdatasync`.
 
-    `clone(target, source)` lets the empty file `target` have the blocks of `source`, as they are now, until one of the
-    two is written to (FICLONE). `next_data(fd, position)` is the first byte from there on that lies in no hole
-    (SEEK_DATA). `posix_fallocate`, `advise`, `clone` and `next_data` raise OSError (EOPNOTSUPP) where the system has
-    none.
+    `clone(target, source)` makes the empty file `target` share the current blocks of `source` until either is written
+    (FICLONE). `next_data(fd, position)` is the first byte from there on outside of holes (SEEK_DATA).
+    `posix_fallocate`, `advise`, `clone` and `next_data` raise OSError (EOPNOTSUPP) if the system does not have them.
     """
 
     fsync: Callable[[int], None]
@@ -42,7 +41,7 @@ class SystemCalls(NamedTuple):
 
 
 def calls_of(system: Any, control: Any, platform: str) -> SystemCalls:
-    """What `system` (os) and `control` (fcntl) of a `platform` (sys.platform) have, and what stands for the rest."""
+    """Return the calls of `system` (os) and `control` (fcntl) on a `platform` (sys.platform), with substitutes."""
     full = getattr(control, "F_FULLFSYNC", None)
     fsync = system.fsync if full is None else _full_sync(control.fcntl, full, system.fsync)
     return SystemCalls(
@@ -67,7 +66,7 @@ def _clone_by(ioctl: Callable[[int, int, int], object]) -> Callable[[int, int], 
 
 
 def _full_sync(control: Callable[[int, int], int], command: int, fsync: Callable[[int], None]) -> Callable[[int], None]:
-    """A sync that reaches the medium; a file system that cannot be asked for that gets the plain one."""
+    """Return a sync that reaches the medium, or a plain one if the file system does not support that."""
 
     def full_sync(fd: int) -> None:
         try:
@@ -92,7 +91,7 @@ def _cannot(fd: int, *arguments: int) -> NoReturn:
 
 
 SYSTEM: Final = calls_of(os, fcntl, sys.platform)
-"""The calls of the system that this process runs on."""
+"""Calls of the system that this process runs on."""
 
 
 # Record locks
@@ -102,12 +101,12 @@ _DARWIN_FLOCK: Final = ("qqihh", ("start", "length", "pid", "type", "whence"))
 
 
 def pack_flock(values: Mapping[str, int], platform: str = sys.platform) -> bytes:
-    """The system's `struct flock` with these values; what is not named is 0."""
+    """Return the system's `struct flock` with these values; missing ones are 0."""
     layout, names = _DARWIN_FLOCK if platform == "darwin" else _LINUX_FLOCK
     return struct.pack(layout, *(values.get(name, 0) for name in names))
 
 
 def unpack_flock(data: bytes, platform: str = sys.platform) -> dict[str, int]:
-    """The values of a `struct flock` by name: type, whence, start, length, pid; struct.error for another length."""
+    """Return the values of a `struct flock`: type, whence, start, length, pid; struct.error for a wrong size."""
     layout, names = _DARWIN_FLOCK if platform == "darwin" else _LINUX_FLOCK
     return dict(zip(names, struct.unpack(layout, data), strict=True))

@@ -1,15 +1,15 @@
-"""The segments that a broker has copied to remote storage (KIP-405), as one partition's directory.
+"""Segments that a broker copied to remote storage (KIP-405), as a partition directory.
 
-Two layouts are known. Kafka's own file store:
+Two layouts are supported. Kafka's own file store:
 
     <storage>/<topic>-<partition>-<topic id>/<20 digits>-<segment id>.log  .index  .timeindex  .txnindex
 
-and that of Aiven's plugin for object stores, where indexes lie in one file, and a manifest is written last:
+and that of Aiven's plugin for object stores, with all indexes in one file, and a manifest written last:
 
     <prefix><topic>-<topic id>/<partition>/<20 digits>-<segment id>.log  .indexes  .rsm-manifest
 
-A segment may be there twice under two ids, after a copy that was begun again: the one that was written last counts. One
-without its manifest is being copied, or was given up. Chunks that the plugin compressed or encrypted are not read.
+After a repeated copy, a segment may exist under two ids: the last one written counts. A segment without its manifest is
+being copied or was abandoned. Chunks that the plugin compressed or encrypted cannot be read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_MANIFEST_BYTES: Final = 16 << 20
 
 
 class TieredPlace(NamedTuple):
-    """Where the segments of a partition lie: the directory, and the partition that its name says."""
+    """Directory of a partition's segments, and the partition in its name."""
 
     path: str
     topic: str
@@ -42,7 +42,7 @@ class TieredPlace(NamedTuple):
 
 
 def tiered_place(path: str) -> TieredPlace | None:
-    """What the name of a directory says; None where it is not that of a partition in remote storage."""
+    """Parse the path of a directory; return None if it is not that of a partition in remote storage."""
     above, name = os.path.split(path.rstrip("/"))
     if name.isdecimal() and len(name) <= 10:
         found = _PLUGIN.fullmatch(os.path.basename(above))
@@ -52,7 +52,7 @@ def tiered_place(path: str) -> TieredPlace | None:
 
 
 class TieredFileSystem(RemoteFileSystem):
-    """The store with one more directory, `path`: `<place>/<topic>-<partition>`, which has the segments of a place."""
+    """The store with an additional directory, `path`: `<place>/<topic>-<partition>`, with the segments of a place."""
 
     has_overlaps = True
 
@@ -64,7 +64,7 @@ class TieredFileSystem(RemoteFileSystem):
         self._checked: set[str] = set()
 
     def remote_path(self, path: str) -> str:
-        """The path in the store; of the directory of segments that of its place."""
+        """Return the path in the store; for `path`, the path of its place."""
         text = path.rstrip("/")
         if text == self.path:
             return super().remote_path(self._place.path)
@@ -76,7 +76,7 @@ class TieredFileSystem(RemoteFileSystem):
         return super().remote_path(path)
 
     def found_in(self, path: str) -> dict[str, Found]:
-        """As above; segments have the names that they have in a log's directory."""
+        """Return the entries of a directory; in `path`, segments have their names of a log directory."""
         if path.rstrip("/") != self.path:
             return super().found_in(path)
         listed = super().found_in(self._place.path)
@@ -94,12 +94,12 @@ class TieredFileSystem(RemoteFileSystem):
                 self._check(stem + MANIFEST)
             names |= {base + suffix: stem + suffix for suffix in _SUFFIXES if stem + suffix in listed}
             if stem + _EPOCHS in listed:
-                names[_EPOCH_FILE] = stem + _EPOCHS  # the last segment's has all before it
+                names[_EPOCH_FILE] = stem + _EPOCHS  # that of the last segment includes all earlier epochs
         self._names = names
         return {name: listed[at] for name, at in names.items()}
 
     def _check(self, name: str) -> None:
-        """OSError for a segment whose bytes are not those of a log."""
+        """Raise OSError for a segment that was stored compressed or encrypted, or whose manifest cannot be read."""
         if name in self._checked:
             return
         number = self._open(os.path.join(self._place.path, name), os.O_RDONLY)

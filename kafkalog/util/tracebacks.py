@@ -1,4 +1,4 @@
-"""What the traceback of an error keeps in memory."""
+"""Release of memory that the traceback of an error keeps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import traceback
 
 
 def clear_frames(error: BaseException) -> None:
-    """Drop the variables of all functions that ended with `error`, or with what it came of. Its text stays whole.
+    """Clear the variables of all frames in the tracebacks of `error` and its causes; its text is unchanged.
 
-    An error keeps the frames that it came through, and they keep their buffers for as long as the error is held.
+    An error keeps the frames of its traceback, and these keep their buffers as long as the error exists.
     """
     left: list[BaseException] = [error]
     seen: set[int] = set()

@@ -15,9 +15,12 @@ from tests import raw_batches
 LEAST_CHUNK = 4160
 
 
-def walk(data: bytes, chunk: int, base_offset: int = 0) -> tuple[list[tuple[int, int]], BatchCheck]:
+def walk(
+    data: bytes, chunk: int, base_offset: int = 0, *, check_crc: bool = True, entries: tuple[bytes, bytes] = (b"", b"")
+) -> tuple[list[tuple[int, int]], BatchCheck]:
     """(status, position) of each stop, going on behind every damaged batch whose size is known."""
-    check = BatchCheck(base_offset, len(data))
+    check = BatchCheck(base_offset, len(data), check_crc=check_crc)
+    check.expect_entries(*entries)
     stops: list[tuple[int, int]] = []
     while True:
         at = check.position
@@ -33,7 +36,8 @@ def walk(data: bytes, chunk: int, base_offset: int = 0) -> tuple[list[tuple[int,
 def told(check: BatchCheck) -> tuple[object, ...]:
     return (
         check.position, check.next_offset, check.last_good, check.batches, check.records, check.gaps, check.thinned,
-        check.max_timestamp, check.epoch_runs, check.abort_markers,
+        check.max_timestamp, check.epoch_runs, check.abort_markers, check.first_offset, check.gap_position,
+        check.gap_from, check.gap_to, check.index_result, check.time_result,
     )  # fmt: skip
 
 
@@ -49,6 +53,59 @@ def test_chunks_do_not_matter(data: st.DataObject) -> None:
     whole = walk(bytes(content), len(content))
     chunked = walk(bytes(content), data.draw(st.integers(LEAST_CHUNK, 30000)))
     assert whole[0] == chunked[0] and told(whole[1]) == told(chunked[1])
+
+
+def offset_of(part: bytes) -> int:
+    offset: int = struct.unpack_from(">q", part)[0]
+    return offset
+
+
+def time_of(part: bytes) -> int:
+    time: int = struct.unpack_from(">q", part, 35)[0]
+    return time
+
+
+one_batch = st.fixed_dictionaries(
+    {},
+    optional={
+        "gap": st.sampled_from([-3, 1, 50, 2**31]),
+        "records": st.integers(0, 3),
+        "more_offsets": st.sampled_from([-5, -1, 1, 40]),
+        "attributes": st.sampled_from([1, 4, 5, 7, 0x08, 0x10, 0x20, 0x30, 0x40, 0x100]),
+        "epoch": st.integers(0, 2),
+        "timestamp": st.sampled_from([-1, 0, 999, 1001, 2**62]),
+        "magic": st.sampled_from([2, 2, 3]),
+    },
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    wanted=st.lists(st.one_of(st.just({}), one_batch), max_size=25), base=st.sampled_from([0, 7, 2**63 - 90]),
+    interval=st.sampled_from([-1, 150, 400]), other=st.integers(0, 3), data=st.data(),
+)  # fmt: skip
+def test_batches_that_are_passed_quickly_count_as_those_that_are_looked_at(
+    wanted: list[dict[str, int]], base: int, interval: int, other: int, data: st.DataObject
+) -> None:
+    """Of plain batches nothing is noted one by one, unless checksums are left out; sound ones are told alike."""
+    parts, offset = [], base
+    for one in wanted:
+        records = one.get("records", 1)
+        last = max(records, 1) - 1 + one.get("more_offsets", 0)
+        offset = min(max(offset + one.get("gap", 0), 0), 2**63 - 1)
+        fields = {name: one[name] for name in ("attributes", "epoch", "timestamp", "magic") if name in one}
+        parts.append(raw_batches.batch(offset, [b"v"] * records, last_delta=last, **fields))
+        offset = min(offset + max(last, 0) + 1, 2**63 - 1)
+    content = b"".join(parts)
+    offsets, times = bytearray(), bytearray()
+    if all(0 <= offset_of(part) - base < 2**30 and time_of(part) >= 0 for part in parts):
+        offsets, times = (bytearray(entries) for entries in raw_batches.index_entries(base, parts, interval))
+    for entries in (offsets, times):
+        for _ in range(other if entries else 0):  # entries of another file
+            entries[data.draw(st.integers(0, len(entries) - 1))] ^= data.draw(st.integers(1, 255))
+    quick = walk(content, len(content), base, entries=(bytes(offsets), bytes(times)))
+    each = walk(content, len(content), base, entries=(bytes(offsets), bytes(times)), check_crc=False)
+    assert quick[0] == each[0] and told(quick[1]) == told(each[1])
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "data" / "corpus"
-TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns")
+TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append")
 MOST_BYTES = 2 << 20
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog._core.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
@@ -100,6 +100,69 @@ def test_warm_and_cold_halves_of_times_agree(count: int) -> None:
     assert [f.offset - BASE for f in found] == [max(e, 0) for e in expected]
     assert [f.timestamp for f in found] == [100 + 10 * e if e >= 0 else -1 for e in expected]
     assert list(entries.lookup_many(targets)[0]) == [f.timestamp for f in found]
+
+
+MANY = 12_000
+"""Entries that take more than the 64 KiB from which on a place is guessed, in front of the warm section."""
+
+
+def climbing(steps: Sequence[int], lowest: int, highest: int) -> list[int]:
+    """MANY rising keys that go up by `steps`, again and again, from `lowest` on; cut off above `highest`."""
+    every = np.resize(np.array(steps, np.object_), MANY)
+    keys = lowest + np.cumsum(every)
+    return [int(key) for key in keys if key <= highest]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.one_of(st.integers(1, 5), st.integers(1, 2**17)), min_size=1, max_size=40),
+    first=st.integers(0, 2**30),
+    data=st.data(),
+)
+def test_a_place_that_is_guessed_is_the_one_a_plain_search_finds(
+    steps: list[int], first: int, data: st.DataObject
+) -> None:
+    """Keys that grow evenly, by leaps, and mostly behind one leap."""
+    if data.draw(st.booleans()):
+        steps = [*[1] * data.draw(st.integers(0, MANY)), data.draw(st.integers(1, 2**30)), *steps]
+    relative = climbing(steps, first, 2**31 - 1)
+    entries = offset_entries([(key, i) for i, key in enumerate(relative)])
+    places = data.draw(st.lists(st.integers(0, len(relative) - 1), max_size=30)) if relative else []
+    for target in [t + near for t in (relative[i] for i in places) for near in (-1, 0, 1)]:
+        found = plain_lookup(relative, target)
+        expected = (BASE + relative[found], found) if found >= 0 else (BASE, 0)
+        assert tuple(entries.lookup(BASE + target)) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.one_of(st.integers(1, 5), st.integers(1, 2**50)), min_size=1, max_size=40),
+    first=st.sampled_from([LOWEST, LOWEST + 2**50, -5, 0, 2**62, HIGHEST - 10**6]),
+    places=st.lists(st.integers(0, MANY - 1), max_size=30),
+)
+def test_a_time_that_is_guessed_is_the_one_a_plain_search_finds(
+    steps: list[int], first: int, places: list[int]
+) -> None:
+    """Times at both ends of their range, and so far apart that their difference is none of 64 bits with a sign."""
+    times = climbing(steps, first, HIGHEST)
+    entries = time_entries([(time, i) for i, time in enumerate(times)])
+    for i in (place % len(times) for place in places if times):
+        for target in {max(times[i] - 1, LOWEST), times[i], min(times[i] + 1, HIGHEST)}:
+            found = plain_lookup(times, target)
+            expected = (times[found], BASE + found) if found >= 0 else (-1, BASE)
+            assert tuple(entries.lookup(target)) == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), targets=st.lists(st.integers(LOWEST, HIGHEST), min_size=1, max_size=20))
+def test_a_guess_in_entries_of_any_bytes_stays_among_them(seed: int, targets: list[int]) -> None:
+    content = random.Random(seed).randbytes(12 * MANY)
+    offsets, times = OffsetEntries(content, BASE, MANY * 12 // 8), TimeEntries(content, BASE, MANY)
+    known = {offsets.entry(i) for i in range(MANY * 12 // 8)} | {OffsetPosition(BASE, 0)}
+    for target in targets:
+        assert offsets.lookup(target % 2**32) in known
+        found = times.lookup(target)
+        assert found == TimestampOffset(-1, BASE) or found in map(times.entry, range(MANY))
 
 
 def test_upper_bound_is_the_first_entry_at_or_after_a_position() -> None:

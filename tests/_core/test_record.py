@@ -60,8 +60,15 @@ def test_the_view_of_empty_bytes_is_a_view_and_of_null_is_none(own: bool) -> Non
 
 def test_repr_fits() -> None:
     text = repr(from_table()[0])
-    assert text == "<Record @7 2018-05-15T11:45:18.288Z key=b'k0' value=2 B headers=2>"
+    assert text == "<Record @7 2018-05-15T11:45:18.288Z key=b'k0' value=b'v0' headers=2>"
     assert len(repr(Record(b"x" * 1000, b"y" * 1000))) <= 100
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "None"), (b"", "b''"), (b"\n" * 20, repr(b"\n" * 20)), (b"x" * 21, "21 B")]
+)
+def test_repr_shows_a_short_value_and_the_size_of_a_long_one(value: bytes | None, shown: str) -> None:
+    assert f" value={shown} headers=0>" in repr(Record(value))
 
 
 def test_text_is_refused_with_the_fix() -> None:

@@ -56,6 +56,9 @@ class Load:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._stopped = threading.Event()
+        self._begins = threading.Event()  # transactions may begin
+        self._begins.set()
+        self._is_idle = threading.Event()  # none is open
         work = (self._send, self._pack, self._txns, self._read)
         self._threads = [threading.Thread(target=self._guard, args=(one,)) for one in work]
         self.acked = 0
@@ -91,6 +94,11 @@ class Load:
             if self.acked >= acked and self.transactions >= 10 and self.committed and all(self.packed):
                 return Promised(self.acked, tuple(self.packed), self.transactions, self.committed)
         raise self.failures[0]
+
+    def end_transactions(self) -> None:
+        """Return when no transaction is open, and none begins any longer."""
+        self._begins.clear()
+        assert self._is_idle.wait(TIMEOUT_S)
 
     def _guard(self, work: Any) -> None:
         try:
@@ -147,6 +155,10 @@ class Load:
         producer = Producer({"bootstrap.servers": self._bootstrap, **own})
         producer.init_transactions(TIMEOUT_S)
         while not self._stopped.is_set():
+            if not self._begins.is_set():
+                self._is_idle.set()
+                self._stopped.wait(0.02)
+                continue
             producer.begin_transaction()
             is_aborted = self.transactions % 3 == 2
             kind = b"aborted" if is_aborted else b"committed"
@@ -237,6 +249,18 @@ def check_bytes(live: Path, directory: Path) -> None:
         if path.name in kept:
             assert kept[path.name].read_bytes().startswith(path.read_bytes())
     assert min(kept) > "0" * 20 + ".log", "retention was at work"
+
+
+def until_at_work(live: Path) -> None:
+    """Return when the cleaner has removed records of `compacted`, and retention a segment of `expiring`."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        with kafkalog.open(live / "compacted-0") as log:
+            is_cleaned = sum(1 for _ in log.records()) < log.end_offset
+        if is_cleaned and segments(live / "expiring-0")[0].name > "0" * 20 + ".log":
+            return
+        assert time.monotonic() < deadline, "no cleaner or no retention was at work"
+        time.sleep(0.1)
 
 
 def segments(partition: Path) -> list[Path]:

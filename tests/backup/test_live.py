@@ -10,7 +10,7 @@ import kafkalog
 from kafkalog.backup import create_backup, list_backups, restore_backup, verify_backup
 from kafkalog.testing import kafka_server
 from kafkalog.tools.verify import verify
-from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored
+from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored, until_at_work
 from tests.backup.logs import offsets
 
 WRITER = """
@@ -60,7 +60,9 @@ def test_beside_our_server_under_load(tmp_path: Path) -> None:
     data, made = tmp_path / "data", []
     with kafka_server(directory=data, settings=HASTY) as server, Load(server.bootstrap) as load:
         for wanted in (200, 500, 900):
-            made.append((load.wait(wanted), backup(data, tmp_path / "backups")))
+            promised = load.wait(wanted)
+            until_at_work(data)
+            made.append((promised, backup(data, tmp_path / "backups")))
     assert all(told["linked"] for _, told in made[1:]), "what an earlier backup has is not copied again"
     for promised, told in made:
         into = tmp_path / told["id"]

@@ -107,6 +107,8 @@ def test_a_compaction_lag_stops_at_the_first_young_segment() -> None:
     assert cleanable_offsets(log, lag, None, NOW + 3500).first_uncleanable_offset == 40
     assert cleanable_offsets(log, lag, 25, NOW).first_uncleanable_offset == 25
     assert cleanable_offsets(log, compact(min_compaction_lag_ms=MAX_LONG), None, NOW).first_uncleanable_offset == 0
+    assert cleanable_offsets(log, compact(min_compaction_lag_ms=1), None, NOW).first_uncleanable_offset == 0
+    assert cleanable_offsets(log, compact(), None, NOW - 99_999).first_uncleanable_offset == 40  # times to come
     mixed = Whole(LogSegments([Part(0, NOW), Part(10, NOW + 9999), Part(20, NOW), Part(30, NOW)]), 0, 35, 35)
     assert cleanable_offsets(mixed, lag, None, NOW + 1000).first_uncleanable_offset == 10
 
@@ -189,6 +191,14 @@ def test_what_is_due_need_not_be_dirty_enough() -> None:
     found = choose(logs)
     assert [one.cleanable_bytes for one in found.cleanable] == [1]
     assert (found.delayed, found.longest_delay_ms) == (2, 5)
+
+
+def test_a_log_that_nothing_can_be_cleaned_of_is_late_too() -> None:
+    """CLN-31: an open transaction at its start holds the clean up; how late it is shows all the same."""
+    late = measured(0, 0, COMPACTION_LAG, log=at_least(0))
+    assert choose([late]) == ((), 0.0, 1, 5)
+    assert choose([late._replace(delay_ms=7), late, late._replace(delay_ms=0)]) == ((), 0.0, 2, 7)
+    assert choose([late._replace(delay_ms=1)]).delayed == 1
 
 
 def test_a_log_is_measured_as_its_files_are(tmp_path: Path) -> None:

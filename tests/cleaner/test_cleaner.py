@@ -35,7 +35,7 @@ def test_one_log_after_the_other_until_none_is_dirty(pool: Pool) -> None:
     passes = Passes()
     cleaner = pool.cleaner(passes)
     assert cleaner.run() == 2
-    assert passes.cleaned == [1, 0]
+    assert passes.cleaned == [1, 0] and [one.thread for one in cleaner.book.last] == [0]
     assert pool.offsets.lines == {T0: 4, T1: 3}
     assert cleaner.run() == 0
     totals = cleaner.book.totals
@@ -105,8 +105,9 @@ def test_a_full_disk_is_tried_again_after_the_back_off(pool: Pool) -> None:
     assert passes.cleaned == [1]
     assert len(pool.errors) == 1
     passes.fail.clear()
+    pool.clock.advance(4999)
     assert cleaner.run() == 0
-    pool.clock.advance(5000)
+    pool.clock.advance(1)
     assert cleaner.run() == 1
     assert passes.cleaned == [1, 0]
 
@@ -122,9 +123,25 @@ def test_a_clean_that_comes_to_nothing_is_not_begun_again_at_once(pool: Pool) ->
 
     cleaner = pool.cleaner(nothing, log_cleaner_backoff_ms=1000)
     assert (cleaner.run(), cleaner.run(), len(calls)) == (0, 0, 1)
-    pool.clock.advance(1000)
+    pool.clock.advance(999)
+    assert (cleaner.run(), len(calls)) == (0, 1)
+    pool.clock.advance(1)
     cleaner.run()
     assert len(calls) == 2
+
+
+def test_without_a_back_off_a_log_is_tried_again_after_a_millisecond(pool: Pool) -> None:
+    """KAFKA-8764: be it that the clean failed, or came to nothing."""
+    pool.log(0, dirty=3)
+    passes = Passes()
+    passes.fail_once[0] = StorageError("no space", errno=errno.ENOSPC)
+    cleaner = pool.cleaner(lambda *log, **given: passes(*log, **given)._replace(**ends), log_cleaner_backoff_ms=0)
+    ends: dict[str, Any] = {"end_offset": 0}
+    for cleaned, passes_made in ((1, 1), (0, 2)):
+        assert (cleaner.run(), cleaner.run(), len(passes.given)) == (cleaned, 0, passes_made)
+        pool.clock.advance(1)
+    ends.clear()
+    assert cleaner.run() == 1
 
 
 def test_an_aborted_clean_is_no_failure(pool: Pool) -> None:
@@ -200,21 +217,6 @@ def test_a_log_that_takes_too_much_memory_starves_no_other(pool: Pool) -> None:
         cleaner.run()
 
 
-def test_no_log_is_set_aside_for_want_of_memory_in_its_retention(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """CLN-36, CLN-39."""
-    pool.log(0, dirty=3)
-
-    def too_much(log: UnifiedLog, now_ms: int) -> int:
-        raise MemoryError
-
-    monkeypatch.setattr(UnifiedLog, "delete_old_segments", too_much)
-    cleaner = pool.cleaner(Passes())
-    assert cleaner.run() == 1
-    assert cleaner.manager.uncleanable == []
-
-
 def test_a_thread_that_is_not_wanted_lets_go(pool: Pool) -> None:
     """CLN-43: also in the middle of a clean."""
     pool.log(0, dirty=3)
@@ -224,34 +226,6 @@ def test_a_thread_that_is_not_wanted_lets_go(pool: Pool) -> None:
     assert cleaner.run(0, lambda: next(answers, False)) == 0
     assert (passes.cleaned, cleaner.book.totals.aborted) == ([], 1)
     assert cleaner.run() == 1
-
-
-def test_retention_of_compacted_logs_follows_each_clean(pool: Pool) -> None:
-    """CLN-36: by age where delete is in the policy, too; CLN-37: else only what lies below the log start."""
-    both = pool.log(0, dirty=3, cleanup_policy="compact,delete", retention_ms=1000)
-    only = pool.log(1, dirty=3, retention_ms=1000)
-    plain = pool.log(2, dirty=3, cleanup_policy="delete", retention_ms=1000)
-    cleaner = pool.cleaner(Passes())
-    only.maybe_increment_log_start_offset(2)
-    pool.clock.advance(2000)
-    cleaner.run()
-    assert [log.log_start_offset for log in (both, only, plain)] == [3, 2, 0]
-    assert [len(log.segments) for log in (both, only, plain)] == [1, 2, 4]
-
-
-def test_retention_of_compacted_logs_comes_between_cleans(pool: Pool) -> None:
-    """CLN-36: a cleaner that always has something to do keeps no log from its retention for longer than a back-off."""
-    both = pool.log(0, dirty=3, cleanup_policy="compact,delete", retention_ms=1000)
-    pool.log(1, dirty=3, clean=1)
-    passes, starts = Passes(), []
-
-    def slow(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> CleanResult:
-        starts.append(both.log_start_offset)
-        pool.clock.advance(15_000)
-        return passes(to_clean, offset_map, **given)
-
-    assert pool.cleaner(slow).run() == 2
-    assert (passes.cleaned, starts) == ([0, 1], [0, 3])
 
 
 def test_a_pass_gets_its_share(pool: Pool) -> None:
@@ -274,6 +248,14 @@ def test_a_share_is_at_most_two_gibibytes(caplog: pytest.LogCaptureFixture) -> N
     assert Share.of(config).map_bytes == 2**31 - 1
     assert "2 GiB" in caplog.text
     assert Share.of(BrokerConfig(log_cleaner_io_buffer_load_factor=7.0)).load_factor == 1.0
+
+
+def test_a_log_that_is_not_compacted_is_cleaned_for_nobody(pool: Pool) -> None:
+    """CLN-36: not even where it is asked for; the hint says what to do first."""
+    log = pool.log(0, dirty=1, cleanup_policy="delete")
+    with pytest.raises(IllegalState, match="^t-0 is not compacted: its cleanup.policy has no compact") as caught:
+        pool.cleaner(clean).clean(log)
+    assert caught.value.path == log.path and "alter_topic" in str(caught.value.hint)
 
 
 def test_a_map_for_one_key_is_refused() -> None:
@@ -327,33 +309,6 @@ def test_bytes_of_a_pass_go_through_the_throttle(pool: Pool) -> None:
     cleaner.clean(log)
     assert cleaner.throttle.total_bytes == log.size
     assert pool.clock.monotonic_ms() - before == log.size * 10 - 300
-
-
-def test_the_account_of_a_clean(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
-    """What goes on can be seen, what is over is told in the log and to the caller."""
-    caplog.set_level("INFO")
-    log = pool.log(0, dirty=3)
-    begun, go_on = threading.Event(), threading.Event()
-    passes = Passes()
-
-    def slow(to_clean: object, offset_map: object, **given: object) -> CleanResult:
-        begun.set()
-        go_on.wait()
-        return passes(to_clean, offset_map, **given)  # type: ignore[arg-type]
-
-    cleaner = pool.cleaner(slow)
-    worker = in_thread(lambda: cleaner.run(7))
-    begun.wait()
-    (running,) = cleaner.book.running
-    assert (running.topic_partition, running.thread, running.end_offset, running.began_ms) == (T0, 7, None, NOW)
-    go_on.set()
-    worker.join()
-    (last,) = cleaner.book.last
-    assert cleaner.book.running == ()
-    assert (last.start_offset, last.end_offset, last.directory) == (0, 3, str(pool.path))
-    assert last.stats.bytes_read == log.size
-    for part in ("cleaner thread 7", "cleaned t-0 (dirty ratio)", "[0, 3)", "50.0 % fewer records"):
-        assert part in caplog.text
 
 
 def test_after_stop_nothing_is_cleaned(pool: Pool) -> None:

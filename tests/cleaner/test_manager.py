@@ -161,14 +161,35 @@ def test_a_log_that_cannot_be_looked_at_for_want_of_memory_is_put_off(
     assert number_of(pool.manager.grab(NOW)) == 0
 
 
-def test_a_log_whose_disk_failed_is_put_off_and_told_of(pool: Pool) -> None:
+def test_a_log_whose_disk_failed_is_put_off_and_told_of(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     """CLN-39: its directory is its owner's business; a full disk is tried again."""
     log = pool.log(0, dirty=3)
     pool.manager.note_error(log, StorageError("no space", errno=errno.ENOSPC), 1000)
     assert pool.manager.uncleanable == []
     assert len(pool.errors) == 1
+    assert caplog.messages == [f"{log.path} could not be cleaned: no space"]
     assert pool.manager.grab(NOW) is None
     pool.clock.advance(1000)
+    assert number_of(pool.manager.grab(NOW)) == 0
+
+
+def test_a_log_that_lost_a_segment_is_set_aside(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    """CLN-39: not where another file is missing, which the log does not count on."""
+    log = pool.log(0, dirty=3)
+    pool.manager.note_error(log, StorageError("no such file", errno=errno.ENOENT, path=f"{log.path}/gone"))
+    assert pool.manager.why_uncleanable(log) is None
+    pool.manager.note_error(log, StorageError("no such file", errno=errno.ENOENT, path=log.segments[1].path))
+    assert str(pool.manager.why_uncleanable(log)).startswith("StorageError: no such file")
+    assert caplog.messages[1].startswith(f"{log.path} is not cleaned any more: no such file")
+
+
+def test_a_log_that_is_taken_back_has_its_turn_at_once(pool: Pool) -> None:
+    """CLN-39: be it set aside, or put off."""
+    log = pool.log(0, dirty=3)
+    pool.manager.set_aside(log, CorruptRecord("bad bytes"))
+    pool.manager.put_off(log, 1000)
+    assert pool.manager.grab(NOW) is None
+    pool.manager.take_back(log)
     assert number_of(pool.manager.grab(NOW)) == 0
 
 
@@ -273,6 +294,61 @@ def test_retention_by_another_thread_hides_no_log(pool: Pool) -> None:
 
     pool.offsets.read = reads_while_another_works_on_each  # type: ignore[assignment, method-assign]
     assert number_of(pool.manager.grab(NOW)) == 0
+
+
+@pytest.mark.parametrize("how", ["worked on", "deleted", "stopped"])
+def test_a_log_that_is_not_idle_is_not_looked_at_again(pool: Pool, how: str) -> None:
+    """CLN-29: each look reads the checkpoints of all directories."""
+    log = pool.log(0, dirty=3)
+    read, looks = pool.offsets.read, []
+
+    def reads_while_it_is_taken() -> object:
+        looks.append(how)
+        if how == "worked on":
+            pool.manager.states.begin(T0)
+        elif how == "deleted":
+            pool.current_logs.pop(T0, None)
+        else:
+            pool.manager.states.stop()
+        return read()
+
+    pool.offsets.read = reads_while_it_is_taken  # type: ignore[assignment, method-assign]
+    assert pool.manager.grab(NOW) is None
+    assert looks == [how]
+    log.close()
+
+
+def test_a_log_that_is_idle_again_is_grabbed_beside_one_that_is_not(pool: Pool) -> None:
+    """CLN-36: one of the two that others touched is worth another look."""
+    pool.log(0, dirty=3)
+    busy = pool.log(1, dirty=3)
+    read = pool.offsets.read
+
+    def reads_while_another_works_on_both() -> object:
+        pool.offsets.read = read  # type: ignore[method-assign]
+        pool.manager.states.abort(T0)
+        pool.manager.states.abort_and_pause(busy.topic_partition)
+        return read()
+
+    pool.offsets.read = reads_while_another_works_on_both  # type: ignore[assignment, method-assign]
+    assert number_of(pool.manager.grab(NOW)) == 0
+
+
+def test_a_clean_ends_where_its_log_takes_no_writes(pool: Pool) -> None:
+    """CLN-34: closed, or failed."""
+    closed, failed = pool.log(0, dirty=3), pool.log(1, dirty=3)
+    for _ in range(2):
+        assert pool.manager.grab(NOW) is not None
+    pool.manager.check(closed)
+    pool.manager.check(failed)
+    closed.close()
+    failed.stop_writes(StorageError("a broken disk"))
+    for log in (closed, failed):
+        with pytest.raises(StorageError, match=f"log {log.name} takes no writes any more") as caught:
+            pool.manager.check(log)
+        assert caught.value.path == log.path
+    with pytest.raises(StorageError, match="a broken disk"):
+        failed.close()
 
 
 def test_what_was_cut_while_it_was_looked_at_for_a_clean_that_is_asked_for(pool: Pool) -> None:

@@ -13,10 +13,12 @@ from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.types import ASKED, CleanerStats, CleanResult, LogToClean
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, StorageError
+from kafkalog.records.control import ControlType
 from kafkalog.storage.log import UnifiedLog
 from tests.cleaner.logs import append, kept, keys_and_offsets, log_in
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, bases, lead, make_overflowed
+from tests.storage.test_log_transactions import aborted, end, write
 
 SLOT = 24
 SUFFIXES = (".cleaned", ".swap", ".deleted")
@@ -307,6 +309,23 @@ def test_a_log_start_that_passes_into_what_is_being_cleaned(tmp_path: Path, at: 
     assert log.log_start_offset == 117
     cleaned(log)
     assert [offset for _, offset in keys_and_offsets(log)] == list(range(117, 200))
+    log.close()
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_what_was_aborted_goes_in_each_segment_of_a_group(tmp_path: Path, where: int) -> None:
+    """CLN-14, CLN-21: with an entry of the index that the new segment has for it."""
+    log = log_in(tmp_path)
+    for number in range(3):
+        append(log, (b"%d" % number, b"v"))
+        if number == where:
+            write(log, 7, 0, txn=True)
+            end(log, ControlType.ABORT, 7)
+        log.roll()
+    cleaned(log)
+    assert bases(log) == [0, 5]
+    assert [key for key, _ in keys_and_offsets(log)] == [b"0", b"1", b"2"]
+    assert aborted(log) == [(7, where + 1)]
     log.close()
 
 

@@ -16,6 +16,7 @@ from kafkalog.errors import CorruptRecord, InvalidRecord
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
+from kafkalog.records.plain_runs import RUN_BYTES
 from tests.builder import R, batch, message_v1, seal
 from tests.cleaner.filtering import NOW, RETENTION_MS, Cleaner, batches_of, made, of_producer, offsets, pairs
 
@@ -312,6 +313,14 @@ def test_headers_and_long_records_stay_byte_for_byte() -> None:
     assert cleaned.data == batch(
         [row._replace(delta=number + 1) for number, row in enumerate(rows)], base_offset=40, last_delta=4
     )
+
+
+def test_compressed_batches_that_fill_several_arenas_and_a_plain_one_behind_them() -> None:
+    value = bytes(RUN_BYTES // 3)
+    data = b"".join(made(2 * n, (b"a", value), (b"%d" % n, value), compression=CompressionType.LZ4) for n in range(9))
+    data += made(18, (b"a", b"last"))
+    wanted = [*((2 * n + 1, b"%d" % n, value) for n in range(9)), (18, b"a", b"last")]
+    assert pairs(Cleaner().clean(data).data) == wanted
 
 
 @settings(max_examples=60, deadline=None)

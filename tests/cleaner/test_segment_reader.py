@@ -69,6 +69,30 @@ def test_the_buffer_grows_for_a_long_batch_and_shrinks_after_the_segment(tmp_pat
     one.close_handlers()
 
 
+def test_a_sound_batch_of_any_size_is_read_whole(tmp_path: Path) -> None:
+    """CLN-27: its checksum is compared first, where it lies."""
+    data = sized(100) + batch(1, [b"x" * LARGE_BATCH_BYTES]) + sized(100, base=2)
+    one = filled(tmp_path, data)
+    assert read(SegmentReader(BUFFER, FaultFS()), one)[0] == data
+    one.close_handlers()
+
+
+@pytest.mark.parametrize("last", [1, 61, 4095])
+def test_few_bytes_at_the_end_of_a_segment_are_read_too(tmp_path: Path, last: int) -> None:
+    """And behind them nothing is asked of the file."""
+    fs = FaultFS()
+    one = filled(tmp_path, bytes(BUFFER) + b"x" * last, fs)
+    reader = SegmentReader(BUFFER, fs)
+    reader.begin(one.records)
+    reader.chunk()
+    reader.advance(BUFFER)
+    assert bytes(reader.chunk()) == b"x" * last
+    reader.advance(last)
+    fs.calls.clear()
+    assert not len(reader.chunk()) and not fs.named("pread", "preadv")
+    one.close_handlers()
+
+
 @pytest.mark.parametrize(
     ("tail", "why"),
     [

@@ -199,6 +199,18 @@ def test_stop_waits_and_lets_nothing_begin() -> None:
     cleaner.join()
 
 
+def test_stop_waits_for_nobody_who_cleans_nothing() -> None:
+    """Nor for the thread that stops: it would wait for itself."""
+    states = CleaningStates()
+    states.abort_and_pause(T0)
+    assert states.begin(T1)
+    states.stop()
+    assert [str(states.of(one)) for one in (T0, T1)] == ["paused(1)", "in progress"]
+    states.done(T1)
+    states.resume(T0)
+    assert states.of(T0) is states.of(T1) is None
+
+
 def test_waiting_ends_with_the_clean() -> None:
     states = CleaningStates()
     states.wait_for(T0)

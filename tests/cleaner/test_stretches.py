@@ -95,6 +95,23 @@ def test_what_is_replaced_as_a_whole_is_read_once(tmp_path: Path) -> None:
     log.close()
 
 
+def test_what_is_replaced_behind_a_record_without_a_key_is_read_once(tmp_path: Path) -> None:
+    """It alone is looked at record by record, with what came in one chunk with it."""
+    fs = FaultFS()
+    log = log_in(tmp_path, fs=fs, cleanup_policy="delete")
+    append(log, (None, b"no key"))
+    for half in (b"old", b"new"):
+        for n in range(400):
+            append(log, (b"%d" % n, half * 50))
+    log.roll()
+    size, half_size = log.size, log.size // 2
+    fs.calls.clear()
+    stats = cleaned(log, io_buffer_bytes=8192)
+    assert bytes_read_of(fs) < size + half_size + 4 * 8192
+    assert (stats.bytes_read, stats.messages_read, stats.invalid_messages_read) == (size, 801, 1)
+    log.close()
+
+
 def test_records_without_a_key_are_counted_where_nothing_is_kept(tmp_path: Path) -> None:
     """CLN-6: of formats in which they can be in a compacted log."""
     log = log_in(tmp_path, cleanup_policy="delete")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cleaner.types import COMPACTION_LAG, CleanerStats, LogToClean
+from kafkalog.cleaner.types import COMPACTION_LAG, CleanerStats, LogToClean, check_map_bytes
+from kafkalog.errors import IllegalArgument
 from kafkalog.storage.log import UnifiedLog
 from tests.cleaner.logs import append, log_in
 
@@ -48,3 +49,13 @@ def test_stats_tell_times_once_they_are_known() -> None:
     assert (stats.elapsed_s, stats.map_s) == (0, 0)
     stats.map_complete_s, stats.end_s = 11.0, 14.0
     assert (stats.elapsed_s, stats.map_s) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize(("slots", "load_factor"), [(2, 1.0), (2, 0.51), (3, 0.4)])
+def test_a_map_is_refused_only_if_it_holds_no_key(slots: int, load_factor: float) -> None:
+    """CLN-5: with the bytes that a key takes."""
+    check_map_bytes(24 * slots, load_factor)
+    with pytest.raises(IllegalArgument, match=f"of {24 * slots - 1} bytes, {load_factor:.0%} full, holds not even one"):
+        check_map_bytes(24 * slots - 1, load_factor)
+    with pytest.raises(IllegalArgument, match="it takes 24 bytes a key"):
+        check_map_bytes(24 * slots, 1 / slots)

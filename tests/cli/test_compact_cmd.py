@@ -36,6 +36,23 @@ def test_dry_run_then_apply(data: Path) -> None:
     assert commands.ok("consume", "-d", data, "-t", "t", "-q") == b"1\n2\n"
 
 
+def test_records_in_the_last_segment_alone(tmp_path: Path) -> None:
+    """It says why nothing is cleaned; the dry run with --roll counts what the clean then does."""
+    path = tmp_path / "data" / "t-0"
+    make(path, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], per_segment=9)
+    why = "its records that are not clean lie in the last segment, which is not cleaned: give --roll"
+    told = commands.ok("compact", path, "--apply").decode()
+    assert told.splitlines() == [f"keep {path}: {why}", "nothing to clean of 1 partition"]
+    before = sorted(one.name for one in path.iterdir())
+    dry = commands.ok("compact", path, "--roll").decode()
+    assert dry.startswith(f"clean {path} up to offset 3: keeps 2 of 3 records") and why not in dry
+    assert sorted(one.name for one in path.iterdir()) == before
+    done = commands.ok("compact", path, "--roll", "--apply").decode()
+    assert done.splitlines()[0] == dry.splitlines()[0].replace("clean", "cleaned", 1)
+    assert commands.ok("consume", "-d", tmp_path / "data", "-t", "t", "-q") == b"1\n2\n"
+    assert commands.ok("compact", path, "--roll", "--apply") == b"nothing to clean of 1 partition\n"
+
+
 def test_json(data: Path) -> None:
     lines = [json.loads(line) for line in commands.ok("compact", "-J", data).splitlines()]
     assert [line["type"] for line in lines] == ["partition", "kept", "compact"]

@@ -1,5 +1,6 @@
 """The command itself: version, help, unknown words, errors without traceback, lazy imports."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +63,29 @@ def test_an_error_is_one_message_with_a_hint(tmp_path: Path) -> None:
     done = kafkalog("consume", "-d", tmp_path, "-t", "t")
     assert done.returncode == 1 and done.stdout == b""
     assert done.stderr.startswith(b"kafkalog: ") and done.stderr.count(b"\n") == 1 and b"Hint:" in done.stderr
+
+
+LOSES_A_SIGNAL = """
+import os, sys, time
+from kafkalog.cli import main
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[1]))
+        time.sleep(0.001)
+
+def work(args):
+    Finalized()
+    time.sleep(60)
+
+main.build = lambda: type("Commands", (), {"main": lambda self, args, **more: work(args)})()
+main.main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_during_a_finalizer_ends_the_program(number: int, status: int) -> None:
+    """Python drops what the signal's handler raises there."""
+    command = [sys.executable, "-c", LOSES_A_SIGNAL, str(number)]
+    done = subprocess.run(command, capture_output=True, env=environment(), timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")

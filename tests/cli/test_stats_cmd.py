@@ -66,6 +66,14 @@ def test_60_columns_without_colour(data: Path) -> None:
     assert "####" in ascii_only
 
 
+def test_in_a_pipe_no_cell_is_cut(tmp_path: Path) -> None:
+    name = "a-topic-with-" + "a-long-name-" * 15
+    with kafkalog.open(tmp_path / "data" / f"{name}-0", "a") as log:
+        log.append(b"v")
+    assert f"{name}-0" in ok("stats", tmp_path / "data", COLUMNS="").decode()
+    assert f"{name}-0" not in ok("stats", tmp_path / "data", COLUMNS="100").decode()
+
+
 def test_keys_that_would_drive_a_terminal_are_escaped(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
         log.append([(b"\x1b]0;owned\x07", b""), ("\u202eabc".encode(), b""), ("日本".encode(), b"")])

@@ -96,6 +96,16 @@ def test_describe(data: Path) -> None:
     assert kafkalog("topics", "describe", "-d", data, "-t", "no").returncode == 1
 
 
+def test_describe_without_a_topic_is_of_all(data: Path) -> None:
+    ok("topics", "create", "-d", data, "-t", "a-b")
+    text = ok("topics", "describe", "-d", data).decode()
+    one = [ok("topics", "describe", "-d", data, "-t", name).decode() for name in ("a-b", "t")]
+    assert text == "".join(one) == ok("topics", "describe", "-d", data, "-t", "a-b", "-t", "t").decode()
+    found = [json.loads(line) for line in ok("topics", "describe", "-d", data, "-J").splitlines()]
+    assert [(topic["name"], len(topic["partitions"])) for topic in found] == [("a-b", 1), ("t", 2)]
+    assert kafkalog("topics", "describe").returncode == 2
+
+
 # offsets
 
 

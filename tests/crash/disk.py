@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from threading import RLock
 from typing import Any, NamedTuple
 
 from tests.faults import FaultFS
@@ -161,12 +162,16 @@ class Disk:
 
 
 class DiskFS(FaultFS):
-    """A FaultFS below `root` that keeps a `disk`; `on_change` is called after each call that changed it."""
+    """A FaultFS below `root` that keeps a `disk`; `on_change` is called after each call that changed it.
+
+    Threads: one at a time notes what its call did, and is in `on_change`.
+    """
 
     def __init__(self, root: Path) -> None:
         self.disk = Disk(root)
         self.on_change: Callable[[], object] = lambda: None
         self._nodes: dict[int, Any] = {}
+        self._noting = RLock()
         super().__init__()
 
     def real(self, op: str) -> Callable[..., Any]:
@@ -177,7 +182,8 @@ class DiskFS(FaultFS):
 
         def call(*args: Any, **named: Any) -> Any:
             result = real(*args, **named)
-            note(result, *args)
+            with self._noting:
+                note(result, *args)
             return result
 
         return call

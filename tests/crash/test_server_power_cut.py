@@ -115,8 +115,8 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
 
     def on_change() -> None:
         if rng.random() < 0.4:
-            mode = rng.choice(MODES)
-            cuts.append((fs.disk.image(mode, rng), told[-1], mode.name))
+            mode, least = rng.choice(MODES), told[-1]  # first: a client may be told more while the image is taken
+            cuts.append((fs.disk.image(mode, rng), least, mode.name))
 
     async def run() -> None:
         async with node_on(root, fs) as node:

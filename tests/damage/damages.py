@@ -28,11 +28,12 @@ class Damage(NamedTuple):
     text: str
     segment: int
     pieces: tuple[Piece, ...]
+    behind: bytes = b""
 
     @property
     def data(self) -> bytes:
         """Content of the data file."""
-        return b"".join(piece.data for piece in self.pieces)
+        return b"".join(piece.data for piece in self.pieces) + self.behind
 
 
 class Target(NamedTuple):
@@ -53,7 +54,8 @@ class Target(NamedTuple):
 
     def done(self, label: str, what: str, pieces: list[Piece]) -> Damage:
         """The damage of the kind `label` that leaves `pieces`."""
-        return Damage(label, f"{what} at {self.text}", self.segment, tuple(pieces))
+        behind = self.kind.segments[self.segment].behind
+        return Damage(label, f"{what} at {self.text}", self.segment, tuple(pieces), behind)
 
 
 def place_of(number: int, count: int) -> int:
@@ -133,12 +135,12 @@ def cut_inside(target: Target, rng: random.Random) -> Damage:
     pieces = target.pieces()[: target.batch + 1]
     kept = rng.randrange(1, len(pieces[-1].data))
     pieces[-1] = pieces[-1]._replace(data=pieces[-1].data[:kept])
-    return target.done("cut inside", f"cut {kept} bytes into the batch", pieces)
+    return target.done("cut inside", f"cut {kept} bytes into the batch", pieces)._replace(behind=b"")
 
 
 def cut_before(target: Target, rng: random.Random) -> Damage:
     """The file ends before the batch."""
-    return target.done("cut before", "cut before the batch", target.pieces()[: target.batch])
+    return target.done("cut before", "cut before the batch", target.pieces()[: target.batch])._replace(behind=b"")
 
 
 def overwrite(target: Target, rng: random.Random) -> Damage:

@@ -105,8 +105,7 @@ def _judge_committed(read: Read, result: Result, oracle: Oracle, has_warned: boo
     if missing := [row for row in must if row not in given]:
         return _short(oracle, has_warned, f"{_text(Counter(missing))} missing, no error")
     if wrong := [row for row in given if row not in may]:
-        is_cut = has_warned and oracle.originals.issuperset(wrong)  # the markers that are left decide otherwise
-        return Verdict.WARNED if is_cut else Verdict.WRONG, f"{_text(Counter(wrong))} given, no error"
+        return Verdict.WRONG, f"{_text(Counter(wrong))} given, no error"
     silent = [one for one in broken if not (_is_seen(one.claim, read, given) or is_out_of_sight(one.claim, read))]
     if silent:
         verdict = Verdict.WARNED if has_warned else Verdict.UNREPORTED

@@ -34,6 +34,10 @@ FAMILIES = (
 )
 CLOSURES = ("closed", "unclean", "flushed")
 """Closed well; not closed, all of it to recover; not closed, with the last segment to recover."""
+SWAPS = ("swapped", "joined")
+"""Not closed while its cleaner replaced segments: the first one is in a `.swap`, alone or with all of the second one,
+which is still there."""
+SWAP = ".swap"
 
 
 class Row(NamedTuple):
@@ -60,15 +64,22 @@ class Batch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A segment as it was written."""
+    """A segment as it was written; its file may go on with batches that other segments have (`behind`)."""
 
     base: int
     batches: tuple[Batch, ...]
+    suffix: str = ""
+    behind: bytes = b""
 
     @property
     def name(self) -> str:
         """Path of its data file in the data directory."""
-        return f"{PARTITION}/{self.base:020d}.log"
+        return f"{PARTITION}/{self.base:020d}.log{self.suffix}"
+
+    @property
+    def data(self) -> bytes:
+        """Content of that file."""
+        return b"".join(batch.data for batch in self.batches) + self.behind
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,11 @@ class LogKind:
     def is_closed(self) -> bool:
         """True where the directory says that it was closed well."""
         return self.closure == "closed"
+
+    @property
+    def copied(self) -> tuple[Batch, ...]:
+        """Batches of which the first segment's file has a copy too."""
+        return self.segments[1].batches if self.segments[0].behind else ()
 
     @property
     def end(self) -> int:
@@ -190,7 +206,7 @@ def _family(family: str) -> LogKind:
     try:
         (data / PARTITION).mkdir()
         for segment in segments:
-            (data / segment.name).write_bytes(b"".join(batch.data for batch in segment.batches))
+            (data / segment.name).write_bytes(segment.data)
         with kafkalog.open(data / PARTITION, "a", index_interval_bytes=INDEX_INTERVAL_BYTES) as log:
             log.flush()
         paths = [path for path in data.rglob("*") if path.is_file() and path.name != ".lock"]
@@ -198,7 +214,7 @@ def _family(family: str) -> LogKind:
     finally:
         shutil.rmtree(data)
     for segment in segments:
-        assert files[segment.name] == b"".join(batch.data for batch in segment.batches)
+        assert files[segment.name] == segment.data
     return LogKind(family, True, "closed", tuple(segments), files)
 
 
@@ -213,4 +229,15 @@ def log_of(family: str, has_indexes: bool, closure: str) -> LogKind:
         del files[CLEAN_FILE], files[RECOVERY_FILE], files[f"{PARTITION}/{kind.end:020d}.snapshot"]
     if closure == "flushed":
         files[RECOVERY_FILE] = b"0\n1\n%s 0 %d\n" % (TOPIC.encode(), kind.segments[-1].base)
-    return replace(kind, has_indexes=has_indexes, closure=closure, files=files)
+    kind = replace(kind, has_indexes=has_indexes, closure=closure, files=files)
+    return _swapped(kind) if closure in SWAPS else kind
+
+
+def _swapped(kind: LogKind) -> LogKind:
+    """The same with the files of the first segment as `.swap`."""
+    first, second, *others = kind.segments
+    swap = first._replace(suffix=SWAP, behind=second.data if kind.closure == "joined" else b"")
+    stem = f"{PARTITION}/{first.base:020d}"
+    files = {name + SWAP if name.startswith(stem) else name: data for name, data in kind.files.items()}
+    files[swap.name] = swap.data
+    return replace(kind, segments=(swap, second, *others), files=files)

@@ -118,7 +118,8 @@ class Oracle:
         ]
         self.rows = [row for claim in self.sound for row in claim.rows]
         self._offsets = [row.offset for row in self.rows]
-        self.originals = {row for claim in self.claims if claim.whole for row in claim.batch.rows}
+        undamaged = [*(claim.batch for claim in self.claims if claim.whole), *kind.copied]
+        self.originals = {row for batch in undamaged for row in batch.rows}
         """Records of all whole batches under the offsets that they were written with."""
         self.odd_ends = {claim.batch.last for claim in self.claims if has_odd_magic(claim.piece.data)}
         self.odd_ends |= {claim.last for claim in self.claims if self._fits_by_header(claim, honest)}

@@ -12,7 +12,7 @@ from kafkalog.errors import CorruptRecord, OffsetOutOfRange
 from tests.damage import damages
 from tests.damage.exits import Damaged, pick_exits
 from tests.damage.judge import Result, Verdict, judge, judge_skip, run
-from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, Row, log_of
+from tests.damage.logs import CLOSURES, FAMILIES, PARTITION, SWAPS, Row, log_of
 from tests.damage.matrix import sample, write_directory
 from tests.damage.oracle import NO_END, Oracle
 from tests.damage.txns import as_written
@@ -28,7 +28,7 @@ def test_damaged_logs_lose_no_sound_record_in_silence(seed: int) -> None:
     assert not bad, f"{len(bad)} of {READS // 2} reads\n{shown}"
 
 
-@pytest.mark.parametrize(("family", "closure"), list(zip(FAMILIES, cycle(CLOSURES), strict=False)))
+@pytest.mark.parametrize(("family", "closure"), list(zip(FAMILIES, cycle((*CLOSURES, *SWAPS)), strict=False)))
 def test_sound_logs_are_read_whole(tmp_path: Path, family: str, closure: str) -> None:
     kind = log_of(family, True, closure)
     oracle = Oracle(kind, None)

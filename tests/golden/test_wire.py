@@ -8,17 +8,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog.server.wire.definitions import request_plan, response_plan
-from kafkalog.server.wire.fetch_response import (
-    FetchAnswer,
-    FetchedPartition,
-    FetchedTopic,
-    NodeEndpoint,
-    fetch_pieces,
-)  # fmt: skip
-from kafkalog.server.wire.header import read_header
+from kafkalog.server.wire.header import read_header, response_header
 from kafkalog.server.wire.reader import read_request, read_response
 from kafkalog.server.wire.versions import API_VERSIONS, APIS, FETCH, api_versions_body
-from kafkalog.server.wire.writer import write_request, write_response
+from kafkalog.server.wire.writer import response_writer, write_request, write_response
 from tests.wire_cases import Frame, as_tree, differences, each_file, frames
 
 pytestmark = pytest.mark.golden
@@ -55,7 +48,7 @@ def test_responses(path: Path) -> None:
         assert not list(differences(response_plan(frame.key, frame.version), message, frame.response_decoded)), frame
         assert write_response(frame.key, frame.version, frame.correlation_id, as_tree(message)) == frame.response, frame
         if frame.key == FETCH:
-            assert by_hand(frame, message) == frame.response, frame
+            assert in_pieces(frame, message) == frame.response, frame
 
 
 @each_file
@@ -80,36 +73,12 @@ def test_versions_on_offer(path: Path) -> None:
                 assert least <= one.min_version <= one.max_version <= most, (frame, one)
 
 
-def by_hand(frame: Frame, message: object) -> bytes:
+def in_pieces(frame: Frame, message: object) -> bytes:
     """The fetch response as the server writes it, its ranges filled in."""
-    version = frame.version
-    topics = [
-        FetchedTopic(
-            getattr(topic, "topic", ""),
-            getattr(topic, "topic_id", None),
-            [
-                FetchedPartition(
-                    one.partition_index, one.error_code, one.high_watermark, one.last_stable_offset,
-                    getattr(one, "log_start_offset", -1),
-                    None if one.aborted_transactions is None
-                    else [(txn.producer_id, txn.first_offset) for txn in one.aborted_transactions],
-                    None if one.records is None else Range(bytes(one.records)),
-                    getattr(one, "preferred_read_replica", -1),
-                    _pair(one, "diverging_epoch", (-1, -1)), _pair(one, "current_leader", (-1, -1)),
-                )
-                for one in topic.partitions
-            ],
-        )
-        for topic in message.responses
-    ]  # fmt: skip
-    endpoints = [NodeEndpoint(*one) for one in getattr(message, "node_endpoints", ())]
-    answer = FetchAnswer(
-        topics, getattr(message, "error_code", 0), getattr(message, "session_id", 0), message.throttle_time, endpoints
-    )
-    pieces = fetch_pieces(version, frame.correlation_id, answer)
+    tree = as_tree(message)
+    for topic in tree["responses"]:
+        for one in topic["partitions"]:
+            one["records"] = None if one["records"] is None else Range(bytes(one["records"]))
+    head = response_header(FETCH, frame.version, frame.correlation_id)
+    pieces = response_writer(FETCH, frame.version).write_pieces(tree, head)
     return b"".join(piece if isinstance(piece, bytes) else piece.data for piece in pieces)
-
-
-def _pair(message: object, name: str, default: tuple[int, int]) -> tuple[int, int] | None:
-    value = tuple(getattr(message, name, default))
-    return None if value == default else value

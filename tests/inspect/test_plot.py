@@ -77,3 +77,13 @@ def test_a_picture_that_there_is_not(folder: Path) -> None:
     with kafkalog.open(folder) as log:
         with pytest.raises(IllegalArgument, match="no picture 'batch'.*did you mean 'batches'"):
             log.plot("batch")
+
+
+def test_keys_that_no_font_has_warn_of_nothing(tmp_path: Path) -> None:
+    """A warning is an error here; in a notebook it stands above the picture."""
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(key.encode(), b"v", TIME) for key in ("\u0be6", "caf\u00e9", "$\U0001fb00")])
+        found = log.plot("keys")
+        assert found._repr_png_().startswith(b"\x89PNG")
+    labels = {label.get_text() for label in found.figure.axes[0].get_yticklabels()}
+    assert labels == {"\\u0be6", "caf\u00e9", "\\$\\U0001fb00"}

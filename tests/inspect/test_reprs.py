@@ -65,3 +65,21 @@ def test_tables_show_themselves_without_the_disk(tmp_path: Path, name: str) -> N
         before = repr(table), repr(stats), table._repr_html_()
         shutil.rmtree(tmp_path / "data")
         assert (repr(table), repr(stats), table._repr_html_()) == before
+
+
+def test_a_notebook_shows_logs_records_and_tables(tmp_path: Path) -> None:
+    """As HTML, in which nothing of a record is markup."""
+    with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
+        log.append([(b"<i>", b"<script>", 1000, [("<h>\u202e", b"&")]), *[(b"k", b"x" * 500, 2000)] * 24])
+        record, last, table = log[0], log[1], log.table(["key", "value", "offset"])
+        shown = record._repr_html_()
+        for text in ("&#x27;&lt;i&gt;&#x27;", "&lt;script&gt;", "&lt;h&gt;\\u202e", "&#x27;&amp;&#x27;", ":01.000Z"):
+            assert text in shown
+        assert "x" * 200 + "&#x27;... 500 B" in last._repr_html_()
+        assert "<td>0</td></tr>" in table._repr_html_() and "<p>the first 20 of 25 records</p>" in table._repr_html_()
+        assert "x" * 75 + "..." in table._repr_html_() and "<p>5 records</p>" in table[:5]._repr_html_()
+        for html in (shown, table._repr_html_()):
+            assert "<script>" not in html and "<i>" not in html and "\u202e" not in html
+        for text in ("t-0", "[0, 25)", str(tmp_path)):
+            assert text in log._repr_html_()
+    assert "t-0</td><td>closed" in log._repr_html_()

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,8 +12,12 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog._core.crc import crc32c
+from kafkalog._core.scan import scan
 from kafkalog.errors import IllegalArgument, LogClosed
+from kafkalog.inspect.series import rates
 from kafkalog.reporting import make_report, total_bytes
+from tests.builder import R
+from tests.builder import batch as built
 from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batch, batches, write_segment
 
@@ -25,6 +30,20 @@ BATCH = re.compile(
 def dumped(case: Case) -> list[re.Match[str]]:
     texts = [case.expected_path(name).read_text() for name in case.expected_with(".log.shallow.txt")]
     return [found for text in texts for found in BATCH.finditer(text)]
+
+
+def headers(directory: Path) -> list[Any]:
+    """Those of all batches in the files, also below the log start."""
+    tables = [scan(path.read_bytes(), file_mode=True) for path in sorted(directory.glob("*.log"))]
+    return [table[row] for table in tables for row in range(len(table))]
+
+
+def first_time(header: Any) -> int:
+    """The base timestamp, or the largest one where the base is something else (format.md section 2)."""
+    states_it = header.magic == 2 and not header.attributes & 0x48
+    return header.base_timestamp if states_it and 0 <= header.base_timestamp <= header.max_timestamp else (
+        header.max_timestamp
+    )  # fmt: skip
 
 
 @each_partition("logdir", where=lambda case: "lat" not in case.name)
@@ -41,11 +60,36 @@ def test_counts_are_those_that_kafka_dumped(case: Case) -> None:
     codecs = Counter(line["codec"].lower() for line in data)
     assert {one.codec: one.batches for one in stats.codecs} == codecs
     times = [int(line["time"]) for line in data if int(line["time"]) >= 0]
-    assert (stats.first_ms, stats.last_ms) == (min(times, default=-1), max(times, default=-1))
+    assert stats.last_ms == max(times, default=-1)
+    first_times = [first_time(header) for header in headers(case.directory) if not header.attributes & 0x20]
+    assert stats.first_ms == min((time for time in first_times if time >= 0), default=-1)
     assert stats.batch_sizes.count == len(data)
     assert stats.batch_sizes.largest == max((int(line["size"]) for line in data), default=0)
     assert round(sum(span.records for span in stats.spans)) == sum(int(line["count"]) for line in data
                                                                    if int(line["time"]) >= 0)  # fmt: skip
+
+
+@pytest.mark.parametrize("sample_bytes", [None, 0])
+def test_one_batch_of_a_uniform_hour_takes_an_hour(tmp_path: Path, sample_bytes: int | None) -> None:
+    begin, hour = 1_795_176_000_000, 3_600_000
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(None, b"v", begin + 1000 * n) for n in range(3601)])
+        stats = log.stats(sample_bytes=sample_bytes)
+    assert (stats.first_ms, stats.last_ms, stats.span_ms) == (begin, begin + hour, hour)
+    assert "2026-11-20T12:00:00Z to 2026-11-20T13:00:00Z (1 h)" in repr(stats) and "0 ms" not in repr(stats)
+    series = rates(stats.spans, steps=10)
+    assert series is not None and series.records == pytest.approx([1.0] * 10, rel=0.2)
+
+
+def test_a_batch_with_append_time_or_a_delete_horizon_begins_at_its_largest_time(tmp_path: Path) -> None:
+    """Their base timestamps are not when their records were written."""
+    for attributes in (0x08, 0x40):
+        data = built([R(b"v", timestamp=1000), R(b"v", timestamp=5000)], attributes=attributes)
+        (tmp_path / f"t-{attributes}").mkdir()
+        (tmp_path / f"t-{attributes}" / f"{0:020d}.log").write_bytes(data)
+        with kafkalog.open(tmp_path / f"t-{attributes}") as log:
+            stats = log.stats()
+        assert (stats.records, stats.first_ms, stats.last_ms) == (2, 5000, 5000)
 
 
 @each_partition("logdir", "legacy")

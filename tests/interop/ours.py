@@ -4,8 +4,10 @@ import contextlib
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import kafkalog
@@ -13,6 +15,8 @@ from kafkalog.storage.view import LogView
 from tests.interop.reference import RecordTuple
 
 DEEP = ("--deep-iteration", "--print-data-log")
+LISTENERS = "listeners"
+PLAIN = {LISTENERS: "PLAINTEXT://127.0.0.1:0"}
 COMPARED = (".log", ".index", ".timeindex")
 
 
@@ -91,3 +95,23 @@ def spread(start: int, stop: int, count: int) -> list[int]:
     """About `count` numbers of a range, its ends among them."""
     step = max(1, (stop - start) // count)
     return sorted({*range(start, stop, step), start, stop - 1})
+
+
+@contextlib.contextmanager
+def served_on(work: Path, *directories: Path, settings: Mapping[str, str] = PLAIN) -> Iterator[Any]:
+    """`kafkalog serve` on data directories in this order; what has its address."""
+    ready = work / "ready"
+    others = [word for name, value in settings.items() if name != LISTENERS for word in ("-X", f"{name}={value}")]
+    given = [word for path in directories for word in ("-d", str(path))]
+    where = ["--listen", settings[LISTENERS], "--ready-file", str(ready)]
+    command = [sys.executable, "-m", "kafkalog.cli.main", "serve", *where, *others, *given]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not ready.exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        yield SimpleNamespace(bootstrap=ready.read_text().split()[1])
+    finally:
+        process.terminate()
+        process.wait(60)

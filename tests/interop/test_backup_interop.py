@@ -6,7 +6,7 @@ import pytest
 
 from kafkalog.backup import verify_backup
 from tests import commands
-from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored
+from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored, until_at_work
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
 
@@ -19,7 +19,11 @@ def test_a_broker_opens_what_was_backed_up_beside_a_broker_under_load(tmp_path: 
     data.mkdir()
     with Broker(reference, tmp_path / "work", data, HASTY | FEW) as broker, Load(broker.bootstrap) as load:
         for wanted in (300, 900):
-            made.append((load.wait(wanted), backup(data, tmp_path / "backups")))
+            promised = load.wait(wanted)
+            until_at_work(data)
+            if made:  # a broker whose old registration is fenced skips the markers of prepared transactions
+                load.end_transactions()
+            made.append((promised, backup(data, tmp_path / "backups")))
     assert made[-1][1]["linked"], "what an earlier backup has is not copied again"
     for promised, told in made:
         into = tmp_path / told["id"]

@@ -11,15 +11,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 
 import kafkalog
 from kafkalog.config import LogConfig
 from kafkalog.errors import IllegalArgument
-from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY, choose_metadata, read_cluster_metadata
+from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.testing import kafka_server
 from kafkalog.tools.handover import handover, undo_handover
@@ -30,6 +30,8 @@ from tests.broker_directory import batch
 from tests.handover_cases import content, metadata_of
 from tests.interop import toolchain
 from tests.interop.broker import Broker, free_ports
+from tests.interop.group_members import asked
+from tests.interop.ours import served_on
 from tests.interop.reference import RecordTuple, Reference
 from tests.tools.test_handover_directories import as_an_earlier_release_did
 from tests.trees import ROOT
@@ -38,6 +40,10 @@ QUIET = {"log.initial.task.delay.ms": "3600000", "log.cleaner.enable": "false"}
 ENDS_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 HERE = Path(__file__).parent
 KEEP = {"retention_ms": -1}
+SINCE_4_4 = {
+    "retention.ms": "-1", "errors.deadletterqueue.group.enable": "true", "max.decompressed.message.bytes": "9000000",
+    "remote.copy.lag.bytes": "7", "remote.copy.lag.ms": "5",
+}  # fmt: skip
 
 
 class HandoverPath(NamedTuple):
@@ -184,7 +190,8 @@ def test_a_broker_of_4_4_starts_after_an_earlier_handover_is_taken_back(tmp_path
     as_an_earlier_release_did(data, 0)
     with pytest.raises(RuntimeError, match="did not start"), broker:
         pass
-    assert "no broker can start" in handover([data], apply=True).plan.problems[0].what
+    problems = handover([data], apply=True).plan.problems
+    assert ["no broker can start" in one.what for one in problems] == [True]
     undo_handover([data])
     assert handover([data], apply=True).ok
     with broker:
@@ -194,15 +201,27 @@ def test_a_broker_of_4_4_starts_after_an_earlier_handover_is_taken_back(tmp_path
 def test_metadata_of_two_directories_after_the_broker_ran(tmp_path: Path, reference: Reference) -> None:
     """The one with the log counts in either order, and the other is refused where it is named."""
     one, two = tmp_path / "one", tmp_path / "two"
+    settings = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}
     with Broker(reference, tmp_path / "work", one, QUIET, others=[two]) as broker:
-        broker.ask("create_topic", topic="theirs", config={"cleanup.policy": "compact"})
-    found = [read_cluster_metadata(path) for path in (two, one)]
-    chosen = choose_metadata([metadata for metadata in found if metadata is not None])
-    assert chosen is not None and chosen.path == str(one)
-    assert chosen.image.topic_settings("theirs") == {"cleanup.policy": "compact"}
+        broker.ask("create_topic", topic="theirs", config=settings)
+    for order in ((two, one), (one, two)):
+        with served_on(tmp_path, *order) as server:
+            shown = reference.ask("topic_settings", bootstrap=server.bootstrap, topics=["theirs"])
+            assert shown == {"theirs": settings}
+            assert refused_without_key(server.bootstrap, "theirs")
+        assert handover(order).plan.is_done
     with pytest.raises(IllegalArgument, match="the broker's metadata is in"):
-        handover([one, two], metadata_dir=two)
-    assert metadata_of(two).is_fresh
+        handover([one, two], apply=True, metadata_dir=two)
+    assert metadata_of(two).is_fresh and not metadata_of(two).image.topics
+
+
+def refused_without_key(bootstrap: str, topic: str) -> bool:
+    """Whether a record without a key is refused as a compacted topic's partition refuses it."""
+    codes: list[int | None] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"v", on_delivery=lambda error, _: codes.append(None if error is None else error.code()))
+    producer.flush(20)
+    return codes == [KafkaError.INVALID_RECORD]
 
 
 def test_a_record_that_4_4_added_stops_nothing(tmp_path: Path, reference: Reference) -> None:
@@ -231,6 +250,29 @@ def test_a_record_that_4_4_added_stops_nothing(tmp_path: Path, reference: Refere
     with broker:
         assert len(broker.consume("theirs")) == 5
         assert broker.ask("topic_settings", topics=["theirs"]) == {"theirs": settings}
+
+
+def test_settings_that_topics_have_since_4_4_are_shown_and_given_back(tmp_path: Path, reference: Reference) -> None:
+    """Our server shows those of the broker's topic, and a change keeps them; the broker gets those of our topic."""
+    data = tmp_path / "data"
+    broker = Broker(reference, tmp_path / "work", data, QUIET, version="4.4")
+    with broker:
+        broker.ask("create_topic", topic="theirs", config=SINCE_4_4)
+    with kafka_server(directory=data) as server:
+
+        def shown(*topics: str) -> Any:
+            return reference.ask("topic_settings", bootstrap=server.bootstrap, topics=list(topics))
+
+        assert shown("theirs") == {"theirs": SINCE_4_4}
+        reference.ask("create_topic", bootstrap=server.bootstrap, topic="ours", config=SINCE_4_4)
+        change = {"name": "max.message.bytes", "config_operation": 0, "value": "100000"}
+        resource = {"resource_type": 2, "resource_name": "theirs", "configs": [change]}
+        asked(server.bootstrap, "incremental_alter_configs", 1, {"resources": [resource], "validate_only": False})
+        changed = SINCE_4_4 | {"max.message.bytes": "100000"}
+        assert shown("ours", "theirs") == {"ours": SINCE_4_4, "theirs": changed}
+    assert handover([data], apply=True).ok
+    with broker:
+        assert broker.ask("topic_settings", topics=["ours"]) == {"ours": SINCE_4_4}
 
 
 def register_controller(data: Path, node_id: int) -> None:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -33,6 +28,7 @@ from kafkalog.server.security.users import add_user
 from kafkalog.testing import KafkaServer, kafka_server
 from tests.interop import toolchain
 from tests.interop.broker import Broker
+from tests.interop.ours import served_on
 from tests.interop.reference import Reference
 
 AUTHORIZED = {
@@ -154,7 +150,7 @@ def test_a_user_whom_the_broker_has_deleted_logs_in_in_no_order_of_directories(
     stale = read_cluster_metadata(two)
     assert stale is not None and stale.image.scram, "this directory still has the user"
     for order in ((one, two), (two, one)):
-        with served_on(tmp_path, *order) as server:
+        with served_on(tmp_path, *order, settings=SASL) as server:
             assert _refused_login(server, "gone") and not _refused_login(server, "ann")
 
 
@@ -171,23 +167,3 @@ def _refused_login(server: Any, user: str) -> bool:
         except KafkaException:
             continue
     raise AssertionError(errors)
-
-
-@contextmanager
-def served_on(tmp_path: Path, *directories: Path) -> Iterator[Any]:
-    """`kafkalog serve` on data directories in this order; what has its address."""
-    ready = tmp_path / "ready"
-    where = ["--listen", SASL["listeners"], "--ready-file", str(ready)]
-    settings = [word for name, value in AUTHORIZED.items() for word in ("-X", f"{name}={value}")]
-    given = [word for path in directories for word in ("-d", str(path))]
-    command = [sys.executable, "-m", "kafkalog.cli.main", "serve", *where, *settings, *given]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 60
-        while not ready.exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
-        yield SimpleNamespace(bootstrap=ready.read_text().split()[1])
-    finally:
-        process.terminate()
-        process.wait(60)

@@ -118,6 +118,31 @@ def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
     assert not any(name.endswith("-delete") for name in os.listdir(data))
 
 
+def test_of_a_link_inside_a_partition_only_the_link_is_removed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / "inside").mkdir(parents=True)
+    (precious / "file").write_bytes(b"of another")
+    with Held(tmp_path / "data") as held:
+        log = held.made()
+        (Path(log.path) / "link").symlink_to(precious)
+        (Path(log.path) / "own" / "deeper").mkdir(parents=True)
+        held.manager.delete(T0)
+        assert held.delete_after(60_000) == 1
+    assert (precious / "file").read_bytes() == b"of another" and (precious / "inside").is_dir()
+    assert not any(name.endswith("-delete") for name in names(tmp_path / "data"))
+
+
+def test_a_disk_that_fails_a_rename_takes_the_directory_offline(tmp_path: Path) -> None:
+    fs = FaultFS()
+    with Held(tmp_path, fs=fs) as held:
+        held.made()
+        fs.fail("rename", path="/t-0", code=errno.EIO)
+        with pytest.raises(StorageError, match="rename"):
+            held.manager.delete(T0)
+        assert not held.manager.directories[0].is_online
+    assert "t-0" in names(tmp_path)
+
+
 def test_what_a_crash_within_a_delete_left_in_the_checkpoints_is_dropped(tmp_path: Path) -> None:
     with Held(tmp_path) as held:
         held.made(T0)

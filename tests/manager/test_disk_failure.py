@@ -110,6 +110,21 @@ def test_the_scheduler_takes_it_offline_when_nobody_asks(disks: tuple[Path, Path
         LogDir.acquire(a).release()
 
 
+def test_nothing_is_made_where_the_disk_has_failed(disks: tuple[Path, Path, FaultFS]) -> None:
+    """From the failure on, though the directory's lock is given back only later."""
+    a, b, fs = disks
+    with Held(a, b, fs=fs) as held:
+        failed = held.manager.directories[0]
+        failed.note_failure(OSError(errno.EIO, "gone"))
+        assert failed.log_dir is not None
+        with pytest.raises(StorageError, match="the data directory is offline: .*gone") as caught:
+            held.made(T0, directory=a)
+        assert (caught.value.errno, caught.value.path) == (errno.EIO, str(a))
+        with pytest.raises(StorageError, match="offline"):
+            _ = failed.held
+        assert held.made(T1).path == str(b / "t-1")
+
+
 def test_a_directory_can_be_given_up_by_name(disks: tuple[Path, Path, FaultFS]) -> None:
     """MGR-23: once; the other's checkpoints go on."""
     a, b, fs = disks

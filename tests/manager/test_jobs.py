@@ -133,12 +133,13 @@ def test_the_delete_job_runs_when_the_next_log_is_due(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_directory_that_fails_stops_no_other(tmp_path: Path) -> None:
+def test_a_directory_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """MGR-17, CKPT-5: it goes offline where its disk fails, and not where the disk is full."""
     store = AStore(tmp_path)
     store.fs.fail("pwrite", path=str(tmp_path / "a"), code=errno.ENOSPC, times=1)
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError) as caught:
         write_each(store, write_recovery_points)
+    assert caplog.messages == [f"{store.directories[0].path}: {caught.value}"]
     assert (store.failed, (tmp_path / "b" / "recovery-point-offset-checkpoint").exists()) == ([], True)
     write_each(store, write_recovery_points)
     lead(store.directories[0].all_logs[0])

@@ -21,6 +21,7 @@ from kafkalog.errors import (
 )
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.manager.new_partitions import NewPartitions
 from kafkalog.opening import open_for_append
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
@@ -77,8 +78,15 @@ def test_a_closed_manager_makes_nothing_and_closes_twice(tmp_path: Path) -> None
     manager = open_one(tmp_path)
     manager.close()
     manager.close()
-    with pytest.raises(LogClosed):
-        manager.get_or_create(T0)
+    uses = (
+        lambda: manager.get_or_create(T0), lambda: manager.delete(T0), lambda: manager.delete_topics(["t"]),
+        lambda: manager.replace_with_future(T0), lambda: manager.cutting({T0: 0}).__enter__(),
+        lambda: manager.create_partitions([NewPartitions("t", new_topic_id(), range(1))]),
+        lambda: manager.alter_topic("t", {}), lambda: manager.alter_config({}),
+    )  # fmt: skip
+    for use in uses:
+        with pytest.raises(LogClosed):
+            use()
     assert not manager.logs
 
 

@@ -28,12 +28,19 @@ _LOG = (
 )  # fmt: skip
 PACKAGES = {
     "storage": Package(("kafkalog/storage/*.py",), ("tests/storage", *_LOG, "tests/golden")),
-    "records": Package(("kafkalog/records/*.py",), ("tests/records", "tests/golden", "tests/_core/test_legacy.py")),
+    "records": Package(
+        ("kafkalog/records/*.py",),
+        ("tests/records", "tests/golden", "tests/_core/test_legacy.py", "tests/cleaner/test_[rt]*.py"),
+    ),
     "cleaner": Package(
         ("kafkalog/cleaner/*.py",), ("tests/cleaner", "tests/test_compact.py", "tests/golden/test_cleaner.py")
     ),
     "manager": Package(
-        ("kafkalog/manager/*.py",), ("tests/manager", "tests/test_open_dirs*.py", "tests/golden/test_log_manager.py")
+        ("kafkalog/manager/*.py",),
+        (
+            "tests/manager", "tests/test_open*.py", "tests/golden/test_log_manager.py",
+            "tests/server/test_many_topics.py",
+        ),
     ),
     "tools": Package(
         ("kafkalog/tools/*.py",),

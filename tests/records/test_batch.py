@@ -81,6 +81,7 @@ def test_sequences_wrap_and_are_absent() -> None:
     b = of(batch([R()] * 3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2))
     assert b.sequences() == [2**31 - 2, 2**31 - 1, 0]
     assert of(batch([R()] * 2)).sequences() == [-1, -1]
+    assert of(batch([R()] * 2, producer_id=1, producer_epoch=0, base_sequence=0)).sequences() == [0, 1]
 
 
 def test_an_offset_delta_below_zero_has_a_sequence_too() -> None:
@@ -160,12 +161,20 @@ def test_unknown_codec_ids_are_an_illegal_argument(codec: int) -> None:
     assert (raised.value.offset, raised.value.position) == (9, 0)
 
 
-def test_batches_of_v1_are_read_but_not_changed() -> None:
+def test_what_cannot_be_changed_is_read_all_the_same() -> None:
     message = of(bytearray(message_v1(7, b"v", b"k", T)))
     assert message.records() == [Record(b"v", b"k", T, (), 7)]
     assert (message.base_offset, message.offset_of_max_timestamp(), message.sequences()) == (7, 7, [-1])
-    with pytest.raises(UnsupportedForFormat, match="v1"):
-        message.set_last_offset(9)
+    changes = (
+        lambda batch: batch.set_last_offset(9),
+        lambda batch: batch.set_partition_leader_epoch(1),
+        lambda batch: batch.set_max_timestamp(TimestampType.CREATE_TIME, T),
+    )
+    for change in changes:
+        with pytest.raises(UnsupportedForFormat, match="^a batch of format v1 is not changed in place"):
+            change(message)
+        with pytest.raises(IllegalArgument, match="^the buffer is read-only: copy it into a bytearray first"):
+            change(of(batch([R(timestamp=T)])))
 
 
 def test_a_length_past_the_message_is_an_error_once_it_is_read() -> None:

@@ -97,6 +97,8 @@ def test_refused_in_bounded_memory(name: str, magic: int) -> None:
         try:
             with pytest.raises(InvalidRecord) as caught:
                 call()
+            is_large = "larger than the limit" in caught.value.message
+            assert ("raise the limit" if is_large else "the bytes were damaged") in str(caught.value.hint)
             assert tracemalloc.get_traced_memory()[1] < ROOM_BYTES + 4 * len(data)
         finally:
             tracemalloc.stop()

@@ -8,6 +8,7 @@ from kafkalog.errors import IllegalArgument, IllegalState, RecordBatchTooLarge
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType, TimestampType
+from kafkalog.records.memory import MemoryRecords
 from tests.builder import R, batch
 
 T = 1_700_000_000_000
@@ -154,6 +155,35 @@ def test_info(kind: TimestampType, times: list[int], wanted: tuple[int, int]) ->
     for t in times:
         builder.append(t, None, b"v")
     assert tuple(builder.info()) == wanted
+    with pytest.raises(IllegalState):
+        builder.append(T, None, None)
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+def test_a_log_may_stamp_the_first_moment_of_1970(codec: CompressionType) -> None:
+    """REC-41: in the header and for each record."""
+    kind = TimestampType.LOG_APPEND_TIME
+    builder = RecordsBuilder(10, timestamp_type=kind, log_append_time=0, compression=codec)
+    builder.append(T, None, b"v")
+    (batch,) = MemoryRecords(builder.build()).batches()
+    assert (batch.header.timestamp_type, batch.header.max_timestamp) == (kind, 0)
+    assert [record.timestamp for record in batch] == [0] and tuple(builder.info()) == (0, 10)
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"key", b"v" * 50), (None, b"v"), (b"k", None)])
+def test_a_record_has_room_up_to_the_last_byte_of_the_limit(key: bytes | None, value: bytes | None) -> None:
+    """REC-47: 21 bytes beside key and value are counted at most."""
+
+    def with_limit(limit: int) -> RecordsBuilder:
+        builder = RecordsBuilder(write_limit=limit)
+        builder.append(T, None, b"x" * 60)
+        return builder
+
+    assert RecordsBuilder().estimated_size == 61
+    size = with_limit(10_000).estimated_size
+    needed = size + 21 + len(key or b"") + len(value or b"")
+    assert [with_limit(needed - less).has_room_for(key, value) for less in (0, 1)] == [True, False]
+    assert [with_limit(size + more).is_full for more in (0, 1)] == [True, False]
 
 
 def test_room() -> None:

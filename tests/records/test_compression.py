@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkalog._core.store import Store
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records import compression, zstd_frame
-from kafkalog.records.compression import LEVELS, check_codec, compress, decompress, decompress_into
+from kafkalog.records.compression import LEVELS, check_codec, compress, compress_into, decompress, decompress_into
 from kafkalog.records.format import CompressionType
 
 GZIP, SNAPPY, LZ4, ZSTD = (CompressionType(n) for n in range(1, 5))
@@ -74,9 +74,19 @@ def test_higher_levels_are_smaller() -> None:
 @pytest.mark.parametrize("codec", [5, 6, 7, -1])
 def test_unknown_ids(codec: int) -> None:
     """REC-23."""
-    for call in (lambda: check_codec(codec), lambda: compress(codec, b""), lambda: decompress(codec, b"")):
+    store = Store()
+    for call in (
+        lambda: check_codec(codec),
+        lambda: compress(codec, b""),
+        lambda: compress_into(store, codec, memoryview(b"a")),
+        lambda: compress_into(store, codec, memoryview(b"a"), level=1),
+        lambda: decompress(codec, b""),
+    ):
         with pytest.raises(IllegalArgument, match=f"id {codec}"):
             call()
+    assert bytes(store.take()) == b""
+    compress_into(store, CompressionType.NONE, memoryview(b"a"))
+    assert bytes(store.take()) == b"a"
 
 
 def test_old_formats_have_no_zstd() -> None:

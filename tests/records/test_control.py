@@ -216,3 +216,9 @@ def test_each_record_of_a_buffer_knows_its_batch() -> None:
     data = batch([R(), R()]) + control.marker_batch(ControlType.ABORT, 9, 0, 1, timestamp=T) + batch([R()])
     flags = [[record.is_control for record in b] for b in MemoryRecords(data).batches()]
     assert flags == [[False, False], [True], [False]]
+
+
+def test_a_marker_is_made_for_offset_0_unless_another_is_given() -> None:
+    for given, offset in (({}, 0), ({"base_offset": 9}, 9)):
+        data = control.marker_batch(ControlType.COMMIT, 1, 0, 0, timestamp=5, **given)
+        assert scan(data).base_offset(0) == offset

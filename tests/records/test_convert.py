@@ -12,6 +12,7 @@ from kafkalog import convert
 from kafkalog._core.scan import scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.convert import rebuild, repack
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.memory import MemoryRecords
@@ -86,6 +87,21 @@ def test_downwards_headers_producers_and_control_batches_are_lost() -> None:
         out = convert(data, magic)
         assert records(out) == [(3, T if magic else -1, b"k", b"v")]
     assert convert(data, 2) == data
+
+
+@pytest.mark.parametrize("append_time", [-1, 0, T + 9])
+@pytest.mark.parametrize("codec", [*CODECS, CompressionType.ZSTD])
+@pytest.mark.parametrize("times", [[T, T + 7], [-1, -1], [-1, 0]])
+def test_fresh_records_are_repacked_as_they_are_rebuilt(
+    codec: CompressionType, append_time: int, times: list[int]
+) -> None:
+    """VAL-8: by all that is known of the batch, too."""
+    producer = {"producer_id": 9, "producer_epoch": 1, "base_sequence": 5, "attributes": 0x10}
+    data = batch([R(b"v" * 99, b"k", time) for time in times], base_offset=3, leader_epoch=7, **producer)
+    options: dict[str, Any] = {"codec": codec, "first_offset": 70, "append_time": append_time}
+    short = repack(data, scan(data), max_timestamp=max(times), **options)
+    assert short == rebuild(data, scan(data), **options)
+    assert scan(short.data).first_invalid == -1 and scan(short.data)[0].leader_epoch == -1
 
 
 def test_only_down() -> None:

@@ -91,3 +91,9 @@ def test_what_does_not_fit(change: dict[str, Any], version: int, words: str) -> 
 def test_a_field_that_is_missing() -> None:
     with pytest.raises(IllegalArgument, match="Odd needs the field 'late'"):
         encoded(ODD, {name: value for name, value in SOUND.items() if name != "late"}, 2)
+
+
+def test_arrays_that_are_null() -> None:
+    schema = schemas("Many 0 0-1 flexible 1+\n    values [i32]?\n")["Many"]
+    assert encoded(schema, {"values": None}, 0) == b"\xff" * 4
+    assert encoded(schema, {"values": None}, 1) == b"\0\0"

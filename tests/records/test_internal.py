@@ -6,6 +6,7 @@ import pytest
 
 from kafkalog.records.internal import (
     UnknownRecordType,
+    UnknownRecordVersion,
     coordinator_record,
     enum_name,
     metadata_record,
@@ -105,3 +106,16 @@ def test_what_is_no_metadata_record(value: bytes, words: str) -> None:
     with pytest.raises(MessageError) as caught:
         metadata_record(value, metadata.RECORDS)
     assert words in caught.value.message
+
+
+def test_a_record_of_a_version_above_the_highest_may_be_sound() -> None:
+    """One of the highest version that does not read well is damaged."""
+    damaged = b"\x02n\0\x03"
+    with pytest.raises(MessageError) as caught:
+        metadata_record(b"\x01\x0c\0" + damaged, metadata.RECORDS)
+    assert type(caught.value) is MessageError
+    assert metadata_record(b"\x01\x0c\1" + damaged + b"\0", metadata.RECORDS).version == 1
+    for behind in (damaged, damaged + b"\0xx"):
+        with pytest.raises(UnknownRecordVersion) as unknown:
+            metadata_record(b"\x01\x0c\1" + behind, metadata.RECORDS)
+        assert unknown.value.number == 12

@@ -53,10 +53,12 @@ def test_gaps_are_kept(codec: CompressionType) -> None:
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, *CODECS])
 def test_log_append_time(codec: CompressionType) -> None:
-    """REC-41."""
-    batches = built(filled(1, codec, [T, T + 5], **BY_LOG))
-    assert [b.header.timestamp_type for b in batches] == [TimestampType.LOG_APPEND_TIME] * len(batches)
-    assert [(r.timestamp, r.timestamp_type) for b in batches for r in b] == [(T + 99, 1)] * 2
+    """REC-41: the first moment of 1970 is one."""
+    for time in (T + 99, 0):
+        batches = built(filled(1, codec, [T, T + 5], **{**BY_LOG, "log_append_time": time}))
+        assert [b.header.timestamp_type for b in batches] == [TimestampType.LOG_APPEND_TIME] * len(batches)
+        assert [(r.timestamp, r.timestamp_type) for b in batches for r in b] == [(time, 1)] * 2
+        assert {b.header.max_timestamp for b in batches} == {time}
 
 
 @pytest.mark.parametrize(
@@ -67,12 +69,19 @@ def test_log_append_time(codec: CompressionType) -> None:
         (1, [T + 5, T, T + 1], {}, (T + 5, 12)),
         (0, [T, T + 1], BY_LOG, (T + 99, 10)),
         (1, [T, T + 1], BY_LOG, (T + 99, 11)),
+        (0, [T, T + 1], {**BY_LOG, "log_append_time": 0}, (0, 10)),
+        (1, [T, T + 1], {**BY_LOG, "log_append_time": 0}, (0, 11)),
+        (0, [0, -1], {}, (0, 10)),
+        (1, [-1, 0], {}, (0, 11)),
         (1, [], {}, (-1, -1)),
     ],
 )
 def test_info(codec: int, times: list[int], options: dict[str, int], wanted: tuple[int, int]) -> None:
     """REC-36: v1, plain and compressed."""
-    assert filled(1, CompressionType(codec), times, **options).info() == wanted
+    builder = filled(1, CompressionType(codec), times, **options)
+    assert builder.info() == wanted
+    with pytest.raises(IllegalState):
+        builder.append(T, None, None)
     if not options:
         assert filled(0, CompressionType(codec), times).info() == (-1, -1)
 

@@ -15,7 +15,9 @@ from kafkalog._core.ingest import LineEncoder
 from kafkalog._core.repack import Packer
 from kafkalog._core.scan import scan
 from kafkalog.config import LogConfig
+from kafkalog.errors import IllegalArgument
 from kafkalog.records import zstd_frame
+from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.packing import PLAIN, Compression, choose, most_plain_bytes, pack, parse_compression
@@ -168,3 +170,24 @@ def test_threads_do_not_disturb_each_other(codec: CompressionType) -> None:
     for thread in threads:
         thread.join()
     assert made == [wanted] * 80
+
+
+@pytest.mark.parametrize("level", ["", "-", "x", "1.0", "\u0663", "\u00b2", "--3", "0" * 12 + "3"])
+def test_a_level_is_a_whole_number_of_few_digits(level: str) -> None:
+    with pytest.raises(IllegalArgument, match="^the level of .* is no whole number") as caught:
+        parse_compression(f"zstd:{level}")
+    assert "a level follows the colon: zstd:3" in str(caught.value.hint)
+    assert parse_compression("zstd:" + "0" * 11 + "3") == parse_compression("zstd:3")
+    assert parse_compression("zstd:-3").level == -3
+
+
+@pytest.mark.parametrize("codec", [one for one in CompressionType if one])
+@pytest.mark.parametrize("limit_bytes", [1000, 10_000, 300_000])
+def test_the_largest_plain_batch_has_its_limit_when_it_is_compressed(codec: CompressionType, limit_bytes: int) -> None:
+    """REC-47: of bytes that do not shrink, and not much less than the limit."""
+    most = most_plain_bytes(Compression(codec), limit_bytes)
+    assert 0.5 * limit_bytes < most < limit_bytes
+    records = os.urandom(most - 61)
+    assert 61 + len(memoryview(compress(codec, records))) <= limit_bytes
+    assert most_plain_bytes(Compression(codec), 61) == most_plain_bytes(Compression(codec), 0) == 61
+    assert most_plain_bytes(PLAIN, limit_bytes) == limit_bytes

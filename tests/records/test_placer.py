@@ -149,6 +149,11 @@ def test_rows_without_a_key_stay_for_a_while_and_move_on() -> None:
     assert counts[-1] - counts[0] <= 12
 
 
+def test_rows_without_a_key_begin_at_the_first_partition() -> None:
+    found = records_of(placed(pa.table({"value": [b"a"]}), topics=targets(3)))
+    assert list(found) == [("t", 0)]
+
+
 def test_the_partition_of_a_row_beats_its_key() -> None:
     data = pa.table({"value": [b"a", b"b"], "key": [b"k", b"k"], "partition": pa.array([5, None], pa.int32())})
     found = records_of(placed(data, topics=targets(6)))

@@ -32,3 +32,6 @@ def test_it_never_says_nothing() -> None:
     for _ in range(200):
         estimate.observe(1_000_061, 61)
     assert 0 < estimate.ratio <= 1 / 32
+    assert estimate.plain_limit(61) == estimate.plain_limit(0) == 61
+    estimate.observe(62, 63)
+    assert estimate.ratio == 2.0

@@ -91,6 +91,12 @@ def test_flexible_versions() -> None:
     assert list(found)[-4:] == ["far", "lists", "inner", "late"], "in the order of the table, not of the tags"
 
 
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_struct_that_may_be_null_is_there_behind_a_byte_that_is_not_below_zero(there: int) -> None:
+    data = FLEXIBLE[:-2] + struct.pack(">b", there) + b"\1\0" + FLEXIBLE[-1:]
+    assert read(data + b"\0", 2)["maybe"] == {"on": True}
+
+
 @pytest.mark.parametrize(
     ("tag", "value", "given"),
     [
@@ -187,3 +193,11 @@ def test_numbers_of_the_tables_are_theirs() -> None:
         assert all(key.flexible_from > 100 for key in family.KEYS.values()), "keys are never flexible"
     for records in (metadata.RECORDS, remote_log.RECORDS):
         assert all(schema.flexible_from == 0 for schema in records.values())
+
+
+def test_a_tagged_field_of_a_later_version_is_refused() -> None:
+    schema = schemas("Late 0 0-2 flexible 1+\n    count i16 2+ tag 2 = 4\n")["Late"]
+    data = b"\1\2\2\0\7"
+    assert schema.read(Source(data), 2) == {"count": 7}
+    with pytest.raises(MessageError, match="Tag 2 is not valid for version 1"):
+        schema.read(Source(data), 1)

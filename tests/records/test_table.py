@@ -51,6 +51,20 @@ def test_numbers_are_read_only_arrays_without_a_copy() -> None:
     assert offsets.sum() == sum(range(50))
 
 
+@pytest.mark.parametrize("name", ["offset", "value"])
+def test_an_array_is_copied_only_where_that_is_asked_for(name: str) -> None:
+    column = table()[name]
+    shared, own = np.asarray(column), np.array(column, copy=True)
+    assert shared.tolist() == own.tolist() == column.to_pylist()
+    assert np.shares_memory(shared, column.to_numpy()) == (name == "offset")
+    assert not np.shares_memory(own, shared) and own.flags.writeable
+    own[0] = own[1]
+    assert column[0] != column[1]
+    for copy in (None, True, False):
+        assert column.__array__(dtype=object, copy=copy).tolist() == column.to_pylist()
+        assert column.__array__(dtype=object, copy=copy).dtype == object
+
+
 def test_arrow_shows_the_memory_that_numpy_shows() -> None:
     t = table()
     offsets = t.offsets
@@ -93,7 +107,10 @@ def test_columns_by_name() -> None:
     value = t["value"]
     assert (value.name, len(value), value[3], value[-1]) == ("value", 50, b"vvv", b"v" * 49)
     assert list(value) == value.to_pylist() == [row[1] for row in ROWS]
-    assert list(value[2:4]) == [b"vv", b"vvv"]
+    assert list(value[2:4]) == list(value[2:4:1]) == [b"vv", b"vvv"]
+    for step in (2, -1):
+        with pytest.raises(IllegalArgument, match=f"^a column has no slice with step {step}"):
+            value[::step]
     assert np.asarray(t["key"]).tolist() == [row[0] for row in ROWS]
     assert np.asarray(t["headers"])[2] == (("h", None), ("h", None))
     assert np.asarray(t["offset"], dtype=float).dtype == float

@@ -220,6 +220,11 @@ def test_times_outside_the_bounds_name_the_records(codec: CompressionType) -> No
         validate(packed([R(timestamp=T), R(timestamp=T - 1001), R(timestamp=T + 1001)], codec), BOUNDED)
     assert [index for index, _ in raised.value.record_errors] == [1, 2]
     assert str(T - 1001) in raised.value.record_errors[0][1] and raised.value.hint
+    moved = batch([R(timestamp=T), R(timestamp=T - 1001)], base_offset=70)
+    with pytest.raises(InvalidTimestamp) as raised:
+        check_append(bytearray(moved), scan(moved), BOUNDED, T, any_base_offset=True)
+    ((number, reason),) = raised.value.record_errors
+    assert number == 1 and f"Timestamp {T - 1001} of message with offset 71 is" in reason
     validate(packed([R(timestamp=T - 1000), R(timestamp=T + 1000), R(timestamp=-1)], codec), BOUNDED)
 
 
@@ -288,9 +293,10 @@ def test_a_wrong_checksum_inside_a_wrapper() -> None:
     inner[-1] ^= 1
     data = bytes(wrapper(compress(LZ4, inner), magic=1, codec=LZ4, offset=2))
     metrics = ValidatorMetrics()
-    with pytest.raises(CorruptRecord, match="record 2"):
+    with pytest.raises(CorruptRecord, match="record 2") as raised:
         validate(data, metrics=metrics)
     assert metrics.invalid_checksums == 1
+    assert (raised.value.offset, raised.value.position) == (2, 0)
 
 
 def test_a_wrapper_inside_a_wrapper() -> None:
@@ -365,7 +371,13 @@ def test_what_validation_cost() -> None:
     assert validate(made(2, GZIP, ROWS)).stats == (len(plain), 0)
     assert validate(plain, ValidationRules(GZIP)).stats == (2 * len(plain), 3)
     assert validate(made(1, NONE, ROWS)).stats == (len(plain), 3)
-    assert validate(made(1, GZIP, ROWS)).stats.temporary_memory_bytes > len(plain)
+    for magic, header in ((0, 26), (1, 34)):
+        unpacked, squeezed = made(magic, NONE, ROWS), made(magic, GZIP, ROWS)
+        size, upgraded = len(unpacked), len(validate(unpacked).records)
+        assert validate(squeezed).stats == (size + 61 + upgraded, 3)
+        assert validate(unpacked, magic=magic).stats == (0, 0)
+        assert validate(unpacked, ValidationRules(GZIP), magic=magic).stats == (size + header + size, 3)
+        assert validate(squeezed, magic=magic).stats == ((size + 34, 0) if magic else (2 * (size + 26), 3))
 
 
 def test_rules_of_a_topic() -> None:

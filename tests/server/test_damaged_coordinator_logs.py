@@ -27,7 +27,7 @@ def group_batch(number: int) -> bytes:
 
 
 def transaction_batch(number: int) -> bytes:
-    return bytes(transactions_batch([(f"id-{number}", Transaction(f"id-{number}", number, 0, 9))], 5))
+    return bytes(transactions_batch([(f"id-{number}", Transaction(f"id-{number}", number, 0, 9))], 5).data)
 
 
 def known_groups(one: UnifiedLog) -> int:

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -225,9 +226,9 @@ def test_it_ends_with_the_test_however_that_ends() -> None:
         time.sleep(0.02)
 
 
+LISTED = 'pytest_plugins = ["kafkalog.pytest_plugin"]\n'
 CONFTEST = """
 import pytest
-pytest_plugins = ["kafkalog.pytest_plugin"]
 
 @pytest.fixture(scope="session")
 def kafka_server_topics():
@@ -245,10 +246,24 @@ def test_two(kafka_server):
 """
 
 
-def test_the_fixture(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_it.py").write_text(TEST)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+def installed(folder: Path) -> None:
+    """Makes a distribution in `folder` with the entry points that pyproject.toml has."""
+    points = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
+    made = folder / "installed-1.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1\n")
+    (made / "entry_points.txt").write_text("[pytest11]\n" + "".join(f"{a} = {b}\n" for a, b in points.items()))
+
+
+@pytest.mark.parametrize(("folder", "line"), [(".", LISTED), (".", ""), ("nested", "")])
+def test_the_fixture(tmp_path: Path, folder: str, line: str) -> None:
+    """Without a line in any conftest, and in a project that has one."""
+    installed(tmp_path)
+    tests = tmp_path / "tests" / folder
+    tests.mkdir(parents=True)
+    (tests / "conftest.py").write_text(line + CONFTEST)
+    (tests / "test_it.py").write_text(TEST)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "tests")]
+    environment = os.environ | {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{tmp_path}"}
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert "2 passed" in ended.stdout, ended.stdout + ended.stderr

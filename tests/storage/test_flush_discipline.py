@@ -240,7 +240,7 @@ def workload(directory: Path, fs: FaultFS, told: list[bytes]) -> None:
                 a_log.flush()
     except StorageError as error:
         failed = error
-    if failed is not None and opened.log._health.cause is not None:
+    if failed is not None and opened.log._core.health.cause is not None:
         fs.calls.clear()
         for again in (lambda: a_log.append(b"late"), a_log.flush, a_log.roll):
             with pytest.raises(StorageError, match="takes no writes since an earlier failure"):

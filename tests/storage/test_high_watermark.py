@@ -105,7 +105,7 @@ def test_an_offset_that_cannot_be_resolved_stays_alone(tmp_path: Path) -> None:
     a_log = log(tmp_path, high_watermark_follows_end=False)
     lead(a_log, times=3)
     with_gap = a_log.state.replace(high_watermark=1, high_watermark_base=-1, log_start_offset=2)
-    a_log._state = with_gap
+    a_log._core.state = with_gap
     assert a_log.fetch_high_watermark() == LogOffsetMetadata(1)
     assert a_log.read(2, 100, "high_watermark").records.size == 0
 

@@ -199,6 +199,15 @@ def test_an_undamaged_log_is_recovered_where_damage_is_refused(tmp_path: Path) -
         assert log.append(b"more").first_offset == RECORDS
 
 
+def test_damage_that_costs_nothing_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """It was on disk when the log was closed: for a new index it is read, and stays."""
+    path = make(tmp_path)
+    flip(path / FIRST, positions(path / FIRST)[5] + 70)
+    (path / FIRST).with_suffix(".index").unlink()
+    with kafkalog.open(path, "a", on_damage="refuse") as log:
+        assert [one.offset for one in log.records(on_damage="skip")] == [*range(15), *range(18, RECORDS)]
+
+
 def test_on_damage_takes_two_words(tmp_path: Path) -> None:
     with pytest.raises(kafkalog.errors.IllegalArgument, match="'skip'"):
         kafkalog.open(tmp_path / "orders-0", "a", on_damage="skip")  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalog.errors import IllegalState
 from kafkalog.records.control_batch import marker_batch
+from kafkalog.storage.directory import list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.loader import LogLoader
 from kafkalog.storage.log import UnifiedLog
@@ -292,6 +293,20 @@ def test_the_last_segment_has_its_room_again(tmp_path: Path) -> None:
         again.close()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("base", [5, 12])
+def test_an_empty_segment_without_indexes_gets_them(tmp_path: Path, base: int, clean: bool) -> None:
+    """LOAD-7: amid a log, where its neighbour was cleaned away, and at its end."""
+    folder = filled(tmp_path, killed=not clean)
+    for suffix in (".log", ".index", ".timeindex"):
+        (folder / name(base, suffix)).unlink(missing_ok=True)
+    (folder / name(base)).touch()
+    again = log(tmp_path, **SETTINGS, had_clean_shutdown=clean)
+    assert (bases(again), again.log_end_offset) == (sorted({0, 5, 10, base}), 12)
+    assert {(folder / name(base, suffix)).exists() for suffix in (".index", ".timeindex")} == {True}
+    again.close()
+
+
 # Producers
 
 def test_a_loader_begins_with_producers_that_know_nothing(tmp_path: Path) -> None:
@@ -300,7 +315,11 @@ def test_a_loader_begins_with_producers_that_know_nothing(tmp_path: Path) -> Non
     producers = ProducerStateManager(folder)
     producers.snapshots.write(12, [(7, 0, 0, 3, 0, NOW, -1, -1)])
     producers.truncate_and_reload(0, 12, NOW)
-    made = LogLoader(folder, config(), LeaderEpochCache.open(folder), producers, fs=OS, clock=MockClock(NOW))
+    made = LogLoader(
+        folder, config(), LeaderEpochCache.open(folder), producers, fs=OS, clock=MockClock(NOW), log_start_offset=0,
+        recovery_point=12, had_clean_shutdown=True, progress=None, threads=None, listed=list_directory(folder, OS),
+        keeps_begun_epochs=False, refuses_loss=False,
+    )  # fmt: skip
     with pytest.raises(IllegalState, match="producers"):
         made.load()
 

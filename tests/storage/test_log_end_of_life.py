@@ -19,6 +19,16 @@ def made(path: Path, fs: FaultFS | None = None, **settings: object) -> UnifiedLo
     return UnifiedLog.open(path / "t-0", config(**settings), fs=fs or OS)
 
 
+def refuses_every_use(log: UnifiedLog) -> None:
+    assert log.closed
+    for use in (
+        lambda: lead(log), lambda: log.read(0, 100), log.roll, log.flush, lambda: log.truncate_to(0), log.commit,
+        log.delete_old_segments, lambda: log.delete_before(1), lambda: log.expire_producers(2**62),
+    ):  # fmt: skip
+        with pytest.raises(LogClosed):
+            use()
+
+
 def test_a_closed_log_is_on_disk_and_refuses_every_use(tmp_path: Path) -> None:
     """LOG-70: flushed, producers' snapshot, files closed; then a typed error, where the reference has an uncontrolled
     one."""
@@ -28,12 +38,7 @@ def test_a_closed_log_is_on_disk_and_refuses_every_use(tmp_path: Path) -> None:
     log.close()
     assert "00000000000000000003.snapshot" in {one.name for one in (tmp_path / "t-0").iterdir()}
     assert any(call.path.endswith(".log") for call in fs.named("fsync", "fdatasync")) and log.recovery_point == 3
-    for use in (
-        lambda: lead(log), lambda: log.read(0, 100), log.roll, log.flush, lambda: log.truncate_to(0), log.commit,
-        log.delete_old_segments, lambda: log.delete_before(1), lambda: log.expire_producers(2**62),
-    ):  # fmt: skip
-        with pytest.raises(LogClosed):
-            use()
+    refuses_every_use(log)
 
 
 def test_a_log_whose_handlers_are_closed_wrote_nothing_and_refuses_every_use(tmp_path: Path) -> None:
@@ -43,9 +48,7 @@ def test_a_log_whose_handlers_are_closed_wrote_nothing_and_refuses_every_use(tmp
     before = {one.name for one in (tmp_path / "t-0").iterdir()}
     log.close_handlers()
     assert {one.name for one in (tmp_path / "t-0").iterdir()} == before
-    for use in (log.roll, lambda: lead(log)):
-        with pytest.raises(LogClosed):
-            use()
+    refuses_every_use(log)
 
 
 def test_a_renamed_directory_is_followed(tmp_path: Path) -> None:

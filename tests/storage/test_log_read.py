@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -47,6 +48,25 @@ def test_read_below_the_log_start(tmp_path: Path) -> None:
     with pytest.raises(OffsetOutOfRange):
         a_log.read(2, 1000)
     assert a_log.read(3, 1000).records.size == 200
+
+
+def test_a_consumer_reads_up_to_the_high_watermark_a_follower_up_to_the_log_end(tmp_path: Path) -> None:
+    """LOG-21: at 9 and 11 a consumer gets offsets 0 to 8, and nothing at 9, where a follower gets 9 and 10."""
+    a_log = log(tmp_path, high_watermark_follows_end=False)
+    lead(a_log, times=11)
+    a_log.update_high_watermark(9)
+    assert (a_log.high_watermark, a_log.log_end_offset) == (9, 11)
+
+    def offsets(start: int, isolation: Literal["log_end", "high_watermark"]) -> list[int]:
+        found = a_log.read(start, 10_000, isolation)
+        return [header.base_offset for header in found.records.batches()]
+
+    assert offsets(0, "high_watermark") == list(range(9))
+    assert offsets(9, "high_watermark") == []
+    assert offsets(9, "log_end") == [9, 10]
+    assert offsets(11, "log_end") == []
+    a_log.update_high_watermark(11)
+    assert offsets(9, "high_watermark") == [9, 10]
 
 
 def test_isolation_bounds_what_is_seen(tmp_path: Path) -> None:

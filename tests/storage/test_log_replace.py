@@ -35,7 +35,7 @@ def filled(path: Path, fs: FileSystem = OS, segments: int = 3, **more: object) -
 
 def thinned(a_log: UnifiedLog, old: Sequence[LogSegment], keep: int = 2) -> LogSegment:
     """What a clean makes of `old` that keeps every second batch."""
-    made = a_log.new_cleaned_segment(old[0].base_offset)
+    made = a_log.replacer.new_cleaned_segment(old[0].base_offset)
     for segment in old:
         for one in segment.records.batches():
             if one.base_offset % keep == 0:
@@ -48,7 +48,7 @@ def thinned(a_log: UnifiedLog, old: Sequence[LogSegment], keep: int = 2) -> LogS
 def replace(a_log: UnifiedLog, count: int = 2) -> None:
     old = tuple(a_log.segments)[:count]
     with a_log.being_cleaned() as cuts:
-        a_log.replace_segments((thinned(a_log, old),), old, cuts)
+        a_log.replacer.replace_segments((thinned(a_log, old),), old, cuts)
 
 
 def offsets(a_log: UnifiedLog) -> list[int]:
@@ -140,15 +140,15 @@ def test_a_log_that_lost_segments_meanwhile_is_left_alone(tmp_path: Path, meanwh
             lead(a_log, times=5)
         before, state = offsets(a_log), a_log.state
         with pytest.raises(CleaningAborted, match="while it was being cleaned"):
-            a_log.replace_segments((made,), old, cuts)
-        a_log.drop_unused((made,))
+            a_log.replacer.replace_segments((made,), old, cuts)
+        a_log.replacer.drop_unused((made,))
     assert a_log.state is state and offsets(a_log) == before
     a_log.close()
     assert not left_over(tmp_path / "topic-0")
 
 
 def part_of(a_log: UnifiedLog, *offsets: int) -> LogSegment:
-    made = a_log.new_cleaned_segment(offsets[0])
+    made = a_log.replacer.new_cleaned_segment(offsets[0])
     for offset in offsets:
         made.append(run(offset, 1))
     made.on_become_inactive()
@@ -172,16 +172,16 @@ def test_new_segments_lie_one_behind_the_other_where_the_old_ones_were(
     with a_log.being_cleaned() as cuts:
         made = [part_of(a_log, *one) for one in parts]
         if misplaced is None:
-            a_log.replace_segments(made, old, cuts)
+            a_log.replacer.replace_segments(made, old, cuts)
             assert offsets(a_log) == [*(offset for one in parts for offset in one), *range(8, 13)]
         else:
             base, last, end = misplaced
             message = f"offsets {base} to {last} have no place between 0 and {end}"
             with pytest.raises(CorruptRecord, match=message) as caught:
-                a_log.replace_segments(made, old, cuts)
+                a_log.replacer.replace_segments(made, old, cuts)
             assert (caught.value.path, caught.value.offset) == (old[0].path, base)
             assert tuple(a_log.segments)[:2] == old and offsets(a_log) == [*range(13)]
-            a_log.drop_unused(made)
+            a_log.replacer.drop_unused(made)
     a_log.close()
     assert not left_over(tmp_path / "topic-0")
 
@@ -192,8 +192,8 @@ def test_segments_that_begin_below_the_old_ones_are_refused(tmp_path: Path) -> N
     with a_log.being_cleaned() as cuts:
         made = part_of(a_log, 3, 4)
         with pytest.raises(CorruptRecord, match="offsets 3 to 4 have no place between 4 and 8"):
-            a_log.replace_segments((made,), old, cuts)
-        a_log.drop_unused((made,))
+            a_log.replacer.replace_segments((made,), old, cuts)
+        a_log.replacer.drop_unused((made,))
     assert offsets(a_log) == [*range(13)]
     a_log.close()
 
@@ -205,7 +205,7 @@ def test_an_overflowed_segment_is_split_in_place(tmp_path: Path) -> None:
     assert bases(a_log) == [0, far + 9]
     with a_log.being_cleaned() as cuts:
         a_segment = a_log.segments[0]
-        a_log.replace_segments(a_log.parts_of_overflowed(a_segment), (a_segment,), cuts)
+        a_log.replacer.replace_segments(a_log.replacer.parts_of_overflowed(a_segment), (a_segment,), cuts)
     assert bases(a_log) == [0, far + 1, far + 9]
     assert offsets(a_log) == [0, 5, far + 1, far + 3, far + 9]
     lead(a_log)
@@ -230,10 +230,10 @@ def test_a_failure_at_any_call_leaves_the_old_log_or_the_new_one(tmp_path: Path,
             rule = fs.fail("rename", "fsync", "unlink", nth=nth, times=times)
             failed = False
             try:
-                a_log.replace_segments((made,), old, cuts)
+                a_log.replacer.replace_segments((made,), old, cuts)
             except StorageError:
                 failed = True
-                a_log.drop_unused((made,))
+                a_log.replacer.drop_unused((made,))
             fs.heal()
         now = offsets(a_log)
         assert now in (OLD, NEW)

@@ -140,6 +140,23 @@ def test_rolling_an_empty_segment_keeps_the_old_files_until_their_time(tmp_path:
     assert not [name for name in files(tmp_path / "topic-0") if name.endswith(".deleted")]
 
 
+def test_a_segment_is_named_after_its_base_offset(tmp_path: Path) -> None:
+    """LOG-17: a roll at 121 makes 00000000000000000121.log, and an opening knows the base by that name."""
+    a_log = log(tmp_path)
+    lead(a_log, times=121)
+    a_log.roll()
+    lead(a_log, timestamp=NOW + 7)
+    assert [name for name in files(tmp_path / "topic-0") if name.endswith(".log")] == [
+        "00000000000000000000.log",
+        "00000000000000000121.log",
+    ]
+    a_log.close()
+    again = log(tmp_path)
+    assert bases(again) == [0, 121]
+    found = again.read(121, 100).fetch_offset_metadata
+    assert (found.message_offset, found.segment_base_offset, found.relative_position_in_segment) == (121, 121, 0)
+
+
 def test_roll_goes_to_the_log_end_or_higher(tmp_path: Path) -> None:
     """LOG-17: a lower expected offset is no error; a higher one moves the log end (a follower's gap)."""
     a_log = log(tmp_path)
@@ -194,18 +211,30 @@ def test_a_roll_has_the_old_segments_flushed(tmp_path: Path) -> None:
     assert a_log.recovery_point == 2
 
 
-def test_stale_files_of_the_new_name_give_way(tmp_path: Path) -> None:
-    """LOG-19."""
+def test_stale_files_of_the_new_name_give_way(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """LOG-19: and a warning names each of them."""
     a_log = log(tmp_path)
     lead(a_log, times=3)
     directory = tmp_path / "topic-0"
-    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
-        (directory / f"{3:020d}{suffix}").write_bytes(b"stale" * 100)
+    stale = [directory / f"{3:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")]
+    for path in stale:
+        path.write_bytes(b"stale" * 100)
     a_log.roll()
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == [f"{path} is stale: removed, a new segment takes its name" for path in stale]
     assert a_log.active_segment.size == 0 and a_log.active_segment.offset_index.entries == 0
     assert not (directory / f"{3:020d}.txnindex").exists()
     lead(a_log)
     assert a_log.read(3, 100).records.read()[:8] == (3).to_bytes(8, "big")
+
+
+def test_a_roll_over_nothing_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """LOG-19."""
+    a_log = log(tmp_path)
+    lead(a_log)
+    a_log.roll()
+    a_log.roll()
+    assert bases(a_log) == [0, 1] and caplog.records == []
 
 
 def test_a_preallocated_segment_is_trimmed_by_the_roll(tmp_path: Path) -> None:

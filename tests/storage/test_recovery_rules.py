@@ -105,6 +105,31 @@ def test_entries_that_shifted_come_out_as_without_the_reopening(tmp_path: Path) 
     again.close()
 
 
+FAR = 2**31
+
+
+@pytest.mark.parametrize(
+    ("bad", "bound", "behind", "is_damage"),
+    [
+        (104 + FAR, None, None, False), (105 + FAR, None, None, True),  # from the end on, no segment has so many
+        (100 + FAR, 101 + FAR, None, False), (100 + FAR, 100 + FAR, None, True),
+        (100 + FAR, None, 101 + FAR, False), (100 + FAR, None, 100 + FAR, True),
+        (100 + FAR, 101 + FAR, 100 + FAR, True), (100 + FAR, 100 + FAR, 101 + FAR, True),
+        (99, None, None, True), (99, 101 + FAR, None, True),
+    ],
+)  # fmt: skip
+def test_an_offset_that_does_not_fit_is_damage_where_the_log_goes_on_below_it(
+    tmp_path: Path, bad: int, bound: int | None, behind: int | None, is_damage: bool
+) -> None:
+    path = tmp_path / f"{100:020d}.log"
+    path.write_bytes(run(100, 5) + sized(100, base=bad) + run(105, 1))
+    a_segment = segment(tmp_path, 100, exists=True)
+    found = scan_segment(a_segment)
+    a_segment.close_handlers()
+    judged = found.within(bound, behind)
+    assert (judged.is_cut, judged.end_offset, judged.found.tail.size) == (is_damage, 105, 500)
+
+
 @pytest.mark.parametrize("behind", [b"", bytes(40), b"\0" * 11 + b"\x0d" + bytes(10), b"x" * 200], ids=len)
 def test_damage_is_an_end_and_a_failing_disk_an_error(tmp_path: Path, behind: bytes) -> None:
     """SEG-23: what is no batch ends the segment; what the system refuses is raised, and nothing is cut."""

@@ -114,6 +114,11 @@ def test_what_a_write_brings_is_added_at_once(index: TimeIndex) -> None:
     assert index.entries == ENTRIES - 1
 
 
+def test_a_write_that_may_not_fit_adds_only_the_batches_with_a_time(index: TimeIndex) -> None:
+    index.extend([(50 + n, 90, {0: 0, 39: 7}.get(n, -1), 50 + n) for n in range(40)])
+    assert pairs(index) == [(0, 50), (7, 89)]
+
+
 def test_no_timestamp_is_no_entry(index: TimeIndex) -> None:
     """TIDX-4: -1 is what an empty index has as its last timestamp."""
     index.maybe_append(-1, 50)

@@ -309,6 +309,23 @@ def test_an_index_that_cannot_be_right_is_a_problem_and_not_used(
         assert isinstance(problem, kind) and problem.path == str(path)
 
 
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_snapshot_of_an_offset_that_a_clean_took_away(tmp_path: Path, has_index: bool) -> None:
+    """Its place is that of the next batch."""
+    log = made([("plain", 0, 1), ("data", 1, 1), ("plain", 0, 2), ("plain", 0, 1), ("abort", 1, 0), ("plain", 0, 1)])
+    del log.segments[0][2]
+    log.plain = [0, 4, 6]
+    log.snapshots[3] = log.snapshots[2]
+    directory = tmp_path / "t-0"
+    log.write(directory)
+    for path in [*directory.glob("*.snapshot"), *([] if has_index else directory.glob("*.txnindex"))]:
+        path.unlink()
+    log.write_snapshot(directory, 3)
+    check(directory, log)
+    with LogView(directory) as view:
+        assert committed(view) == [0, 4, 6] and not view.problems
+
+
 def test_damage_of_the_other_files_is_a_problem_and_nothing_more(tmp_path: Path) -> None:
     """TXN-7: an entry's version is the first byte."""
     log = made(SPANNING)

@@ -8,7 +8,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecord
-from tests.transactional import Event, index_path, made, marker
+from tests.transactional import Event, index_path, made, marker, snapshot, snapshot_path
 
 EVENTS: list[Event] = [
     ("plain", 0, 2), ("data", 5, 2), ("commit", 5, 0), ("data", 5, 2), ("abort", 5, 0), ("plain", 0, 1),
@@ -103,3 +103,43 @@ def test_rebuilt_index_has_what_lies_behind_damage(tmp_path: Path) -> None:
     with kafkalog.open(directory, "a") as log:
         assert seen(log, 2) == ([2, 3, 8, 9, 10, 11], "")
         assert [(one.first_offset, one.last_offset) for one in log.aborted_txns] == [(5, 7)]
+
+
+# name: what follows two records of producer 5 and one of 6 and, in the next segment, a plain one and a COMMIT of 5 that
+# is damaged, before a COMMIT of 6; the committed offsets that are left
+LOST_ENDS: dict[str, tuple[list[Event], list[int]]] = {
+    "no other marker": ([("plain", 0, 1)], [2, 3, 5]),
+    "an ABORT of the next transaction": ([("data", 5, 1), ("abort", 5, 0), ("plain", 0, 1)], [2, 3, 7]),
+    "a COMMIT of the next transaction": ([("data", 5, 1), ("commit", 5, 0), ("plain", 0, 1)], [0, 1, 2, 3, 5, 7]),
+    "a transaction that goes on into the last segment": (
+        [("data", 5, 1), ("roll", 0, 0), ("plain", 0, 1), ("commit", 5, 0), ("plain", 0, 1)], [2, 3, 5, 6, 8],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOST_ENDS)
+def test_transaction_whose_end_is_lost_segments_later(tmp_path: Path, name: str) -> None:
+    """The next marker of its producer in the last segment decides; without one its records are left out."""
+    more, left = LOST_ENDS[name]
+    directory = tmp_path / "data" / "t-0"
+    middle: list[Event] = [("roll", 0, 0), ("plain", 0, 1), ("commit", 5, 0), ("roll", 0, 0)]
+    write(directory, [("data", 5, 2), ("data", 6, 1), *middle, *more, ("commit", 6, 0)])
+    max(directory.glob("*.snapshot")).unlink()  # that of the end: the last segment is scanned
+    spoil(directory / f"{3:020d}.log", marker(4, 5, 1))
+    with kafkalog.open(directory) as log:
+        assert seen(log, on_damage="skip") == (left, "")
+        found, error = seen(log)
+        assert found == [] and "the transaction of producer 5 from offset 0 on may end there" in error
+
+
+def test_end_of_transaction_that_only_a_snapshot_knows_may_lie_in_damage_behind_it(tmp_path: Path) -> None:
+    directory = tmp_path / "data" / "t-0"
+    middle: list[Event] = [("roll", 0, 0), ("plain", 0, 1), ("roll", 0, 0)]
+    write(directory, [("data", 5, 2), *middle, ("commit", 5, 0), ("plain", 0, 1)])
+    max(directory.glob("*.snapshot")).unlink()
+    snapshot_path(directory, 3).write_bytes(snapshot({}))
+    spoil(directory / f"{3:020d}.log", marker(3, 5, 1))
+    with kafkalog.open(directory) as log:
+        found, error = seen(log, 0, 2)
+        assert found == [] and "the transaction of producer 5 from offset 0 on may end there" in error
+        assert seen(log, on_damage="skip") == ([2, 4], "")

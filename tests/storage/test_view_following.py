@@ -225,7 +225,7 @@ class TestFollowing:
             path = folder / f"{0:020d}.{suffix}"
             path.rename(f"{path}.deleted")
         with LogView(folder) as view:
-            assert [segment.overlaps for segment in view.segments] == [True, False, False]
+            assert [bool(segment.is_elsewhere) for segment in view.segments] == [True, False, False]
             assert offsets(view) == list(range(1010))
             assert offsets(view, 480, 520) == list(range(480, 520))
             found = [view.offset_for_time(time) for time in (1490, 1500, 1700)]
@@ -243,8 +243,40 @@ class TestFollowing:
         second.rename(f"{second}.swap")
         write_segment(folder, 1000, batches(1000, 1, 10))
         with LogView(folder) as view:
-            assert [segment.overlaps for segment in view.segments] == [True, True, False]
+            assert [bool(segment.is_elsewhere) for segment in view.segments] == [True, True, False]
             assert offsets(view) == list(range(1010))
+
+    @pytest.mark.parametrize("kept", [range(10), range(3, 7), range(0)], ids=["whole", "cleaned", "emptied"])
+    def test_a_joined_file_may_end_behind_a_gap_over_the_next_base(self, folder: Path, kept: range) -> None:
+        first = log_file(folder, 0)
+        last = batch(520, [(1520 + n, b"k%d" % n, b"v") for n in kept], deltas=[*kept], last_delta=9)
+        whole = batch(520, [(1520 + n, b"k%d" % n, b"v") for n in range(10)])
+        write_segment(folder, 500, [*batches(500, 2, 10), whole, *batches(530, 2, 10)])
+        write_segment(folder, 1000, batches(1000, 1, 10))
+        Path(f"{first}.swap").write_bytes(b"".join(batches(0, 40, 10)) + last)
+        first.unlink()
+        with LogView(folder) as view:
+            assert offsets(view) == [*range(400), *range(500, 550), *range(1000, 1010)]
+
+    def test_the_last_batch_of_a_joined_file_with_a_base_offset_too_high(self, folder: Path) -> None:
+        """The batches behind it have its offsets too, with other records."""
+        first = log_file(folder, 0)
+        made = batches(0, 50, 10)
+        for base in (500, 900, 5000):
+            made[-1] = base.to_bytes(8, "big") + made[-1][8:]
+            Path(f"{first}.swap").write_bytes(b"".join(made))
+            first.unlink(missing_ok=True)
+            write_segment(folder, 1000, batches(1000, 1, 10))
+            with LogView(folder) as view:
+                assert offsets(view, 0, 490) == list(range(490))
+                with pytest.raises(CorruptRecord, match=f"ends at offset {base + 9}, and .* begins at 500"):
+                    offsets(view)
+                assert offsets(view, 500) == list(range(500, 1010))
+            with kafkalog.open(folder) as log:
+                skipped: list[Any] = []
+                found = [record.offset for record in log.records(on_damage="skip", skipped=skipped)]
+                assert found == [*range(490), *range(500, 1010)]
+                assert [(one.offset, one.next_offset) for one in skipped] == [(490, 500)]
 
     def test_file_that_vanishes_between_listing_and_opening(self, folder: Path) -> None:
         """The directory is listed again."""

@@ -1,5 +1,6 @@
 """Which partitions data directories hold."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError, UnknownTopicOrPartition
+from kafkalog.tools.catalog import topics
 from kafkalog.tools.directories import find, partitions
 from kafkalog.types import TopicPartition
+from tests.faults import FaultFS
 
 
 @pytest.fixture
@@ -75,3 +78,23 @@ def test_a_partitions_own_directory_is_no_data_directory(tmp_path: Path) -> None
     with pytest.raises(IllegalArgument, match=f"give the one around it, {tmp_path}"):
         kafkalog.open_dirs(tmp_path / "orders-0", "a")
     assert sorted(os.listdir(tmp_path / "orders-0")) == before
+
+
+def test_a_partition_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    for name in ("t-0", "t-1"):
+        (tmp_path / name).mkdir()
+    fs = FaultFS()
+    fs.fail("scandir", path="/t-1", code=errno.EACCES)
+    with pytest.raises(StorageError) as caught:
+        topics([str(tmp_path)], fs=fs)
+    assert (caught.value.path, caught.value.errno) == (str(tmp_path / "t-1"), errno.EACCES)
+
+
+def test_topics_have_their_partitions_and_the_bytes_of_their_segments(tmp_path: Path) -> None:
+    for name, size in (("t-0", 100), ("t-1", 20), ("u-0", 3)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020d}.log").write_bytes(bytes(size))
+        (tmp_path / name / f"{0:020d}.index").write_bytes(bytes(8))
+    found = topics([str(tmp_path)])
+    numbers = [[part.topic_partition.partition for part in one.partitions] for one in found]
+    assert ([one.name for one in found], numbers, [one.size for one in found]) == (["t", "u"], [[0, 1], [0]], [120, 3])

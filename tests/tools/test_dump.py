@@ -3,9 +3,10 @@
 import io
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from kafkalog.tools.record_readers import cluster_metadata_reader, decoder_reade
 from kafkalog.util.fileio import OS, File, FileSystem
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, varint
+from tests.faults import FaultFS
 from tests.storage.test_producer_snapshot import snapshot
 
 DEEP = DumpOptions(deep_iteration=True, print_data_log=True)
@@ -308,6 +310,46 @@ def test_decoders(tmp_path: Path) -> None:
     assert "the value cannot be decoded: a number of 8 bytes does not fit in 5" in str(error)
 
 
+class Pieces(io.BytesIO):
+    """Output that remembers the pieces it is written in, and how often a file had been read before each."""
+
+    def __init__(self, fs: FaultFS) -> None:
+        super().__init__()
+        self.fs = fs
+        self.sizes: list[int] = []
+        self.reads: list[int] = []
+
+    def write(self, piece: Any) -> int:
+        self.sizes.append(len(piece))
+        self.reads.append(len(self.fs.named("pread", "preadv")))
+        return super().write(piece)
+
+
+@pytest.mark.parametrize("reader", [None, lambda: decoder_reader("string", "string")], ids=["text", "decoded"])
+def test_the_text_of_large_batches_is_written_in_pieces(tmp_path: Path, reader: Callable[[], Any] | None) -> None:
+    rows = [R(b"v" * 100, b"k", timestamp=0)] * 500
+    parts = [batch_fast(rows, 500 * n) for n in range(20)]  # several fit into what is read at once
+    path = log_file(tmp_path, parts)
+    out = Pieces(FaultFS())
+    options = DumpOptions(deep_iteration=True, print_data_log=True, reader=reader)
+    dump_files([str(path)], out, options, err=io.BytesIO(), fs=out.fs)
+    deep = "".join(reference_text.deep_text(rows, part, len(parts[0]) * n) for n, part in enumerate(parts))
+    assert out.getvalue().decode() == header(path) + deep
+    assert max(out.sizes) < 300_000
+
+
+def test_the_text_of_what_was_read_is_written_before_more_is_read(tmp_path: Path) -> None:
+    parts = [batch_fast([R(b"v" * 100_000)], n) for n in range(30)]
+    path = log_file(tmp_path, parts)
+    out = Pieces(FaultFS())
+    dump_files([str(path)], out, err=io.BytesIO(), fs=out.fs)
+    size = len(parts[0])
+    assert out.getvalue().decode().splitlines()[2:] == [
+        reference_text.batch_line(part, n * size).rstrip() for n, part in enumerate(parts)
+    ]
+    assert len(set(out.reads)) > 5
+
+
 def test_decoders_are_made_when_a_log_is_dumped(tmp_path: Path) -> None:
     """A name that means nothing is told after the line that names the file, as in the reference."""
     path = log_file(tmp_path, [])
@@ -329,6 +371,7 @@ def test_snapshots_of_the_metadata_log_say_what_they_are(tmp_path: Path) -> None
         path = tmp_path / name
         path.write_bytes(made)
         assert dumped(path)[0] == f"Dumping {path}\n{line}\n{reference_text.batch_line(made, 0)}"
+    (tmp_path / "x.checkpoint").touch()
     stopped(tmp_path / "x.checkpoint", IllegalArgument)
 
 
@@ -337,7 +380,11 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     assert stopped(path, StorageError)[0] == header(path)
     path.mkdir()
     assert stopped(path, StorageError)[0] == header(path)
-    stopped(tmp_path / "no-offset.log", IllegalArgument)
+    for name in ("no-offset.log", "no-offset.index", "no-offset.checkpoint"):
+        missing = stopped(tmp_path / name, StorageError)[1]
+        assert str(missing).startswith("there is no such file")
+        (tmp_path / name).touch()
+        stopped(tmp_path / name, IllegalArgument)
     for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
         with pytest.raises(StorageError):
             dumped(tmp_path / f"{7:020d}{suffix}")

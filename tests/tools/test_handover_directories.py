@@ -19,9 +19,10 @@ from kafkalog.tools.handover import HandoverOptions, HandoverReport, handover, u
 from kafkalog.tools.handover_apply import METADATA_LOG
 from kafkalog.tools.handover_journal import JOURNAL_FILE, SAVED_BOOTSTRAP, Journal
 from kafkalog.tools.handover_journal import write as write_journal
+from kafkalog.tools.handover_node import read_node
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
-from tests.broker_directory import NODE_ID, T0, batch, format_directory, write_meta_properties, write_metadata_log
+from tests.broker_directory import T0, batch, format_directory, write_meta_properties, write_metadata_log
 from tests.handover_cases import content, metadata_of, produced, topic, write
 
 
@@ -107,13 +108,14 @@ def test_two_logs_of_metadata_are_refused(tmp_path: Path) -> None:
 def as_an_earlier_release_did(data: Path, elections: int) -> ClusterMetadata:
     """Records at the beginning of a log that 4.4 had formatted: no metadata.version, so no broker starts on it."""
     metadata = metadata_of(data)
-    records = topic("t", TopicStore(data).topics()["t"].topic_id)
+    node_id = read_node([str(data)], OS).node_id
+    records = topic("t", TopicStore(data).topics()["t"].topic_id, replicas=(node_id,))
     write_journal(metadata, Journal(0, len(records), "", ("t",), {}), OS)
     log = UnifiedLog.open(metadata.log_path, LogConfig.from_stored(METADATA_LOG))
     log.append_as_follower(batch(records, 0, 0), 0)
-    voters = [{"voterId": NODE_ID}]
+    voters = [{"voterId": node_id}]
     for epoch in range(1, 1 + elections):
-        change = {"leaderId": NODE_ID, "voters": voters, "grantingVoters": voters}
+        change = {"leaderId": node_id, "voters": voters, "grantingVoters": voters}
         made = kraft_batch(
             ControlType.LEADER_CHANGE, change, timestamp=T0, base_offset=log.log_end_offset, leader_epoch=epoch
         )
@@ -150,7 +152,7 @@ def write_transaction(data: Path, producer_id: int, state: int, *partitions: tup
         frozenset(TopicPartition(*one) for one in partitions), T0, T0,
     )  # fmt: skip
     with kafkalog.open(data / "__transaction_state-0", "a", cleanup_policy="compact") as log:
-        log.append_bytes(transactions_batch([(transaction.transactional_id, transaction)], T0))
+        log.append_bytes(transactions_batch([(transaction.transactional_id, transaction)], T0).data)
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -105,8 +105,10 @@ def test_snapshots_that_are_wrong_go_and_producers_are_read_again(tmp_path: Path
     snapshot.write_bytes(b"damaged")
     above = root / "a-0" / f"{2:020d}.snapshot"
     above.write_bytes(format_snapshot([(7, 0, 0, 44, 0, 1000, -1, -1)]))
+    sizes = [one.stat().st_size for one in (above, snapshot)]
     report = repair(root, apply=True, backup_dir=tmp_path / "kept")
-    assert sorted(change.kind for change in report.changes) == ["remove", "remove"] and report.ok
+    removed = sorted((one.kind, one.path, one.size_before, one.size_after, one.offset) for one in report.changes)
+    assert removed == [("remove", str(above), sizes[0], 0, 2), ("remove", str(snapshot), sizes[1], 0, 5)] and report.ok
     assert (tmp_path / "kept" / "a-0" / snapshot.name).read_bytes() == b"damaged"
     assert not list((root / "a-0").glob("*.snapshot")) and not (root / ".kafka_cleanshutdown").exists()
     assert str(report).splitlines()[0].startswith("removed ")
@@ -125,8 +127,11 @@ def test_snapshots_behind_a_cut_go_with_it(tmp_path: Path) -> None:
             log.append_bytes(bytearray(part))
     last = root / "a-0" / f"{10:020d}.log"
     last.write_bytes(last.read_bytes()[:-1])
-    planned = [(change.kind, Path(change.path).name) for change in repair(root).changes]
-    assert {("cut", last.name), ("remove", f"{20:020d}.snapshot")} <= set(planned)
+    ahead = root / "a-0" / f"{20:020d}.snapshot"
+    planned = [(one.kind, one.path, one.size_before, one.size_after, one.offset) for one in repair(root).changes]
+    size = last.stat().st_size
+    assert ("remove", str(ahead), ahead.stat().st_size, 0, 20) in planned
+    assert ("cut", str(last), size, (size + 1) // 2, 15) in planned
     assert repair(root, apply=True, backup_dir=tmp_path / "kept").ok
     assert not repair(root).changes and verify(root).ok
     kept, gone = (f"{offset:020d}.snapshot" for offset in (10, 20))

@@ -54,7 +54,7 @@ def test_the_cuts_are_those_of_reading_every_segment(tmp_path: Path, name: str, 
     flip(path / name, positions(path / name)[5] + at, 2)
     unclean(path)
     (opening,) = repair(path, rebuild_indexes=False, truncate_tail=False).openings
-    assert opening.cuts == tuple(foresee_cuts(str(path), OS, is_clean=False))
+    assert opening.cuts == tuple(foresee_cuts(str(path), OS, is_clean=False, recovery_point=0, log_start_offset=0))
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,5 @@ def test_the_cut_of_a_tail_is_that_of_reading_every_segment(tmp_path: Path, name
     with open(path / name, "ab") as file:
         file.write(tail)
     (opening,) = repair(path, rebuild_indexes=False, truncate_tail=False).openings
-    assert opening.cuts == tuple(foresee_cuts(str(path), OS, is_clean=False)) != ()
+    foreseen = foresee_cuts(str(path), OS, is_clean=False, recovery_point=0, log_start_offset=0)
+    assert opening.cuts == tuple(foreseen) != ()

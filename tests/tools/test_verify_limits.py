@@ -16,6 +16,7 @@ from kafkalog.tools.verify import Report, Severity, verify
 from kafkalog.tools.verify_segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
 from tests import raw_batches
+from tests.builder import R, batch
 from tests.faults import FaultFS
 from tests.tools.test_verify_damage import LOG, epochs_of, write_log
 
@@ -155,3 +156,37 @@ def test_a_log_whose_transactions_cannot_be_read_again_is_named(tmp_path: Path, 
     with pytest.raises(StorageError) as caught:
         TxnReplay(fs).add(facts)
     assert (caught.value.path, caught.value.message) == (str(path), "cannot read: Input/output error")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["t-0/00000000000000000200.snapshot", "t-0/leader-epoch-checkpoint", "t-0/partition.metadata", "meta.properties",
+     "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"],
+)  # fmt: skip
+def test_a_small_file_that_cannot_be_read_is_named_and_the_log_checked(tmp_path: Path, name: str) -> None:
+    write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5))
+    file = tmp_path / name
+    file.write_text("0\n0\n")
+    fs = FaultFS()
+    fs.fail("open_read", path="/" + name, code=errno.EIO)
+    (found,) = (report := verify(tmp_path, fs=fs))
+    assert (str(found.severity), found.kind, found.path) == ("unreadable", "unreadable", str(file))
+    assert "Input/output error" in found.what and report.sums.batches == 40
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
+def test_a_malformed_small_file_is_named_and_the_log_checked(tmp_path: Path, name: str) -> None:
+    file = write_log(tmp_path / "t-0", raw_batches.batches(0, 40, 5)).parent / name
+    file.write_text("nonsense")
+    (found,) = (report := verify(tmp_path))
+    assert (str(found.severity), found.kind, found.path) == ("damage", "checkpoint", str(file))
+    assert report.sums.batches == 40
+
+
+def test_a_largest_time_that_the_records_contradict_is_a_note(tmp_path: Path) -> None:
+    parts = [batch([b"a"]), batch([R(b"b", timestamp=5)], base_offset=1, max_timestamp=9)]
+    path = write_log(tmp_path / "t-0", parts)
+    assert not verify(path.parent).notes
+    (found,) = (report := verify(path.parent, deep=True)).notes
+    assert report.ok and (found.kind, found.offset, found.position) == ("record-time", 1, len(parts[0]))
+    assert found.what == "the batch's largest timestamp is 9, its records say otherwise"

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from kafkalog.storage.aborted_txns import parse_aborted_txns
 from kafkalog.tools.verify import verify
 from tests import transactional
+from tests.raw_batches import batches, write_segment
 from tests.storage.logs import log
 
 
@@ -27,3 +30,13 @@ def test_a_transaction_that_began_below_the_log_start(tmp_path: Path) -> None:
     index.write_bytes(transactional.txn_index([(7, 2, 5, 6)]))
     (tmp_path / "log-start-offset-checkpoint").unlink()
     assert [one.kind for one in verify(directory, deep=True).findings] == ["txn-entry"]
+
+
+@pytest.mark.parametrize(("last_offset", "found"), [(2, []), (9, []), (10, ["txn-entry"]), (11, ["txn-entry"])])
+def test_a_marker_may_be_missing_up_to_the_next_segment(tmp_path: Path, last_offset: int, found: list[str]) -> None:
+    """A repair left it out with the damaged bytes around it."""
+    directory = tmp_path / "t-0"
+    write_segment(directory, 0, batches(0, 1, 2))
+    write_segment(directory, 10, batches(10, 1, 5))
+    transactional.index_path(directory, 0).write_bytes(transactional.txn_index([(7, 0, last_offset, 0)]))
+    assert [one.kind for one in verify(directory)] == found

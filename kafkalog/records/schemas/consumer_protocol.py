@@ -1,4 +1,4 @@
-"""What the members of a classic consumer group tell each other: their metadata and assignment."""
+"""Metadata and assignment that members of a classic consumer group exchange."""
 
 from typing import Final
 

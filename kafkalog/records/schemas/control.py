@@ -1,6 +1,6 @@
 """Values of KRaft's control records (format.md sections 3 and 13, A3); each begins with its own version.
 
-Leader changes of version 1 are said to have a directory id for each voter, but none is ever written.
+Version 1 of leader changes is documented to have a directory id for each voter, but no one ever writes it.
 """
 
 from typing import Final
@@ -47,4 +47,4 @@ VALUES: Final[dict[int, Schema]] = {
     5: _ALL["KRaftVersionRecord"],
     6: _ALL["VotersRecord"],
 }
-"""By the type of control record."""
+"""Schemas by the type of control record."""

@@ -245,7 +245,7 @@ StreamsGroupTopologyValue 23 0 flexible 0+
 
 _ALL: Final = schemas(TABLE)
 KEYS: Final[dict[int, Schema]] = {schema.number: schema for name, schema in _ALL.items() if name.endswith("Key")}
-"""By the number that a key begins with."""
+"""Schemas by the number at the start of a key."""
 
 VALUES: Final[dict[int, Schema]] = {schema.number: schema for name, schema in _ALL.items() if name.endswith("Value")}
-"""By the number of their keys."""
+"""Schemas by the number of their keys."""

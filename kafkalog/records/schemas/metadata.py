@@ -1,4 +1,4 @@
-"""Records of `__cluster_metadata`: what the controllers agree on (format.md section 13, A11)."""
+"""Records of `__cluster_metadata`, on which the controllers agree (format.md section 13, A11)."""
 
 from typing import Final
 
@@ -149,4 +149,4 @@ UnregisterControllerRecord 29 0 flexible 0+
 """
 
 RECORDS: Final[dict[int, Schema]] = {schema.number: schema for schema in schemas(TABLE).values()}
-"""By the number behind the frame version."""
+"""Schemas by the number after the frame version."""

@@ -60,4 +60,4 @@ RemoteLogSegmentMetadataSnapshotRecord 3 0 flexible 0+
 """
 
 RECORDS: Final[dict[int, Schema]] = {schema.number: schema for schema in schemas(TABLE).values()}
-"""By the number behind the frame version."""
+"""Schemas by the number after the frame version."""

@@ -1,1 +1,1 @@
-"""What is answered to each call: one module a call, named as kio names it, without state of its own."""
+"""Request handlers: one stateless module for each call, with kio's name for it."""

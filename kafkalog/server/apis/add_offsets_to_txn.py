@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the transaction is about to commit offsets of a group."""
+"""AddOffsetsToTxn: announce that a transaction will commit offsets of a group."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _KNOWS_FENCED: Final = 2
-"""The first version whose clients know PRODUCER_FENCED."""
+"""First version whose clients know PRODUCER_FENCED."""
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """NONE, or why the group's partition of `__consumer_offsets` is not part of the transaction."""
+    """Add the group's partition of `__consumer_offsets` to the transaction; return NONE or the error code."""
     allows = node.authorizer.allows
     if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return _answer(context, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -34,7 +34,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The answer is an error, whatever it is."""
+    """Return the error."""
     return _answer(context, error_code)
 
 

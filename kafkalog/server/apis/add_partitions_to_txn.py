@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: what a transaction is about to write to; from version 4 on also asked by brokers, for many."""
+"""AddPartitionsToTxn: announce the partitions a transaction will write to; from version 4 on, brokers batch them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _OF_BROKERS: Final = 4
 _KNOWS_FENCED: Final = 2
-"""The first version whose clients know PRODUCER_FENCED."""
+"""First version whose clients know PRODUCER_FENCED."""
 Codes = Mapping[TopicPartition, int]
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """An error code for each partition: all are added, or none."""
+    """Add all partitions of a transaction or none of them; return an error code for each partition."""
     if context.api_version < _OF_BROKERS:
         producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
@@ -64,7 +64,7 @@ async def _added(
 
 
 def _wrong(node: Node, context: RequestContext, partitions: list[TopicPartition], of_client: bool) -> Codes:
-    """The partitions that a client may not write to, and those that are not there."""
+    """Return the error codes of partitions that the client may not write to and of missing partitions."""
     found: dict[TopicPartition, ErrorCode] = {}
     allowed: dict[str, bool] = {}
     for one in partitions:
@@ -94,7 +94,7 @@ def _results(topics: Any, codes: Codes) -> list[dict[str, Any]]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """From version 4 on one error; before that one for each partition."""
+    """Return one error from version 4 on; before, the error for each partition."""
     if context.api_version >= _OF_BROKERS:
         return {"throttle_time": context.throttle_ms, "error_code": error_code, "results_by_transaction": []}
     topics = request.v3_and_below_topics

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: limits are set and taken away, each entity by itself (KIP-546)."""
+"""AlterClientQuotas: set and remove the limits of each entity independently (KIP-546)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Write down those that may be set."""
+    """Validate each entity and, unless `validate_only` is set, save the valid limits."""
     if not node.authorizer.allows_cluster(context, Operation.ALTER_CONFIGS):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(node, context, request, code, code.message)
@@ -41,7 +41,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each entity with the error."""
+    """Return the error for each entity."""
     return _tree(context, request, [(error_code, message)] * len(request.entries))
 
 

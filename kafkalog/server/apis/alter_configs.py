@@ -1,4 +1,4 @@
-"""AlterConfigs: a resource has the settings that are given, and no others."""
+"""AlterConfigs: replace all settings of a resource with the given ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Set the settings of each resource."""
+    """Replace the settings of each resource."""
 
     async def alter(resource: Any) -> None:
         settings = {config.name: config.value for config in resource.configs}
@@ -24,5 +24,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each resource with the error."""
+    """Return the error for each resource."""
     return all_refused(context, request, error_code, message)

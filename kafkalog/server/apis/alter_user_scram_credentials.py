@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: users get passwords, and lose them (KIP-554). The password itself never comes here."""
+"""AlterUserScramCredentials: set and delete users' SCRAM keys (KIP-554). The password itself is never received."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Result = tuple[ErrorCode | int, str | None]
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Change all users of which nothing is wrong in the request; a user with an error is left as it is."""
+    """Change every user whose rows in the request are all valid; leave a user with an error unchanged."""
     if not node.authorizer.allows_cluster(context, Operation.ALTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(node, context, request, code, code.message)
@@ -45,12 +45,12 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each user with the error."""
+    """Return the error for each user."""
     return _tree(context, {row.name: (error_code, message) for row in (*request.deletions, *request.upsertions)})
 
 
 def _checked(request: Any, state: SecurityState) -> dict[str, _Result]:
-    """What is wrong with each user's changes, or that nothing is."""
+    """Return each user's first error code and message, or NONE and None if its changes are valid."""
     rows = (*request.deletions, *request.upsertions)
     counts = Counter((row.name, row.mechanism) for row in rows)
     results: dict[str, _Result] = {}

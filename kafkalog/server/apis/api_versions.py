@@ -1,4 +1,4 @@
-"""ApiVersions (KIP-35, KIP-511): what may be called, in which versions. The answers are made once, and without kio."""
+"""ApiVersions (KIP-35, KIP-511): the calls that are served and their versions. Responses are cached and need no kio."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.errors import MalformedRequest
 from kafkalog.server.apis.dispatch import offered
 from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.wire.reader import Frame, read_strings
+from kafkalog.server.wire.reader import Frame, strings_reader
 from kafkalog.server.wire.versions import api_versions_body
 
 if TYPE_CHECKING:
@@ -18,27 +17,27 @@ if TYPE_CHECKING:
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _KEPT_LETTERS: Final = 100
-"""Of each of them: strangers say what they like, and a connection keeps it."""
+"""Maximum length of each, since an untrusted client chooses the text and the connection stores it."""
 
 
 class Software(NamedTuple):
-    """What a client says it is; empty in versions that do not ask."""
+    """The client's software name and version; empty in versions without these fields."""
 
     client_software_name: str
     client_software_version: str
 
 
+_READER: Final = strings_reader(Software)
+
+
 def read(version: int, frame: Frame, position: int) -> Software:
-    """The body of a request, read here: the first answer of a server does not wait for kio. MalformedRequest."""
-    if version >= 3:
-        return Software(*read_strings(2, frame, position))
-    if position != len(frame):
-        raise MalformedRequest(f"{len(frame) - position} bytes after the end of the message", position=position)
-    return Software("", "")
+    """Parse a request body without importing kio, so that a server's first response is fast. Raise MalformedRequest."""
+    found: Software = _READER.read(frame, position) if version >= 3 else Software("", "")
+    return found
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """The body as bytes. `request` is None for a version that is not served."""
+    """Return the response body as bytes. `request` is None for a version that is not served."""
     if request is None:
         return _body(context.api_version, 0, _in_set(node))
     if context.api_version >= 3:
@@ -52,7 +51,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The body with an error alone."""
+    """Return a body with the error code."""
     return _body(context.api_version, error_code, _in_set(node))
 
 

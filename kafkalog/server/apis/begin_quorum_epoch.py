@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (KIP-595): a node of the replica set tells that it leads, and has news."""
+"""BeginQuorumEpoch (KIP-595): a node of the replica set announces that it leads or has new data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The term and the leader that this node knows now."""
+    """Record the announced leader and return the term and leader that this node now knows."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     term, leader = read_begin(request)
@@ -25,5 +25,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for the whole."""
+    """Return the error at the top level."""
     return {"error_code": error_code, "topics": ()}

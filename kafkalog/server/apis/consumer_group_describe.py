@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (KIP-848): epochs, members, and what each of them has and should have."""
+"""ConsumerGroupDescribe (KIP-848): a group's epochs and members, with their current and target assignments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DENIED: Final = "The described group uses topics that the client is not authori
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """Each group that was asked for."""
+    """Return a row for each requested group."""
     is_asked = request.include_authorized_operations
 
     def row_of(group_id: str, group: Group | None) -> Row:
@@ -90,6 +90,6 @@ def _row(group_id: str, code: int, message: str | None = None) -> Row:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The same code for each group."""
+    """Return the same error code for each group."""
     rows = [_row(group_id, error_code, message) for group_id in request.group_ids]
     return {"throttle_time": context.throttle_ms, "groups": rows}

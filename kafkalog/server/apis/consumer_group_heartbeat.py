@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (KIP-848): joining, staying, leaving, and being assigned, all in one call."""
+"""ConsumerGroupHeartbeat (KIP-848): join, stay in or leave a group, and receive an assignment, in one call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST_WITH_OWN_ID: Final = 1
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """The member's epoch, and its assignment where that has changed or everything was told anew."""
+    """Return the member's epoch, and its assignment if that changed or the member joins or sends its full state."""
     if "consumer" not in node.config["group.coordinator.rebalance.protocols"]:
         return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
@@ -51,7 +51,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
 
 
 def _check(node: Node, context: RequestContext, request: Any) -> None:
-    """What makes no sense in any group."""
+    """Raise Refused if the request is invalid for any group."""
     epoch = request.member_epoch
     wrong = None
     if not request.group_id:
@@ -117,12 +117,12 @@ def _assignment(member: ConsumerMember) -> dict[str, Any]:
 
 
 def rows_of(partitions: Mapping[UUID, frozenset[int]]) -> list[dict[str, Any]]:
-    """Partitions by topic as a response has them."""
+    """Return partitions by topic in the form used in responses."""
     return [{"topic_id": topic_id, "partitions": sorted(those)} for topic_id, those in partitions.items()]
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """Nothing has changed."""
+    """Return the error, without member or assignment."""
     return {
         "throttle_time": context.throttle_ms,
         "error_code": int(error_code),

@@ -1,4 +1,4 @@
-"""CreateAcls: each entry by itself; one that is there already is made once."""
+"""CreateAcls: add each ACL independently; an existing ACL is not duplicated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Write down those that may be made."""
+    """Save the valid ACLs and return a result for each."""
     why = refusal(node, context, Operation.ALTER)
     if why is not None:
         return refused(node, context, request, *why)
@@ -38,7 +38,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each entry with the error."""
+    """Return the error for each ACL."""
     return _tree(context, [(error_code, message)] * len(request.creations))
 
 

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that are there."""
+"""CreatePartitions: add partitions to existing topics."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kafkalog.server.wire.writer import Tree
 
 _STRICT_FROM: Final = 3
-"""Before, a client above its quota waits, and is not refused."""
+"""First version that rejects a client over its quota; in earlier versions the client is throttled."""
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Let the topics grow, one after the other."""
+    """Add the partitions, one topic after the other, and return a result for each topic."""
     counts = Counter(topic.name for topic in request.topics)
     rows: list[Tree] = []
     turns = Turns()
@@ -37,7 +37,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each topic with the error."""
+    """Return the error for each topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
     return {"throttle_time": context.throttle_ms, "results": [_row(name, error_code, message) for name in names]}
 

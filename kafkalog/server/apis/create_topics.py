@@ -1,4 +1,4 @@
-"""CreateTopics: each topic by itself, as far as the client may make it."""
+"""CreateTopics: create each topic that the client may create."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.wire.writer import Tree
 
-_TURN_ROWS: Final = 4  # each is answered with all its settings
+_TURN_ROWS: Final = 4  # each row includes all settings of its topic
 _STRICT_FROM: Final = 6
-"""Before, a client above its quota waits, and is not refused."""
+"""First version that rejects a client over its quota; in earlier versions the client is throttled."""
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Make the topics, all at once. In a replica set the answer waits for a majority, as long as the timeout says
+    """Create the topics together. In a replica set the response waits for a majority, up to the request's timeout
     (`node.before_answers`)."""
     counts = Counter(topic.name for topic in request.topics)
     may_all = node.authorizer.allows_cluster(context, Operation.CREATE)
@@ -73,13 +73,16 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each topic with the error."""
+    """Return the error for each topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
     return {"throttle_time": context.throttle_ms, "topics": [_error(name, error_code, message) for name in names]}
 
 
 def _plan(node: Node, context: RequestContext, wanted: Any, validate_only: bool) -> TopicPlan:
-    """What is to be made, once the client's quota has it. Errors as `Topics.plan`, ConfigError, ThrottlingQuota."""
+    """Charge the client's quota and return a topic's plan.
+
+    Raises as `Topics.plan`, ConfigError, ThrottlingQuotaExceeded.
+    """
     node.topics.check_new(wanted.name)
     settings = checked_topic_settings(
         {config.name: config.value for config in wanted.configs}, node.store.config.topic_defaults
@@ -113,12 +116,12 @@ def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree])
 
 
 def _copies(node: Node) -> int:
-    """How many copies every partition has."""
+    """Return the number of replicas of every partition."""
     return 1 if node.quorum.replica_set is None else len(node.quorum.replica_set)
 
 
 def _partitions(node: Node, wanted: Any) -> int:
-    """How many partitions a topic is to have; -1 for the node's number."""
+    """Return the number of partitions for a new topic; -1 means the node's default."""
     if not wanted.assignments:
         check_factor(wanted.replication_factor, _copies(node))
         if wanted.num_partitions < -1 or wanted.num_partitions == 0:
@@ -135,7 +138,7 @@ def _partitions(node: Node, wanted: Any) -> int:
 
 
 def _too_many(node: Node, topics: Iterable[Any]) -> KafkalogError | None:
-    """The error of all topics where there are more partitions than one call may make."""
+    """Return the error for all topics if the call asks for more partitions than allowed, else None."""
     total = 0
     for topic in topics:
         if topic.assignments:

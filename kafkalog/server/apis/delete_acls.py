@@ -1,4 +1,4 @@
-"""DeleteAcls: all entries that filters match."""
+"""DeleteAcls: delete all ACLs that match the filters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Delete them, and tell which they were; an entry that two filters match is told with the first one."""
+    """Delete the matching ACLs and return them by filter; an ACL that several filters match is under the first."""
     why = refusal(node, context, Operation.ALTER)
     if why is not None:
         return refused(node, context, request, *why)
@@ -46,7 +46,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each filter with the error."""
+    """Return the error for each filter."""
     rows = [_row(error_code, message, ()) for _ in request.filters]
     return {"throttle_time": context.throttle_ms, "filter_results": rows}
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (KIP-229): groups without members, and all that they have committed."""
+"""DeleteGroups (KIP-229): delete groups without members, and their committed offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """An error code for each group."""
+    """Delete the groups and return an error code for each."""
     codes = {}
     for group_id in request.groups_names:
         if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
@@ -29,5 +29,5 @@ def _answer(context: RequestContext, codes: dict[str, int]) -> dict[str, Any]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The same code for each group."""
+    """Return the same error code for each group."""
     return _answer(context, dict.fromkeys(request.groups_names, int(error_code)))

@@ -1,4 +1,4 @@
-"""DeleteRecords: what lies below an offset is given up."""
+"""DeleteRecords: delete the records below an offset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CALL: Final = PartitionCall(Operation.DELETE, {"low_watermark": -1})
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The low watermark of each partition, once all replicas have come to it (PART-11)."""
+    """Return the low watermark of each partition, once all replicas have reached it (PART-11)."""
     behind: dict[TopicPartition, int] = {}
 
     async def deleted(key: TopicPartition, one: Any) -> dict[str, Any]:
@@ -39,5 +39,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for every partition."""
+    """Return the error for every partition."""
     return _CALL.refused(context, request, error_code)

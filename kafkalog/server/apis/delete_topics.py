@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or from version 6 on by id."""
+"""DeleteTopics: delete topics by name, or from version 6 on by id."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _DISABLED_FROM: Final = 3
 _STRICT_FROM: Final = 5
-"""Before, a client above its quota waits, and is not refused."""
+"""First version that rejects a client over its quota; in earlier versions the client is throttled."""
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Delete the topics, all at once."""
+    """Delete the topics together and return a result for each."""
     if not node.config["delete.topic.enable"]:
         is_known = context.api_version >= _DISABLED_FROM
         why = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
@@ -74,7 +74,7 @@ def _refusal(topic: Topic, error: KafkalogError) -> Tree:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each topic with the error."""
+    """Return the error for each topic."""
     rows = [_row(name, topic_id, error_code, message) for name, topic_id in dict.fromkeys(_asked(request))]
     return {"throttle_time": context.throttle_ms, "responses": rows}
 
@@ -86,7 +86,7 @@ def _asked(request: Any) -> list[tuple[str | None, UUID | None]]:
 
 
 def _found(node: Node, context: RequestContext, name: str | None, topic_id: UUID | None) -> Topic | Tree:
-    """The topic that is to be deleted, once the client's quota has it; else the row that says why not."""
+    """Charge the client's quota and return the topic to delete, or the error row."""
     topic = node.topics.by_id(topic_id) if name is None else node.topics.get(name)
     if name is None and topic is None:
         return _row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)

@@ -1,4 +1,4 @@
-"""DescribeAcls: the entries that a filter matches, by resource."""
+"""DescribeAcls: the ACLs that match a filter, by resource."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """What is written down."""
+    """Return the matching ACLs."""
     why = refusal(node, context, Operation.DESCRIBE, "No Authorizer is configured on the broker")
     if why is not None:
         return refused(node, context, request, *why)
@@ -27,7 +27,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error, and no entry."""
+    """Return the error and no ACL."""
     return {
         "throttle_time": context.throttle_ms,
         "error_code": error_code,

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas that a filter matches (KIP-546)."""
+"""DescribeClientQuotas: the quotas that match a filter (KIP-546)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """What is written down."""
+    """Return the matching quotas."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(node, context, request, code, code.message)
@@ -31,5 +31,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error, and no quota."""
+    """Return the error and no quota."""
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "entries": None}

@@ -1,4 +1,4 @@
-"""DescribeCluster: the nodes, and what the client may do with the cluster."""
+"""DescribeCluster: the nodes, and the operations the client may perform on the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONTROLLERS: Final = 2
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The nodes by the listener that was asked; there is no endpoint for controllers."""
+    """Return the nodes' addresses for the connection's listener. Controllers have no endpoint."""
     wanted = getattr(request, "endpoint_type", _BROKERS)
     if wanted == _CONTROLLERS:
         words = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -39,7 +39,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error, and no node."""
+    """Return the error and no node."""
     return _tree(node, context, error_code, message)
 
 

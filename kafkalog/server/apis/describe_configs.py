@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
     from kafkalog.server.wire.writer import Tree
 
-_TURN_ROWS: Final = 4  # each has a hundred settings
+_TURN_ROWS: Final = 4  # each has about a hundred settings
 
 
 _NAMES: Final = {GROUP: "Group name", CLIENT_METRICS: "Client metrics subscription name", BROKER_LOGGER: "Broker id"}
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Each resource by itself, as far as the client may see it."""
+    """Return the settings, or an error, for each resource independently."""
     resources = {(one.resource_type, one.resource_name): one for one in request.resources}  # once each
     rows = [_row(node, context, request, one) async for one in in_turns(resources.values(), _TURN_ROWS)]
     return {"throttle_time": context.throttle_ms, "results": rows}
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each resource with the error."""
+    """Return the error for each resource."""
     rows = [_error(resource, error_code, message) for resource in request.resources]
     return {"throttle_time": context.throttle_ms, "results": rows}
 

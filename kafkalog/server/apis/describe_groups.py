@@ -18,7 +18,7 @@ _FIRST_WITH_NOT_FOUND: Final = 6
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """Each group that was asked for; one that is none is dead, and from version 6 on not found."""
+    """Return a row for each group. Any but a classic group is reported as dead, from version 6 on as not found."""
     is_asked = getattr(request, "include_authorized_operations", False)
 
     def row_of(group_id: str, group: Group | None) -> Row:
@@ -65,6 +65,6 @@ def _row(group_id: str, code: int, state: str = "", message: str | None = None) 
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The same code for each group."""
+    """Return the same error code for each group."""
     rows = [_row(group_id, error_code, "", message) for group_id in request.groups]
     return {"throttle_time": context.throttle_ms, "groups": rows}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NO_LAG: Final = -1
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """All directories, with the partitions that were asked for, or all."""
+    """Return all directories with the requested partitions, or with all partitions."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     wanted = None
@@ -36,7 +36,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error, and no directory."""
+    """Return the error and no directory."""
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "results": ()}
 
 
@@ -69,7 +69,7 @@ def _directory_row(
 def _partition_rows(
     directory: DataDirectory, logs: Mapping[TopicPartition, UnifiedLog]
 ) -> Iterable[tuple[TopicPartition, Tree]]:
-    """Current and future logs; a future one is behind the current one, which lies in another directory."""
+    """Yield a row for each current and future log. A future log's lag is measured against the current log elsewhere."""
     for key, log in directory.logs.items():
         yield key, _partition_row(key, log, max(log.high_watermark - log.log_end_offset, 0), is_future=False)
     for key, log in directory.future_logs.items():

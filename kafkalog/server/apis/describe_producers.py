@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition, and with which transactions (FLOW-22)."""
+"""DescribeProducers: the active producers of partitions and their transactions (FLOW-22)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The producers that the log of each partition knows."""
+    """Return the active producers of each partition's log."""
     topics = []
     turns = Turns()
     for topic in {one.name: one for one in request.topics}.values():  # once each
@@ -34,7 +34,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
                 except KafkalogError as error:
                     row = _refusal(index, code_for_reader(error, key))
                     if node.topics.get(topic.name) is not None:
-                        row["error_message"] = None  # as the reference, which gives codes alone for partitions
+                        row["error_message"] = None  # the reference also reports only codes for partitions
             rows.append(row)
             await turns.row()
         topics.append({"name": topic.name, "partitions": rows})
@@ -42,7 +42,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for every partition."""
+    """Return the error for every partition."""
     topics = [
         {"name": topic.name, "partitions": [_refusal(index, error_code) for index in topic.partition_indexes]}
         for topic in request.topics

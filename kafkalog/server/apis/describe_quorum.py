@@ -1,4 +1,4 @@
-"""DescribeQuorum (KIP-595): who leads the replica set, in which term, and how often topics and settings changed."""
+"""DescribeQuorum (KIP-595): the replica set's leader, its term, and the number of changes to topics and settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """A row of `__cluster_metadata`; nothing else has a quorum."""
+    """Return a row for `__cluster_metadata`; any other partition is unknown, because it has no quorum."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     quorum = node.quorum
@@ -48,5 +48,5 @@ def _unknown(partition: int) -> dict[str, Any]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for the whole."""
+    """Return the error at the top level."""
     return {"error_code": error_code, "error_message": message, "topics": (), "nodes": ()}

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics by name, in their order, page by page (KIP-966)."""
+"""DescribeTopicPartitions: topics in order of name, in pages (KIP-966)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """As many partitions as one answer may have, and where the next one begins."""
+    """Return up to one page of partitions and the cursor of the next page."""
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         raise InvalidRequest(f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor}")
@@ -53,7 +53,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each topic with the error."""
+    """Return the error for each topic."""
     rows = [error_row(error_code, topic.name) for topic in request.topics]
     return {"throttle_time": context.throttle_ms, "topics": rows, "next_cursor": None}
 
@@ -61,7 +61,7 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
 async def _row(
     node: Node, context: RequestContext, name: str, first: int, most: int, turns: Turns
 ) -> tuple[Tree, int, int | None]:
-    """A topic's row, how many partitions are in it, and the number of the next one, where the row has not all."""
+    """Return a topic's row, its number of partitions, and the first partition left out, or None if the row has all."""
     await turns.row()
     topic = node.topics.get(name)
     if topic is None:

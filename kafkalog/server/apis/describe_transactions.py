@@ -1,4 +1,4 @@
-"""DescribeTransactions: all that is known of some transactional ids (KIP-664)."""
+"""DescribeTransactions: the state of given transactional ids (KIP-664)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Each id with its transaction, or with an error; topics that the client may not see are left out."""
+    """Return the transaction or an error for each id, without the topics that the client may not see."""
     states = [_described(node, context, one) async for one in in_turns(request.transactional_ids)]
     return {"throttle_time": context.throttle_ms, "transaction_states": states}
 
@@ -47,6 +47,6 @@ def _unknown(transactional_id: str, error_code: int) -> dict[str, Any]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The same error for every id."""
+    """Return the same error for every id."""
     states = [_unknown(transactional_id, error_code) for transactional_id in request.transactional_ids]
     return {"throttle_time": context.throttle_ms, "transaction_states": states}

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which users there are, and by which mechanisms (KIP-554). No key is told."""
+"""DescribeUserScramCredentials: the users and their mechanisms (KIP-554). Keys are never returned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The users that were asked for, or all."""
+    """Return the requested users, or all users."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(node, context, request, code, code.message)
@@ -38,7 +38,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error, and no user."""
+    """Return the error and no user."""
     return _tree(context, error_code, message, [])
 
 

@@ -1,10 +1,11 @@
-"""From the bytes of a request to the pieces of its answer: the one place that calls handlers."""
+"""Request dispatch: parse a request, call its handler and serialize the response."""
 
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from time import perf_counter
 from types import coroutine
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog.errors import MalformedRequest, PolicyViolation
 from kafkalog.server.context import CLOSE, Answer, Close, Connection, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.wire.fetch_response import FetchAnswer, Records, fetch_pieces
 from kafkalog.server.wire.header import read_header
-from kafkalog.server.wire.produce_response import ProduceAnswer, produce_body
+from kafkalog.server.wire.ranges import Pieces
 from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, PRODUCE, Api
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 BEFORE_AUTHENTICATION: Final = frozenset({17, API_VERSIONS, 36})
-"""SaslHandshake, ApiVersions, SaslAuthenticate: all that a client may call before it is authenticated."""
+"""SaslHandshake, ApiVersions, SaslAuthenticate: the only calls allowed before authentication."""
 
 LARGE_BYTES: Final = 1 << 15
-"""A longer request is read by a thread, one at a time, so that the loop goes on; not produce: its bytes are records."""
+"""A thread parses longer requests, one at a time, to keep the loop free; not Produce, whose bytes are records."""
 LARGE_SECONDS: Final = 0.02
-"""An answer that took longer to make takes long to write, too: a thread does it."""
+"""A response that took longer to prepare is also slow to serialize, so a thread serializes it."""
 
 WRITING: Final = frozenset({
     "add_offsets_to_txn", "add_partitions_to_txn", "alter_client_quotas", "alter_configs",
@@ -36,61 +36,76 @@ WRITING: Final = frozenset({
     "delete_records", "delete_topics", "end_txn", "incremental_alter_configs", "init_producer_id", "produce",
     "txn_offset_commit", "write_txn_markers",
 })  # fmt: skip
-"""What a server that only reads refuses. Groups may commit: that is forgotten when it ends."""
+"""Calls that a read-only server rejects. Groups may commit offsets, which are discarded when the server stops."""
 
-Pieces = list[bytes | Records]
+_HEAD: Final = struct.Struct(">i").pack
+_HEAD_WITH_TAGS: Final = struct.Struct(">ix").pack
 
 
 def offered(in_set: bool = False) -> Mapping[int, Api]:
-    """The calls that are served, by key, alone or in a replica set: each row of the table has a module here."""
+    """Return the served calls by key, for a single node or a replica set. Each call has a module in this package."""
     return APIS if in_set else ALONE
 
 
 class _Call(NamedTuple):
-    """One call in one version: its row of the table, how its body is read, who answers."""
+    """One call in one version: its table row, handler module, request reader and response writer."""
 
     api: Api
     module: Any
-    read: Callable[[bytearray, int], Any] | None  # None: an ApiVersions of a version that is not served
+    handle: Callable[..., Coroutine[Any, Any, Answer]]
+    read: Callable[[bytearray, int], Any] | None  # None for an ApiVersions version that is not served
+    head: Callable[[int], bytes]
+    write: Callable[[Mapping[str, Any], bytes], Pieces] | None  # None for ApiVersions, which needs no kio
 
 
-@cache
-def _call(api_key: int, version: int) -> _Call:
-    api = APIS[api_key]
+_CALLS: Final[dict[tuple[int, int], _Call]] = {}
+"""Calls used so far, by API key and version."""
+
+
+def _new_call(api: Api, version: int) -> _Call:
+    """Create a call that is missing from `_CALLS`. Only a client that may make the call triggers this."""
+    api_key = api.key
     module = import_module(f"{__package__}.{api.name}")
+    head = _HEAD_WITH_TAGS if api.is_flexible(version) and api_key != API_VERSIONS else _HEAD
+    call = _Call(api, module, module.handle, None, head, None)
     if not api.serves(version):
-        return _Call(api, module, None)
-    own = getattr(module, "read", None)  # the one that has to do without kio
+        return call
+    own = getattr(module, "read", None)  # only ApiVersions, which must not import kio
     if own is not None:
-        return _Call(api, module, partial(own, version))
-    from kafkalog.server.wire.reader import read_request
+        call = _CALLS[api_key, version] = call._replace(read=partial(own, version))
+        return call
+    from kafkalog.server.wire.reader import request_reader
+    from kafkalog.server.wire.writer import response_writer
 
-    return _Call(api, module, partial(read_request, api_key, version))
+    call = _CALLS[api_key, version] = call._replace(
+        read=request_reader(api_key, version).read, write=response_writer(api_key, version).write_pieces
+    )
+    return call
 
 
 async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Pieces | Close | None:
-    """The pieces of the response, without its length; None where none is sent; CLOSE ends the connection.
+    """Return the response's pieces without the length, None if no response is sent, or CLOSE to end the connection.
 
-    What is no request of a served version closes the connection, as a broker does. An exception of a handler becomes
-    that request's error response, and is logged once.
+    Anything but a request of a served version closes the connection, as a broker does. A handler's exception becomes
+    the request's error response and is logged once.
     """
     if connection.sasl is not None and connection.sasl.is_bare:
-        from kafkalog.server.security.sasl import authenticate_bare
-
-        token = await authenticate_bare(node, connection, bytes(frame))
-        return CLOSE if token is None else [token]
+        return await _bare_token(node, connection, frame)
     try:
         header = read_header(frame)
     except MalformedRequest as error:
         return _refuse(connection, error)
     api_key, version, correlation_id, client_id, position = header
-    api = offered(node.quorum.replica_set is not None).get(api_key)
-    if api is None or not (api.serves(version) or api_key == API_VERSIONS):
+    api = (ALONE if node.quorum.replica_set is None else APIS).get(api_key)
+    call = _CALLS.get((api_key, version))
+    if api is None or (call is None and not api.serves(version) and api_key != API_VERSIONS):
         named = f"call {api_key}" if api is None else api.name
         return _refuse(connection, f"{named} version {version} is not served")
-    if not connection.is_authenticated and api_key not in BEFORE_AUTHENTICATION:
-        return _refuse(connection, f"{api.name} before authentication")
-    call = _call(api_key, version)
+    name = api.name
+    if not (connection.is_authenticated or api_key in BEFORE_AUTHENTICATION):
+        return _refuse(connection, f"{name} before authentication")
+    if call is None:
+        call = _new_call(api, version)
     request = None
     try:
         if call.read is not None:
@@ -100,39 +115,66 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
             else:
                 request = call.read(frame, position)
     except MalformedRequest as error:
-        return _refuse(connection, f"{api.name} version {version}: {error}")
-    context = RequestContext(api_key, version, correlation_id, client_id or "", connection, node.clock(), len(frame))
-    del frame  # a handler that waits may give back what it holds
-    connection.may_cancel = api_key == FETCH  # other calls change something, and go to their end
-    began = node.monotonic()
+        return _refuse(connection, f"{name} version {version}: {error}")
+    context = RequestContext(api_key, version, correlation_id, client_id or "", connection, len(frame))
+    del frame  # a waiting handler may release the frame's memory
+    connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
+    began = perf_counter()
     worked = [0.0]
     error_code = 0
     try:
-        if node.is_read_only and api.name in WRITING:
+        if node.is_read_only and name in WRITING:
             raise PolicyViolation("this server only reads")
-        if node.leaders_calls and api.name in node.leaders_calls:
-            raise node.leaders_calls[api.name]("this node does not lead its replica set")
-        work = call.module.handle(node, context, request)
-        answer = await _measured(work, worked)
-        if node.before_answers and api.name in node.before_answers:
-            await node.before_answers[api.name](request)
+        if node.leaders_calls and name in node.leaders_calls:
+            raise node.leaders_calls[name]("this node does not lead its replica set")
+        work = call.handle(node, context, request)
+        try:
+            rest = _measured(work, work.send(None), worked)
+        except StopIteration as done:  # most handlers finish without waiting
+            rest, answer = None, done.value
+        finally:
+            worked[0] = perf_counter() - began
+        if rest is not None:
+            answer = await rest
+        if node.before_answers and name in node.before_answers:
+            await node.before_answers[name](request)
         if worked[0] > LARGE_SECONDS:
             async with node.large:
-                pieces = await node.run(_pieces, context, _throttled(node, context, answer, worked[0]))
+                pieces = await node.run(_pieces, call, context, _throttled(node, context, answer, worked[0]))
+        elif context.throttle_ms or node.quotas.file.state.quotas:
+            pieces = _pieces(call, context, _throttled(node, context, answer, worked[0]))
+        elif call.write is not None and type(answer) is dict:
+            pieces = call.write(answer, call.head(correlation_id))
         else:
-            pieces = _pieces(context, _throttled(node, context, answer, worked[0]))
+            pieces = _pieces(call, context, answer)
     except Exception as error:
         error_code = code_of(error)
-        pieces = _error_response(call.module, node, context, request, error)
-    node.requests.done(api, (node.monotonic() - began) * 1000, worked[0] * 1000, error_code)
+        pieces = _error_response(call, node, context, request, error)
+    node.requests.done(api, (perf_counter() - began) * 1000, worked[0] * 1000, error_code)
     return pieces
 
 
+async def _bare_token(node: Node, connection: Connection, frame: bytearray) -> Pieces | Close:
+    """Answer a SASL token sent without a request header, as the oldest clients do."""
+    from kafkalog.server.security.sasl import authenticate_bare
+
+    token = await authenticate_bare(node, connection, bytes(frame))
+    return CLOSE if token is None else [token]
+
+
 @coroutine
-def _measured(work: Coroutine[Any, Any, Answer], worked: list[float]) -> Generator[Any, Any, Answer]:
-    """Drives a handler, and adds up the seconds in which it did not wait."""
+def _measured(
+    work: Coroutine[Any, Any, Answer], waits_for: Any, worked: list[float]
+) -> Generator[Any, Any, Answer]:
+    """Drive a waiting handler and add its running time, in seconds, to `worked[0]`."""
     failure: BaseException | None = None
     while True:
+        try:
+            yield waits_for
+        except BaseException as error:
+            failure = error
+        finally:
+            waits_for = None  # a future, its error and this frame would keep each other alive
         began = perf_counter()
         try:
             waits_for = work.send(None) if failure is None else work.throw(failure)
@@ -142,51 +184,37 @@ def _measured(work: Coroutine[Any, Any, Answer], worked: list[float]) -> Generat
         finally:
             worked[0] += perf_counter() - began
             failure = None
-        try:
-            yield waits_for
-        except BaseException as error:
-            failure = error
-        finally:
-            waits_for = None  # a future, its error and this frame would keep each other alive
 
 
 def _throttled(node: Node, context: RequestContext, answer: Answer, worked: float) -> Answer:
-    """The answer, in which quotas say how long the client has to wait now."""
+    """Charge the request to its quotas and return the answer with the resulting throttle time."""
     throttle_ms = context.throttle_ms
     if context.api_key not in BEFORE_AUTHENTICATION:
         throttle_ms = max(throttle_ms, node.quotas.record_request(context, worked * 1000))
-    if throttle_ms:
-        context.throttle_ms = throttle_ms
-        context.connection.mute_until_ms = node.monotonic_ms() + throttle_ms
-    if isinstance(answer, FetchAnswer | ProduceAnswer):
-        answer.throttle_ms = throttle_ms
-    elif throttle_ms and isinstance(answer, Mapping) and "throttle_time" in answer:
+    if not throttle_ms:
+        return answer
+    context.throttle_ms = throttle_ms
+    context.connection.mute_until_ms = node.monotonic_ms() + throttle_ms
+    if isinstance(answer, Mapping) and "throttle_time" in answer:
         return {**answer, "throttle_time": throttle_ms}
     return answer
 
 
-def _pieces(context: RequestContext, answer: Answer) -> Pieces | Close | None:
+def _pieces(call: _Call, context: RequestContext, answer: Answer) -> Pieces | Close | None:
     if answer is None or isinstance(answer, Close):
         return answer
-    if isinstance(answer, FetchAnswer):
-        return fetch_pieces(context.api_version, context.correlation_id, answer)
-    if isinstance(answer, ProduceAnswer):
-        answer = produce_body(
-            context.api_version, answer.rows, answer.throttle_ms, answer.leader, answer.endpoints
-        )
-    if isinstance(answer, bytes):  # written by the call itself
-        return [context.correlation_id.to_bytes(4, "big", signed=True) + answer]
-    from kafkalog.server.wire.writer import write_response
-
-    return [write_response(context.api_key, context.api_version, context.correlation_id, answer)]
+    if isinstance(answer, bytes):  # already serialized by the handler
+        return [_HEAD(context.correlation_id) + answer]
+    assert call.write is not None
+    return call.write(answer, call.head(context.correlation_id))
 
 
 def _error_response(
-    module: Any, node: Node, context: RequestContext, request: Any, error: Exception
+    call: _Call, node: Node, context: RequestContext, request: Any, error: Exception
 ) -> Pieces | Close | None:
-    """The answer to a request whose handler failed; CLOSE where there is none."""
+    """Log a handler's error and return the error response, or CLOSE if that cannot be built."""
     code = code_of(error)
-    name = APIS[context.api_key].name
+    name = call.api.name
     message = None
     if code == ErrorCode.UNKNOWN_SERVER_ERROR:
         _LOG.error("%s version %d of %r failed", name, context.api_version, context.client_id, exc_info=error)
@@ -194,8 +222,8 @@ def _error_response(
         _LOG.debug("%s version %d of %r: %s", name, context.api_version, context.client_id, error)
         message = getattr(error, "message", None) or None
     try:
-        answer = module.refused(node, context, request, code, message)
-        return _pieces(context, _throttled(node, context, answer, 0.0))
+        answer = call.module.refused(node, context, request, code, message)
+        return _pieces(call, context, _throttled(node, context, answer, 0.0))
     except Exception as another:
         _LOG.error("%s has no error response", name, exc_info=another)
         return CLOSE

@@ -1,6 +1,6 @@
-"""ElectLeaders (KIP-183, KIP-460): the node that is asked is to lead all partitions.
+"""ElectLeaders (KIP-183, KIP-460): make the receiving node the leader of all partitions.
 
-Alone, or where it leads already, there is nothing to elect. In a replica set it asks the others for their votes; an
+A single node, or one that already leads, needs no election. In a replica set the node asks the others for votes; an
 unclean election needs none.
 """
 
@@ -22,7 +22,7 @@ _UNCLEAN: Final = 1
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """An error code for each partition that was named; none where all were meant."""
+    """Take the lead if necessary; return an error code for each named partition, or no rows for all partitions."""
     if not node.authorizer.allows_cluster(context, Operation.ALTER):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
@@ -47,7 +47,7 @@ def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str,
     if was_led_here:
         code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
     if node.quorum.replica_set is not None and (name, number) == WHOLE:
-        pass  # the whole, as `kafkalog promote` names it, to be told why it cannot be
+        pass  # `kafkalog promote` names the metadata partition to get the error
     elif topic is None:
         code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
     elif not 0 <= number < topic.partitions:
@@ -56,7 +56,7 @@ def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str,
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """One code for all; version 0 has it at each partition."""
+    """Return one code for all; version 0 has it at each partition."""
     rows = [
         {
             "topic": row.topic,

@@ -1,6 +1,6 @@
 """EndQuorumEpoch (KIP-595): a node of the replica set asks the leader to hand over to it.
 
-With the reference a leader that resigns tells its voters; here the one that an operator chose asks for it.
+In the reference, a resigning leader sends this to its voters. Here the node that an operator chose sends it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """No error once the one who asks has all records, and the leader waits for its vote."""
+    """Return no error once the sender has all records and the leader awaits its vote request."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     asked = read_end(request)
@@ -32,5 +32,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for the whole."""
+    """Return the error at the top level."""
     return {"error_code": error_code, "topics": ()}

@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort. From version 5 on each end gives the producer a new epoch (KIP-890)."""
+"""EndTxn: commit or abort a transaction. From version 5 on, each one also bumps the producer's epoch (KIP-890)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _BUMPS: Final = 5
 _KNOWS_FENCED: Final = 2
-"""The first version whose clients know PRODUCER_FENCED."""
+"""First version whose clients know PRODUCER_FENCED."""
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Answered once the markers are in all partitions of the transaction."""
+    """End the transaction; return once its markers are written to all its partitions."""
     transactional_id: str = request.transactional_id
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return _answer(context, Assigned(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
@@ -30,7 +30,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The answer that has an error and no producer."""
+    """Return the error without a producer id."""
     return _answer(context, Assigned(ErrorCode(error_code)))
 
 

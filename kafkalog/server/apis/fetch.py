@@ -1,10 +1,13 @@
-"""Fetch: where the records lie that are asked for, by one request or by what a session remembers."""
+"""Fetch: return records as file ranges, for full requests and incremental fetch sessions."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.context import Answer, RequestContext
@@ -19,15 +22,14 @@ from kafkalog.server.replica.fetch_session import (
     SessionPartition,
     next_epoch,
 )
-from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
+from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult, new_asked, new_key, new_params
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import Turns
-from kafkalog.server.wire.fetch_response import FetchAnswer, FetchedPartition, FetchedTopic, NodeEndpoint
-from kafkalog.types import TopicPartition
+from kafkalog.server.turns import TURNS
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
+    from kafkalog.server.topics import Topic
 
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_ZSTD: Final = 10
@@ -37,89 +39,103 @@ _FIRST_WITH_IDS: Final = 13
 _FIRST_WITH_REPLICA_STATE: Final = 15
 _FIRST_WITH_LEADERS: Final = 16
 _LAST_WITHOUT_STORAGE_ERROR: Final = 5
+_NO_TOPIC: Final = object()
 _MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-Answers = list[tuple[Key, FetchedPartition]]
+Answers = list[tuple[Key, FetchResult]]
+FoundTopic = tuple[str, UUID | None, int, int]
+"""A topic's name, its id if requested by id, the error code for all its partitions, and its number of partitions."""
+Asked = Mapping[str | int | None, FoundTopic]
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The records of the partitions, as ranges of files; it waits until there are enough."""
+    """Return the partitions' records as file ranges, after waiting for enough bytes."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else request.replica_id
     uses_ids = version >= _FIRST_WITH_IDS
     session_id, epoch = NO_SESSION, FINAL
     if version >= _FIRST_WITH_SESSIONS:
         session_id, epoch = request.session_id, request.session_epoch
-    asked = {one.key: one for one in _asked(version, request)}
+    asked = _asked(version, request)
     sessions = node.replicas.sessions
     session: FetchSession | None = None
     if epoch in (FULL, FINAL):
         if session_id != NO_SESSION:
             sessions.close(session_id)
     else:
-        found = sessions.resume(session_id, epoch, uses_ids, list(asked.values()), _forgotten(version, request))
+        forgotten = _forgotten(version, request) if request.forgotten_topics_data else ()
+        found = sessions.resume(session_id, epoch, uses_ids, list(asked.values()), forgotten)
         if isinstance(found, ErrorCode):
-            return FetchAnswer((), int(found), throttle_ms=context.throttle_ms)
+            return answer_tree((), {}, int(found))
         session, asked = found, found.partitions
 
     params = _params(node, context, request, replica_id)
-    answers, names = await _answers(node, context, params, asked)
-    size = sum(one.records.size for _, one in answers if one.records is not None)
-    throttle_ms = 0 if params.is_from_follower else node.quotas.record_fetch(context, size)
-    if throttle_ms:
-        node.quotas.unrecord_fetch(context, size)
-        context.throttle_ms = max(context.throttle_ms, throttle_ms)
+    answers, topics = await _answers(node, context, params, asked)
+    throttle_ms = 0
+    if replica_id < 0 and node.quotas.file.state.quotas:
+        size = 0
+        for _, one in answers:
+            if one.records is not None:
+                size += one.records.size
+        throttle_ms = node.quotas.record_fetch(context, size)
+        if throttle_ms:
+            node.quotas.unrecord_fetch(context, size)
+            context.throttle_ms = max(context.throttle_ms, throttle_ms)
     if session is not None and session.id == NO_SESSION:
         session = None
-    if session is not None and session.epoch != next_epoch(epoch):  # somebody else went on with it meanwhile
-        return FetchAnswer((), ErrorCode.INVALID_FETCH_SESSION_EPOCH, throttle_ms=context.throttle_ms)
+    if session is not None and session.epoch != next_epoch(epoch):  # another request advanced it meanwhile
+        return answer_tree((), {}, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     if throttle_ms:
-        return FetchAnswer((), 0, NO_SESSION if session is None else session.id, context.throttle_ms)
+        return answer_tree((), {}, 0, NO_SESSION if session is None else session.id)
     answered_id = NO_SESSION
     if session is not None:
         answered_id, answers = session.id, session.news(answers)
-    elif session is None and epoch == FULL:
+    elif epoch == FULL:
         made = sessions.create(asked, uses_ids, params.is_from_follower)
         if made is not None:
             answered_id = made.id
             made.news(answers)
-    leaders = {one.current_leader[0] for _, one in answers if one.current_leader is not None}
-    endpoints = leader_endpoints(node, context, leaders) if leaders else ()
-    return FetchAnswer(_topics(answers, names), 0, answered_id, context.throttle_ms, endpoints)
+    answer = answer_tree(answers, topics, 0, answered_id)
+    if version >= _FIRST_WITH_LEADERS:
+        leaders = {one.current_leader[0] for _, one in answers if one.current_leader is not None}
+        answer["node_endpoints"] = endpoint_trees(node, context, leaders) if leaders else ()
+    return answer
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for the whole, from version 7 on; before, for every partition."""
+    """Return the error at the top level from version 7 on; before, for every partition."""
     if context.api_version >= _FIRST_WITH_SESSIONS:
-        return FetchAnswer((), error_code, throttle_ms=context.throttle_ms)
-    topics = [
-        FetchedTopic(topic.topic, None, [FetchedPartition(one.partition, error_code) for one in topic.partitions])
-        for topic in request.topics
-    ]
-    return FetchAnswer(topics, throttle_ms=context.throttle_ms)
-
-
-def _asked(version: int, request: Any) -> list[SessionPartition]:
-    uses_ids, has_epochs = version >= _FIRST_WITH_IDS, version >= _FIRST_WITH_EPOCHS
-    has_last, has_start = version >= _FIRST_WITH_LAST_EPOCH, version >= 5
-    return [
-        SessionPartition(
-            topic.topic_id if uses_ids else topic.topic,
-            one.partition,
-            one.fetch_offset,
-            one.partition_max_bytes,
-            one.current_leader_epoch if has_epochs else -1,
-            one.last_fetched_epoch if has_last else -1,
-            one.log_start_offset if has_start else -1,
-        )
+        return answer_tree((), {}, error_code)
+    answers: Answers = [
+        ((topic.topic, one.partition), FetchResult(error_code))
         for topic in request.topics
         for one in topic.partitions
     ]
+    return answer_tree(answers, {topic.topic: (topic.topic, None, 0, 0) for topic in request.topics})
+
+
+def _asked(version: int, request: Any) -> dict[Key, SessionPartition]:
+    uses_ids, has_epochs = version >= _FIRST_WITH_IDS, version >= _FIRST_WITH_EPOCHS
+    has_last, has_start = version >= _FIRST_WITH_LAST_EPOCH, version >= 5
+    asked: dict[Key, SessionPartition] = {}
+    for topic in request.topics:
+        named = topic.topic if not uses_ids else topic.topic_id and topic.topic_id.int
+        for one in topic.partitions:
+            asked[named, one.partition] = SessionPartition(
+                named,
+                one.partition,
+                one.fetch_offset,
+                one.partition_max_bytes,
+                one.current_leader_epoch if has_epochs else -1,
+                one.last_fetched_epoch if has_last else -1,
+                one.log_start_offset if has_start else -1,
+            )
+    return asked
 
 
 def _forgotten(version: int, request: Any) -> list[Key]:
     uses_ids = version >= _FIRST_WITH_IDS
     return [
-        (topic.topic_id if uses_ids else topic.topic, index)
+        (topic.topic if not uses_ids else topic.topic_id and topic.topic_id.int, index)
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
@@ -130,57 +146,84 @@ def _params(node: Node, context: RequestContext, request: Any, replica_id: int) 
     if replica_id >= 0:
         copies = node.quorum.lending.lends_to(replica_id)
         return FetchParams(request.max_wait, min(request.min_bytes, most), most, "log_end", replica_id, copies)
-    by_quota = node.quotas.max_fetch_bytes(context)
+    by_quota = node.quotas.max_fetch_bytes(context) if node.quotas.file.state.quotas else None
     if by_quota is not None:
         most = min(most, by_quota)
     isolation: Any = "committed" if request.isolation_level == 1 else "high_watermark"
-    return FetchParams(request.max_wait, min(request.min_bytes, most), most, isolation, replica_id)
+    return new_params((request.max_wait, min(request.min_bytes, most), most, isolation, replica_id, False))
 
 
 async def _answers(
     node: Node, context: RequestContext, params: FetchParams, asked: Mapping[Key, SessionPartition]
-) -> tuple[Answers, dict[Any, str]]:
-    """What is answered for all that is asked, with the topics' names: first what was read, then what was refused."""
+) -> tuple[Answers, Asked]:
+    """Return the results, with the topics: first the partitions that were read, then the rejected ones."""
     wrong: Answers = []
-    right: list[tuple[Key, FetchPartition]] = []
-    uses_ids = context.api_version >= _FIRST_WITH_IDS
-    names: dict[Any, str] = {}
-    codes: dict[Any, int] = {}
-    turns = Turns()
-    for key, one in list(asked.items()):  # others may change the session meanwhile
-        await turns.row()
-        topic = key[0]
-        if topic not in codes:
-            names[topic], codes[topic] = _check_topic(node, context, params, topic, uses_ids)
-        code = codes[topic] or _check_codec(node, context, names[topic], one.index)
+    keys: list[Key] = []
+    right: list[FetchPartition] = []
+    topics: dict[str | int | None, FoundTopic] = {}
+    turns = cycle(TURNS)
+    for key, one in list(asked.items()):  # another request may change the session meanwhile
+        if next(turns):
+            await asyncio.sleep(0)
+        topic, index = key
+        if topic not in topics:
+            found = node.topics.get(topic) if isinstance(topic, str) else node.topics.by_number(topic)
+            if found is None or node.authorizer.is_enabled or context.api_version < _FIRST_WITH_ZSTD:
+                topics[topic] = _checked(node, context, params, topic, found)
+            else:
+                topics[topic] = found.name, None if isinstance(topic, str) else found.id, 0, found.partitions
+        name, topic_id, code, partitions = topics[topic]
+        if not code and not 0 <= index < partitions:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if code:
-            wrong.append((key, FetchedPartition(one.index, code, aborted=())))
+            wrong.append((key, FetchResult(code, aborted=())))
             continue
-        wanted = FetchPartition(
-            TopicPartition(names[topic], one.index), one.fetch_offset, one.max_bytes,
-            None if isinstance(topic, str) else topic,
-            one.current_leader_epoch, one.last_fetched_epoch, one.log_start_offset,
+        keys.append(key)
+        right.append(
+            new_asked((
+                new_key((name, index)), one.fetch_offset, one.max_bytes, topic_id,
+                one.current_leader_epoch, one.last_fetched_epoch, one.log_start_offset,
+            ))
         )  # fmt: skip
-        right.append((key, wanted))
-    results = await node.replicas.fetch(params, [wanted for _, wanted in right])
+    results = await node.replicas.fetch(params, right)
+    for at, result in enumerate(results):
+        if result.error_code:
+            results = await _with_errors(node, context, params, right, results, at)
+            break
+    return [*zip(keys, results, strict=True), *wrong], topics
+
+
+async def _with_errors(
+    node: Node,
+    context: RequestContext,
+    params: FetchParams,
+    asked: Sequence[FetchPartition],
+    results: Sequence[FetchResult],
+    first: int,
+) -> Sequence[FetchResult]:
+    """Adapt the results' errors to the request's version. `first` is the index of the first error."""
     if not params.is_from_follower:
-        results = await _surely_out_of_range(node, right, results)
-    answers: Answers = []
-    for (key, wanted), result in zip(right, results, strict=True):
-        await turns.row()
-        answers.append((key, _fetched(node, context, wanted, result)))
-    return answers + wrong, names
+        results = await _surely_out_of_range(node, asked, results)
+    turns = cycle(TURNS)
+    for at in range(first, len(results)):
+        if next(turns):
+            await asyncio.sleep(0)
+        if results[at].error_code:
+            _told_error(node, context, asked[at], results[at])
+    return results
 
 
 async def _surely_out_of_range(
-    node: Node, asked: Sequence[tuple[Key, FetchPartition]], results: Sequence[FetchResult]
+    node: Node, asked: Sequence[FetchPartition], results: Sequence[FetchResult]
 ) -> Sequence[FetchResult]:
-    """The results, but that nobody is told to be beyond the end by a node that leads no more and does not know it yet:
-    a client would give up its position, and nothing else refuses one that names no leader epoch."""
-    late = {
-        at for at, ((_, one), result) in enumerate(zip(asked, results, strict=True))
-        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and one.fetch_offset >= _start_of(node, one)
-    }  # fmt: skip
+    """Replace OFFSET_OUT_OF_RANGE beyond the log's end with NOT_LEADER_OR_FOLLOWER if this node may no longer lead.
+
+    A deposed leader that does not know it yet would make clients reset their position; nothing else stops a client
+    that sends no leader epoch."""
+    late = []
+    for at, result in enumerate(results):
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and asked[at].fetch_offset >= _start_of(node, asked[at]):
+            late.append(at)
     if not late or await node.quorum.is_confirmed():
         return results
     moved = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -195,69 +238,87 @@ def _start_of(node: Node, asked: FetchPartition) -> int:
     return start
 
 
-def _check_topic(
-    node: Node, context: RequestContext, params: FetchParams, topic: Any, uses_ids: bool
-) -> tuple[str, int]:
-    found = node.topics.by_id(topic) if uses_ids else node.topics.get(topic)
-    if found is None and uses_ids:
-        return "", ErrorCode.UNKNOWN_TOPIC_ID
-    name = topic if found is None else found.name
-    if params.is_from_follower:
-        allowed = node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
+def _checked(
+    node: Node, context: RequestContext, params: FetchParams, topic: str | int | None, found: Topic | None
+) -> FoundTopic:
+    """Check a topic; return its FoundTopic, with the error code for all its partitions, or 0."""
+    if isinstance(topic, str):
+        name, topic_id = topic, None
+    elif found is None:
+        return "", None if topic is None else UUID(int=topic), ErrorCode.UNKNOWN_TOPIC_ID, 0
     else:
-        allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name)
-    if not allowed:
-        return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return name, 0 if found is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name, topic_id = found.name, found.id
+    code = 0
+    if node.authorizer.is_enabled:
+        if params.is_from_follower:
+            allowed = node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
+        else:
+            allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name)
+        code = 0 if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not code and found is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not code and context.api_version < _FIRST_WITH_ZSTD:
+        is_packed = node.topics.settings(name).compression_type == "zstd"
+        code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_packed else 0
+    return name, topic_id, code, 0 if found is None else found.partitions
 
 
-def _check_codec(node: Node, context: RequestContext, name: str, index: int) -> int:
-    """UNSUPPORTED_COMPRESSION_TYPE, and UNKNOWN_TOPIC_OR_PARTITION for a number that the topic does not have."""
-    topic = node.topics.get(name)
-    if topic is None or not 0 <= index < topic.partitions:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if context.api_version < _FIRST_WITH_ZSTD and node.topics.settings(name).compression_type == "zstd":
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return 0
-
-
-def _fetched(node: Node, context: RequestContext, asked: FetchPartition, result: FetchResult) -> FetchedPartition:
+def _told_error(node: Node, context: RequestContext, asked: FetchPartition, result: FetchResult) -> None:
+    """Adapt an error code to the request's version and add the current leader."""
     code = result.error_code
-    one = FetchedPartition(
-        asked.topic_partition.partition, code, result.high_watermark, result.last_stable_offset,
-        result.log_start_offset, result.aborted, result.records, -1, result.diverging_epoch,
-    )  # fmt: skip
     if code == ErrorCode.KAFKA_STORAGE_ERROR and context.api_version <= _LAST_WITHOUT_STORAGE_ERROR:
-        one.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if code in _MOVED and context.api_version >= _FIRST_WITH_LEADERS:
         with suppress(KafkalogError):  # it was deleted meanwhile
             role = node.replicas.find(asked.topic_partition).role
-            if role.leader != node.node_id or code == ErrorCode.FENCED_LEADER_EPOCH:  # else it is to ask others
-                one.current_leader = hint_of(role)
-    return one
+            if role.leader != node.node_id or code == ErrorCode.FENCED_LEADER_EPOCH:  # else it asks others
+                result.current_leader = hint_of(role)
 
 
 def hint_of(role: Role) -> tuple[int, int] | None:
-    """(leader, epoch) to tell with an error (KIP-951); None while nobody leads. Between two that are told, a leader of
-    -1 makes librdkafka read memory that it has not set, so such a partition tells nothing."""
+    """Return (leader, epoch) to report with an error (KIP-951), or None while there is no leader.
+
+    A leader of -1 between two reported leaders makes librdkafka read uninitialized memory, so it is never sent."""
     return (role.leader, role.leader_epoch) if role.leader >= 0 else None
 
 
-def leader_endpoints(node: Node, context: RequestContext, leaders: Iterable[int]) -> Sequence[NodeEndpoint]:
-    """Where those nodes are that are told to lead: each of them, and no other (KIP-951)."""
+def leader_tree(leader: tuple[int, int]) -> dict[str, int]:
+    """Return a partition's leader and epoch in the form used in responses (KIP-951)."""
+    return {"leader_id": leader[0], "leader_epoch": leader[1]}
+
+
+def endpoint_trees(node: Node, context: RequestContext, leaders: Iterable[int]) -> Sequence[Mapping[str, Any]]:
+    """Return the endpoints of exactly the reported leaders (KIP-951)."""
     found = (address_of(node, context.connection.listener, leader) for leader in sorted(leaders))
-    return tuple(NodeEndpoint(*one) for one in found if one is not None)
+    return [one._asdict() for one in found if one is not None]
 
 
-def _topics(answers: Answers, names: Mapping[Any, str]) -> list[FetchedTopic]:
-    """Neighbours of one topic together, in the order of the answers."""
-    topics: list[FetchedTopic] = []
-    last: Any = _topics
-    for (topic, _), one in answers:
+def answer_tree(
+    answers: Iterable[tuple[Key, FetchResult]], asked: Asked, error_code: int = 0, session_id: int = 0
+) -> dict[str, Any]:
+    """Build the response, with records as ranges. Consecutive partitions of a topic are grouped; the order is kept."""
+    topics: list[dict[str, Any]] = []
+    last: Any = _NO_TOPIC
+    for (topic, index), one in answers:
         if topic != last:
-            partitions: list[FetchedPartition] = []
-            topic_id = None if isinstance(topic, str) else topic
-            topics.append(FetchedTopic(names.get(topic, ""), topic_id, partitions))
+            partitions: list[dict[str, Any]] = []
+            name, topic_id, _, _ = asked[topic]
+            topics.append({"topic": name, "topic_id": topic_id, "partitions": partitions})
             last = topic
-        partitions.append(one)
-    return topics
+        row: dict[str, Any] = {
+            "partition_index": index,
+            "error_code": one.error_code,
+            "high_watermark": one.high_watermark,
+            "last_stable_offset": one.last_stable_offset,
+            "log_start_offset": one.log_start_offset,
+            "aborted_transactions": one.aborted and [
+                {"producer_id": producer_id, "first_offset": offset} for producer_id, offset in one.aborted
+            ],
+            "records": b"" if one.records is None else one.records,
+        }
+        if one.diverging_epoch is not None:
+            row["diverging_epoch"] = {"epoch": one.diverging_epoch[0], "end_offset": one.diverging_epoch[1]}
+        if one.current_leader is not None:
+            row["current_leader"] = leader_tree(one.current_leader)
+        partitions.append(row)
+    return {"error_code": error_code, "session_id": session_id, "responses": topics, "throttle_time": 0}

@@ -1,5 +1,6 @@
-"""FetchSnapshot (KIP-630): a node of the replica set asks the leader for users, ACLs, quotas and settings, or a
-voter that has newer ones and lends them before it votes."""
+"""FetchSnapshot (KIP-630): a node of the replica set copies users, ACLs, quotas and settings.
+
+It asks the leader, or a voter that has newer ones and lends them before it votes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """A part of the snapshot of `__cluster_metadata`, to who may act for the cluster alone."""
+    """Return a part of the snapshot of `__cluster_metadata`. The client needs CLUSTER_ACTION."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     rows = [row for topic in request.topics if topic.name == WHOLE.topic for row in topic.partitions]
@@ -38,7 +39,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def is_private(connection: Connection) -> bool:
-    """Whether nobody else reads what is sent: keys that passwords are checked by go nowhere else."""
+    """Return True if the connection uses TLS or the loopback interface; password keys are sent over no other."""
     if connection.security_protocol.endswith("SSL"):
         return True
     try:
@@ -49,7 +50,7 @@ def is_private(connection: Connection) -> bool:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for the whole, and at the row that a node of the set looks at."""
+    """Return the error at the top level and in the row that nodes of the set read."""
     row = part_of(b"", (-1, -1), 0, 1, (-1, -1))
     topics = [{"name": WHOLE.topic, "partitions": [{**row, "error_code": error_code}]}]
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "topics": topics, "node_endpoints": ()}

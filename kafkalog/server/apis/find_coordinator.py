@@ -1,4 +1,4 @@
-"""FindCoordinator (KIP-699): where groups and transactions are kept. They are with the leader."""
+"""FindCoordinator (KIP-699): the coordinators of groups and transactions, which are always the leader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DENIED: Final = {
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """The leader for each key; the topic that keeps them is made when it is asked for the first time."""
+    """Return the leader for each key; the first request creates the internal topic."""
     is_many = context.api_version >= _FIRST_WITH_MANY
     keys = request.coordinator_keys if is_many else (request.key,)
     kind = getattr(request, "key_type", _GROUP)
@@ -63,7 +63,7 @@ def _answer(context: RequestContext, rows: list[dict[str, Any]], is_many: bool) 
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The same error for each key: a coordinator that cannot be had is asked for again."""
+    """Return the same error for each key; a storage error becomes COORDINATOR_NOT_AVAILABLE, which is retriable."""
     is_many = context.api_version >= _FIRST_WITH_MANY
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE if error_code == ErrorCode.KAFKA_STORAGE_ERROR else error_code
     keys = request.coordinator_keys if is_many else (request.key,)

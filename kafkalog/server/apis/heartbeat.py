@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group lives, and is told when the group changes."""
+"""Heartbeat: keep a classic group's member alive and report a rebalance to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """An error code and nothing else."""
+    """Record the heartbeat and return an error code."""
     group_id = request.group_id
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
@@ -23,5 +23,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The error code."""
+    """Return the error code."""
     return {"throttle_time": context.throttle_ms, "error_code": int(error_code)}

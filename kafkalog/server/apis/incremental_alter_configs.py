@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: settings are set, taken back, or items of lists put in and out (KIP-339)."""
+"""IncrementalAlterConfigs: set or reset settings, add items to lists and remove them (KIP-339)."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """Each resource with the error."""
+    """Return the error for each resource."""
     return all_refused(context, request, error_code, message)

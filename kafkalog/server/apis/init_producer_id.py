@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id and an epoch to write under (KIP-98, KIP-360)."""
+"""InitProducerId: assign a producer id and epoch (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _KNOWS_FENCED: Final = 4
-"""The first version whose clients know PRODUCER_FENCED."""
+"""First version whose clients know PRODUCER_FENCED."""
 _NONE: Final = -1
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The producer id and epoch, or why there are none."""
+    """Return the producer id and epoch, or an error code."""
     found = await _assigned(node, context, request)
     return _answer(context, found.error, found.producer_id, found.producer_epoch)
 
@@ -36,7 +36,7 @@ async def _assigned(node: Node, context: RequestContext, request: Any) -> Assign
     if (expected.producer_id == _NONE) != (expected.epoch == _NONE):
         return Assigned(ErrorCode.INVALID_REQUEST)
     if node.quorum.replica_set is not None:
-        if transactional_id is None:  # clients ask any node
+        if transactional_id is None:  # clients may ask any node
             ids = await ids_of(node)
             await ids.ready()
             return Assigned(ErrorCode.NONE, ids.take(), 0)
@@ -48,14 +48,14 @@ async def _assigned(node: Node, context: RequestContext, request: Any) -> Assign
 
 
 def _may_be_idempotent(node: Node, context: RequestContext) -> bool:
-    """Who may write to any topic may do it with a producer id, too."""
+    """Return True if the client has IDEMPOTENT_WRITE or may write to any topic."""
     if node.authorizer.allows_cluster(context, Operation.IDEMPOTENT_WRITE):
         return True
     return bool(node.authorizer.allows_any(context, Operation.WRITE, ResourceType.TOPIC))
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The answer that has no producer id but an error."""
+    """Return the error without a producer id."""
     return _answer(context, error_code, _NONE, _NONE)
 
 

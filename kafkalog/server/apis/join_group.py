@@ -1,4 +1,4 @@
-"""JoinGroup: somebody wants to be in the next generation of a group (KIP-62, KIP-345, KIP-394, KIP-814)."""
+"""JoinGroup: join the next generation of a classic group (KIP-62, KIP-345, KIP-394, KIP-814)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_THAT_SKIPS: Final = 9
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """The generation that the member is in, once that has begun."""
+    """Return the member's generation, once that has begun."""
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     return _answer(context, await node.groups.join(request.group_id, _event(context, request)))
@@ -62,5 +62,5 @@ def _answer(context: RequestContext, joined: Joined) -> dict[str, Any]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The member is in no generation."""
+    """Return the error without a generation."""
     return _answer(context, Joined(error_code, request.member_id))

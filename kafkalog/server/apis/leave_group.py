@@ -1,4 +1,4 @@
-"""LeaveGroup: a member leaves, or an admin removes some (KIP-345)."""
+"""LeaveGroup: a member leaves, or an admin removes members (KIP-345)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST_WITH_MANY: Final = 3
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """An error code for each member; that of the one, for versions that know no more."""
+    """Return an error code for each member, or the only member's code in versions that allow one."""
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     is_many = context.api_version >= _FIRST_WITH_MANY
@@ -43,5 +43,5 @@ def _answer(
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """One code for all."""
+    """Return one code for all members."""
     return _answer(context, error_code, (), ())

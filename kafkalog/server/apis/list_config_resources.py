@@ -1,4 +1,4 @@
-"""ListConfigResources (KIP-1142): whatever has settings of its own, by the types that were asked for."""
+"""ListConfigResources (KIP-1142): the resources of the requested types that have settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_WITH_TYPES: Final = 1
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Topics, groups that have settings, and the node; no client metrics, which is all that version 0 asks for."""
+    """Return topics, groups with settings, and the node. There are no client metrics, all that version 0 asks for."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     wanted = frozenset({CLIENT_METRICS})
@@ -39,5 +39,5 @@ def _resources(node: Node) -> Iterator[tuple[int, str]]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error, and nothing else."""
+    """Return the error and no resource."""
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "config_resources": ()}

@@ -1,4 +1,4 @@
-"""ListGroups (KIP-518, KIP-848): the groups of the node, by state and type where that is asked for."""
+"""ListGroups (KIP-518, KIP-848): the node's groups, optionally filtered by state and type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """All groups that whoever asks may see."""
+    """Return the matching groups that the client may see."""
     if node.groups.is_loading:
         return refused(node, context, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
     allows = node.authorizer.allows
@@ -36,5 +36,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """No groups."""
+    """Return the error and no group."""
     return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "groups": []}

@@ -1,4 +1,4 @@
-"""ListOffsets: the offset of a time, of the log's begin and end."""
+"""ListOffsets: find offsets by timestamp, and the log's start and end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 FIRST_VERSIONS: Final = {-1: 1, -2: 1, MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
-"""Times that stand for something -> the version that begins to know them (FLOW-26)."""
+"""Special timestamps -> the first version that supports them (FLOW-26)."""
 _FIRST_WITH_NOT_AVAILABLE: Final = 5
 _CALL: Final = PartitionCall(Operation.DESCRIBE, {"timestamp": -1, "offset": -1, "leader_epoch": -1})
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The offsets; a partition that fails harms no other."""
+    """Return the offset or an error for each partition independently."""
     named = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
 
     async def offset_of(key: TopicPartition, one: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for every partition."""
+    """Return the error for every partition."""
     return _CALL.refused(context, request, error_code)
 
 
@@ -52,7 +52,7 @@ async def _offset(
     only_leader = request.replica_id != DEBUGGER
     try:
         partition = node.replicas.find(key)
-        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:  # it reads
+        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:  # reads from disk
             found = await node.run(partition.offset_for_time, timestamp, isolation, epoch, only_leader)
         else:
             found = partition.offset_for_time(timestamp, isolation, epoch, only_leader)

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (KIP-455): no partition ever moves from one node to another here."""
+"""ListPartitionReassignments (KIP-455): always empty, since partitions never move between nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """No partition, whichever were asked for."""
+    """Return no partitions."""
     may_ask = node.authorizer.allows_cluster(context, Operation.DESCRIBE)
     code = ErrorCode.NONE if may_ask else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return refused(node, context, request, code, None if may_ask else code.message)
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error, and no partition."""
+    """Return the error and no partition."""
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "topics": ()}

@@ -1,4 +1,4 @@
-"""ListTransactions: which transactional ids there are, in which state, filtered (KIP-664, KIP-994, KIP-1152)."""
+"""ListTransactions: the transactional ids and their states, filtered (KIP-664, KIP-994, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """Those that the client may see. Names of states that mean nothing are told back."""
+    """Return the matching transactions that the client may see, and the unknown state names in the filter."""
     duration_ms: int = getattr(request, "duration_filter", -1)
     found = node.transactions.transactions(
         set(request.state_filters), set(request.producer_id_filters), duration_ms
@@ -51,5 +51,5 @@ def _answer(context: RequestContext, error_code: int) -> dict[str, Any]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """No transactions, and an error."""
+    """Return the error and no transactions."""
     return _answer(context, error_code)

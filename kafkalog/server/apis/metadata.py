@@ -1,6 +1,6 @@
-"""Metadata: which brokers and topics there are. A topic that is not there may be made by asking for it.
+"""Metadata: the brokers and topics. A request for a missing topic may create it.
 
-As with the reference, the answer that makes a topic says that it is not known yet: the client asks again.
+As in the reference, the response that creates a topic still reports it as unknown, and the client asks again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 MOST_MADE: Final = 100
-"""Topics that one request makes by asking for them; the client asks again for the others."""
+"""Maximum number of missing topics that one request creates; the client asks again for the others."""
 _IDS_FROM: Final = 12
 _CLUSTER_OPERATIONS_UNTIL: Final = 10
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The nodes, and the topics that were asked for; all of them for null, and in version 0 for none."""
+    """Return the nodes and the requested topics. Null, or an empty list in version 0, requests all topics."""
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
         rows = await _all_topics(node, context)
@@ -47,7 +47,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The topics that were asked for, each with the error."""
+    """Return the error for each requested topic."""
     topics = () if request is None else request.topics or ()
     may_be_null = context.api_version >= 12
     rows = [
@@ -124,7 +124,7 @@ async def _asked_for(node: Node, context: RequestContext, request: Any, asked: A
 
 
 def _names_and_ids(version: int, asked: Any) -> tuple[list[str], list[UUID]]:
-    """What was asked for, once each: by name, or, where there is an id among it, by id alone."""
+    """Return the distinct requested names and ids. If there are any ids, the caller ignores the names."""
     for topic in asked:
         if version < _IDS_FROM:
             if topic.name is None:
@@ -146,13 +146,13 @@ async def _row_by_id(node: Node, context: RequestContext, topic_id: UUID, turns:
 
 
 async def _unknown(node: Node, context: RequestContext, name: str, may_create: bool, wanted: list[str]) -> Tree:
-    """The row of a topic that is not there. A node that leads makes it; else it is `wanted` of the leader."""
+    """Return the row of a missing topic. If allowed, the leader creates it; another node adds it to `wanted`."""
     is_internal = name in INTERNAL
     try:
         check_name(name)
     except InvalidTopic:
         return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
-    if may_create or (is_internal and _is_node(node, context)):  # another node's coordinators are kept in it
+    if may_create or (is_internal and _is_node(node, context)):  # another node needs it for its coordinators
         if not _may_create(node, context, name):
             return error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, is_internal=is_internal)
         if not node.quorum.leads:
@@ -168,7 +168,7 @@ def _may_create(node: Node, context: RequestContext, name: str) -> bool:
 
 
 def _is_node(node: Node, context: RequestContext) -> bool:
-    """Whether another node of the set asks, which has looked at what its client may do."""
+    """Return True if another node of the set, which has already authorized its client, sent the request."""
     return node.quorum.replica_set is not None and bool(
         node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
     )

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has come; by a member, or by anybody for a group that nobody is in."""
+"""OffsetCommit: commit a group's offsets, for a member, or for any client if the group has no members."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FIRST_WITH_IDS: Final = 10
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """An error code for each partition."""
+    """Commit the offsets and return an error code for each partition."""
     allows = node.authorizer.allows
     if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     offsets: dict[Place, NewOffset] = {}
-    refusals: dict[int, int] = {}  # by the place of a topic in the request
+    refusals: dict[int, int] = {}  # by the topic's index in the request
     topics = [topic_of(node, one) for one in request.topics]
     unknown = (
         ErrorCode.UNKNOWN_TOPIC_ID if context.api_version >= _FIRST_WITH_IDS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -69,6 +69,6 @@ def _row(row: Any, codes: dict[int, int]) -> dict[str, Any]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The same code for each partition."""
+    """Return the same error code for each partition."""
     rows = [_row(row, {one.partition_index: int(error_code) for one in row.partitions}) for row in request.topics]
     return {"throttle_time": context.throttle_ms, "topics": rows}

@@ -1,4 +1,4 @@
-"""OffsetDelete (KIP-496): forgets offsets that nobody reads any more."""
+"""OffsetDelete (KIP-496): delete committed offsets of topics the group no longer reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """An error code for each partition, or one for all."""
+    """Delete the offsets and return an error code for each partition, or one for all."""
     allows = node.authorizer.allows
     if not allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
@@ -25,7 +25,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
             place = (row.name, one.partition_index)
             if not allows(context, Operation.READ, ResourceType.TOPIC, row.name):
                 refusals[place] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            elif topic is None or one.partition_index >= topic.partitions:
+            elif topic is None or not 0 <= one.partition_index < topic.partitions:
                 refusals[place] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 places.append(place)
@@ -47,5 +47,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """One code for all."""
+    """Return one code for all partitions."""
     return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "topics": []}

@@ -1,4 +1,4 @@
-"""OffsetFetch: what groups have committed (KIP-447, KIP-709, KIP-848)."""
+"""OffsetFetch: the committed offsets of groups (KIP-447, KIP-709, KIP-848)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FIRST_WITH_IDS: Final = 10
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """The offsets of each group; those of partitions that nothing was committed for are -1."""
+    """Return the offsets of each group; -1 for partitions without a committed offset."""
     is_stable = getattr(request, "require_stable", False)
     if context.api_version >= _FIRST_WITH_MANY:
-        once = {one.group_id: one for one in reversed(request.groups)}  # the first of each: answers are not to grow
+        once = {one.group_id: one for one in reversed(request.groups)}  # the first of each: no larger response
         asked = reversed(once.values())
         groups = [await _group(node, context, one, is_stable) async for one in in_turns(asked)]
         return {"throttle_time": context.throttle_ms, "groups": groups}
@@ -46,7 +46,7 @@ async def _group(node: Node, context: RequestContext, row: Any, is_stable: bool)
 
 
 def _refused_group(context: RequestContext, row: Any, code: int) -> dict[str, Any]:
-    """An error of the whole group, which the first versions tell of each partition."""
+    """Return a group's error; the first versions have it at each partition."""
     topics: list[dict[str, Any]] = []
     if context.api_version < _FIRST_WITH_CODE:
         topics = [_topic(one, [_partition(index, None, code) for index in one.partition_indexes]) for one in row.topics]
@@ -114,7 +114,7 @@ def _partition(index: int, one: CommittedOffset | None, code: int) -> dict[str, 
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """The same code for each group."""
+    """Return the same error code for each group."""
     if context.api_version >= _FIRST_WITH_MANY:
         groups = [_refused_group(context, one, error_code) for one in request.groups]
         return {"throttle_time": context.throttle_ms, "groups": groups}

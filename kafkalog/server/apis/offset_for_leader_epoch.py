@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch of leadership ended, for one who may have records of another leader."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, for clients that may have another leader's records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CALL: Final = PartitionCall(Operation.DESCRIBE, {"leader_epoch": -1, "end_offse
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """(epoch, end offset) for each partition, -1 for both where none is known."""
+    """Return (epoch, end offset) for each partition, -1 for both if unknown."""
 
     async def end_of(key: TopicPartition, one: Any) -> dict[str, Any]:
         partition = node.replicas.find(key)
@@ -27,5 +27,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for every partition."""
+    """Return the error for every partition."""
     return _CALL.refused(context, request, error_code)

@@ -1,110 +1,151 @@
-"""Produce: batches of clients into their partitions, answered as `acks` says."""
+"""Produce: append clients' batches to partitions and respond according to `acks`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Mapping
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
-from kafkalog.server.apis.fetch import hint_of, leader_endpoints
+from kafkalog.server.apis.fetch import endpoint_trees, hint_of, leader_tree
 from kafkalog.server.context import CLOSE, Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import Turns
-from kafkalog.server.wire.produce_request import read_produce
-from kafkalog.server.wire.produce_response import ProduceAnswer
+from kafkalog.server.turns import TURNS
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 _ADMIN_CLIENT: Final = "__admin_client"
-"""The client id that may write to the node's own topics, as in the reference."""
+"""Client id that may write to internal topics, as in the reference."""
 _ZSTD: Final = 4
 _FIRST_WITH_ZSTD: Final = 7
 _FIRST_WITH_LEADERS: Final = 10
 _FIRST_WITH_IDS: Final = 13
+_FIRST_WITH_LONG_TEXTS: Final = 9
+_MOST_TEXT_BYTES: Final = 0x7FFF
 Topic = str | UUID | None
-Results = dict[Topic, dict[int, AppendResult | TopicPartition]]
-"""By topic and partition: what was refused, or the partition whose append tells."""
-
-
-read: Final = read_produce
+Results = dict[Topic, dict[int, AppendResult]]
+"""Result of each partition, by topic and partition number."""
+Batches = dict[TopicPartition, tuple[Any, BatchTable]]
+_WAITS: Final = AppendResult()
+"""Placeholder for the result of a pending append."""
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """What came of each partition; nothing for acks=0, and the connection's end where something failed."""
+    """Append the batches and return each partition's result; for acks=0 return None, or CLOSE after a failure."""
     results: Results = {}
-    batches: dict[TopicPartition, tuple[Any, BatchTable]] = {}
+    batches: Batches = {}
+    waits: dict[TopicPartition, dict[int, AppendResult]] = {}
     is_transactional = False
-    turns = Turns()
-    for topic, name, refusal, count, partitions in _topics(node, context, request):
-        rows = results.setdefault(topic, {})
-        await turns.row()
-        for partition in partitions:
-            await turns.row()
-            records = partition.records
-            code = refusal
-            if not code and not 0 <= partition.index < count:
+    version, asked = context.api_version, request.topic_data
+    is_one = len(asked) == 1 and len(asked[0].partition_data) == 1
+    turns = cycle(TURNS)
+    for topic in asked:
+        named: Topic = topic.name if version < _FIRST_WITH_IDS else topic.topic_id
+        found = node.topics.get(named) if version < _FIRST_WITH_IDS else node.topics.by_id(named)
+        refusal = 0
+        if found is None or node.authorizer.is_enabled:
+            refusal = _refusal(node, context, named, found)
+        rows = results.setdefault(named, {})
+        if next(turns):
+            await asyncio.sleep(0)
+        for partition in topic.partition_data:
+            if next(turns):
+                await asyncio.sleep(0)
+            index, records, code = partition.index, partition.records, refusal
+            if not code and not 0 <= index < found.partitions:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if records is None or code:
-                rows[partition.index] = AppendResult(code or ErrorCode.INVALID_RECORD)
+                rows[index] = AppendResult(code or ErrorCode.INVALID_RECORD)
                 continue
             table = scan(records)
-            is_transactional = is_transactional or (table.has_producers and table[0].is_transactional)
-            code = check_produced(table, context.api_version)
+            is_of_transaction = table.has_producers and table[0].is_transactional
+            is_transactional = is_transactional or is_of_transaction
+            if table.stop_reason or table.count != 1 or table.magic(0) != 2 or table.codec or found.is_internal:
+                code = check_produced(table, context, found.is_internal)
             if code:
-                rows[partition.index] = AppendResult(code)
+                rows[index] = AppendResult(code)
                 continue
-            key = rows[partition.index] = TopicPartition(name, partition.index)
-            batches[key] = records, table
+            done = None
+            if is_one and not is_of_transaction:
+                done = node.replicas.append_at_once((found.name, index), records, table, request.acks)
+            if done is None:
+                key = TopicPartition(found.name, index)
+                batches[key], waits[key] = (records, table), rows
+            rows[index] = done or _WAITS
     if is_transactional and not _may_use(node, context, request.transactional_id):
         return refused(node, context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
-    appended: dict[TopicPartition, AppendResult] = {}
     if batches:
-        appended = await node.replicas.append_scanned(
-            batches,
-            AppendParams(
-                request.acks,
-                request.timeout,
-                internal_allowed=context.client_id == _ADMIN_CLIENT,
-                transactional_id=request.transactional_id,
-                produce_version=context.api_version,
-                on_wait=lambda: give_back(request, batches),
-            ),
-        )
-    context.throttle_ms = max(context.throttle_ms, node.quotas.record_produce(context, context.size_bytes))
-    return _answer(node, context, request.acks, results, appended)
+        await _append(node, context, request, batches, waits)
+    if node.quotas.file.state.quotas:
+        context.throttle_ms = max(context.throttle_ms, node.quotas.record_produce(context, context.size_bytes))
+    if request.acks == 0:
+        return CLOSE if any(one.error_code for rows in results.values() for one in rows.values()) else None
+    answer = answer_tree(version, results)
+    if version >= _FIRST_WITH_LEADERS and node.quorum.replica_set is not None and not node.quorum.leads:
+        _tell_leader(node, context, answer)
+    return answer
+
+
+async def _append(
+    node: Node,
+    context: RequestContext,
+    request: Any,
+    batches: Batches,
+    waits: Mapping[TopicPartition, dict[int, AppendResult]],
+) -> None:
+    """Append the batches and store their results in `waits`."""
+    appended = await node.replicas.append_scanned(
+        batches,
+        AppendParams(
+            request.acks,
+            request.timeout,
+            internal_allowed=True,
+            transactional_id=request.transactional_id,
+            produce_version=context.api_version,
+            on_wait=lambda: give_back(request, batches),
+        ),
+    )
+    for key, rows in waits.items():
+        rows[key.partition] = appended[key]
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for every partition."""
+    """Return the error for every partition."""
     if request.acks == 0:
         return CLOSE
-    one = AppendResult(error_code)
     by_id = context.api_version >= _FIRST_WITH_IDS
-    rows = [
-        (topic.topic_id if by_id else topic.name, [(partition.index, one) for partition in topic.partition_data])
-        for topic in request.topic_data
-    ]
-    return ProduceAnswer(rows)
+    one = AppendResult(error_code)
+    results: Results = {}
+    for topic in request.topic_data:
+        rows = results.setdefault(topic.topic_id if by_id else topic.name, {})
+        for partition in topic.partition_data:
+            rows[partition.index] = one
+    return answer_tree(context.api_version, results)
 
 
-def check_produced(table: BatchTable, version: int) -> int:
-    """0 where a partition has one batch of format v2 whose codec this version knows, else the error code."""
+def check_produced(table: BatchTable, context: RequestContext, is_internal: bool) -> int:
+    """Return 0 for one batch of format v2 whose codec this version knows, else the error code.
+
+    Only the client id `__admin_client` may write to an internal topic."""
     if table.stop_reason > REASON_PARTIAL:
         return ErrorCode.CORRUPT_MESSAGE
     if table.count != 1 or table.magic(0) != 2:
         return ErrorCode.INVALID_RECORD
-    if table.codec == _ZSTD and version < _FIRST_WITH_ZSTD:
+    if table.codec == _ZSTD and context.api_version < _FIRST_WITH_ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if is_internal and context.client_id != _ADMIN_CLIENT:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     return 0
 
 
-def give_back(request: Any, batches: dict[TopicPartition, tuple[Any, BatchTable]]) -> None:
-    """Let go of the records' bytes, which lie in the request's frame: they are in the log."""
+def give_back(request: Any, batches: Batches) -> None:
+    """Release the records' bytes in the request's frame, once they are in the log."""
     batches.clear()
     frame = None
     for topic in request.topic_data:
@@ -115,29 +156,18 @@ def give_back(request: Any, batches: dict[TopicPartition, tuple[Any, BatchTable]
     if isinstance(frame, bytearray):
         try:
             frame.clear()
-        except BufferError:  # somebody else looks at it: it goes when they are done
+        except BufferError:  # still in use elsewhere: it is freed later
             pass
 
 
-def _topics(node: Node, context: RequestContext, request: Any) -> Iterator[tuple[Topic, str, int, int, Any]]:
-    """(as the client names it, name, error code, how many partitions it has, those asked for) of each topic."""
-    by_id = context.api_version >= _FIRST_WITH_IDS
-    for topic in request.topic_data:
-        if by_id:
-            found = node.topics.by_id(topic.topic_id)
-            if found is None:
-                yield topic.topic_id, "", ErrorCode.UNKNOWN_TOPIC_ID, 0, topic.partition_data
-                continue
-            name = found.name
-        else:
-            name, found = topic.name, node.topics.get(topic.name)
-        code = 0
-        if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, name):
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif found is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        count = 0 if found is None else found.partitions
-        yield (topic.topic_id if by_id else name), name, code, count, topic.partition_data
+def _refusal(node: Node, context: RequestContext, named: Topic, found: Any) -> int:
+    """Return the error code for a topic, or 0 if the client may write to it."""
+    if found is None and not isinstance(named, str):
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    name = named if found is None else found.name
+    if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else 0
 
 
 def _may_use(node: Node, context: RequestContext, transactional_id: str | None) -> bool:
@@ -146,17 +176,43 @@ def _may_use(node: Node, context: RequestContext, transactional_id: str | None) 
     )
 
 
-def _answer(
-    node: Node, context: RequestContext, acks: int, results: Results, appended: dict[TopicPartition, AppendResult]
-) -> Answer:
-    rows = [
-        (topic, [(index, appended[one] if isinstance(one, TopicPartition) else one) for index, one in parts.items()])
-        for topic, parts in results.items()
-    ]
-    if acks == 0:
-        return CLOSE if any(one.error_code for _, parts in rows for _, one in parts) else None
-    answer = ProduceAnswer(rows)
-    if context.api_version >= _FIRST_WITH_LEADERS and node.quorum.replica_set is not None and not node.quorum.leads:
-        answer.leader = hint_of(node.quorum.role())
-        answer.endpoints = leader_endpoints(node, context, [answer.leader[0]]) if answer.leader else ()
-    return answer
+def _tell_leader(node: Node, context: RequestContext, answer: dict[str, Any]) -> None:
+    """Add the current leader to NOT_LEADER_OR_FOLLOWER errors (KIP-951)."""
+    leader = hint_of(node.quorum.role())
+    if leader is None:
+        return
+    answer["node_endpoints"] = endpoint_trees(node, context, [leader[0]])
+    for topic in answer["responses"]:
+        for partition in topic["partition_responses"]:
+            if partition["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                partition["current_leader"] = leader_tree(leader)
+
+
+def answer_tree(version: int, results: Mapping[Topic, Mapping[int, AppendResult]]) -> dict[str, Any]:
+    """Build the response from the results of topics, by name or id, and their partitions."""
+    topics = []
+    for topic, rows in results.items():
+        partitions = []
+        for index, one in rows.items():
+            row: dict[str, Any] = {
+                "index": index,
+                "error_code": one.error_code,
+                "base_offset": one.base_offset,
+                "log_append_time": one.append_time_ms,
+                "log_start_offset": one.log_start_offset,
+                "record_errors": one.record_errors and [
+                    {"batch_index": at, "batch_index_error_message": _text(version, words)}
+                    for at, words in one.record_errors
+                ],
+                "error_message": one.message and _text(version, one.message),
+            }
+            partitions.append(row)
+        topics.append({"name": topic, "topic_id": topic, "partition_responses": partitions})
+    return {"responses": topics, "throttle_time": 0}
+
+
+def _text(version: int, words: str) -> str:
+    """Return the text, cut to the length that the version allows."""
+    if version >= _FIRST_WITH_LONG_TEXTS:
+        return words
+    return words.encode()[:_MOST_TEXT_BYTES].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: the messages of the mechanism that SaslHandshake named (KIP-152, KIP-368)."""
+"""SaslAuthenticate: exchange messages of the mechanism chosen by SaslHandshake (KIP-152, KIP-368)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The next message of the server, or what went wrong."""
+    """Return the server's next message or an error; CLOSE if the connection is rejected."""
     try:
         outcome = await authenticate(node, context.connection, bytes(request.auth_bytes))
     except Refused as error:
@@ -28,5 +28,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error."""
+    """Return the error."""
     return {"error_code": error_code, "error_message": message, "auth_bytes": b"", "session_lifetime": 0}

@@ -1,4 +1,4 @@
-"""SaslHandshake: the client names the mechanism by which it will authenticate (KIP-43)."""
+"""SaslHandshake: the client chooses its authentication mechanism (KIP-43)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """The mechanisms of the listener; one that is not among them ends the connection, once it is told.
+    """Return the listener's mechanisms. An unsupported mechanism closes the connection after the response.
 
-    After version 0 the exchange goes on in bare messages of the mechanism, as clients of 0.10 have it.
+    After a version 0 handshake, the exchange continues with bare messages of the mechanism, as in 0.10 clients.
     """
     connection = context.connection
     try:
@@ -30,6 +30,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error."""
+    """Return the error and, except for ILLEGAL_SASL_STATE, the listener's mechanisms."""
     is_told = error_code != ErrorCode.ILLEGAL_SASL_STATE
     return {"error_code": error_code, "mechanisms": mechanisms_of(node, context.connection) if is_told else ()}

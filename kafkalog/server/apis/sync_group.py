@@ -1,4 +1,4 @@
-"""SyncGroup: a member asks for its assignment, the leader brings all of them."""
+"""SyncGroup: a member asks for its assignment; the group's leader sends the assignments of all members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST_WITH_PROTOCOL: Final = 5
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Any:
-    """The assignment, once the leader has brought it."""
+    """Return the assignment, once the leader has sent it."""
     protocol_type = getattr(request, "protocol_type", None)
     protocol = getattr(request, "protocol_name", None)
     if context.api_version >= _FIRST_WITH_PROTOCOL and (protocol_type is None or protocol is None):
@@ -45,5 +45,5 @@ def _answer(context: RequestContext, synced: Synced) -> dict[str, Any]:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
-    """No assignment."""
+    """Return the error without an assignment."""
     return _answer(context, Synced(error_code))

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets of a group that count once the transaction is committed."""
+"""TxnOffsetCommit: commit a group's offsets as part of a transaction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Codes = Mapping[Place, int]
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """An error code for each partition; what the client may not read, or what is not there, hinders no other."""
+    """Return an error code for each partition. An unauthorized or missing partition does not affect the others."""
     allows = node.authorizer.allows
     if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return refused(node, context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
@@ -78,7 +78,7 @@ async def _committed(
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The same error for every partition."""
+    """Return the same error for every partition."""
     places = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     return _answer(context, request, dict.fromkeys(places, error_code))
 

@@ -1,4 +1,4 @@
-"""Vote (KIP-595, KIP-996): another node of the replica set wants to lead. Its vote is on disk before it is told."""
+"""Vote (KIP-595, KIP-996): a candidate of the replica set asks for a vote, which is on disk before it is returned."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """One vote for all partitions, in the row of `__cluster_metadata`; other rows are of what the candidate may copy
-    from here."""
+    """Return one vote for all partitions, in the row of `__cluster_metadata`.
+
+    Other rows list the partitions that the candidate may copy from this node."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     ballot, is_pre_vote = read_ballot(request)
@@ -28,5 +29,5 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The error for the whole."""
+    """Return the error at the top level."""
     return {"error_code": error_code, "topics": ()}

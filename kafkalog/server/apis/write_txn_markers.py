@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a coordinator, or whoever cleans up after one, ends transactions in the partitions it names."""
+"""WriteTxnMarkers: a coordinator, or an admin cleaning up after one, ends transactions in the named partitions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
-    """An error code for each partition of each marker."""
+    """Write the markers and return an error code for each partition of each marker."""
     authorizer = node.authorizer
     if not (
         authorizer.allows_cluster(context, Operation.ALTER)
         or authorizer.allows_cluster(context, Operation.CLUSTER_ACTION)
     ):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    await node.groups.loaded()  # markers in `__consumer_offsets` mean nothing to it before
+    await node.groups.loaded()  # until it is loaded, markers in `__consumer_offsets` have no effect on it
     turns = Turns()
     return {"markers": [await _written(node, entry, turns) for entry in request.markers]}
 
@@ -57,7 +57,7 @@ def _result(entry: Any, codes: dict[TopicPartition, ErrorCode]) -> dict[str, Any
 
 
 def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
-    """The same error for every partition."""
+    """Return the same error for every partition."""
     error = ErrorCode(error_code)
     results = []
     for entry in request.markers:

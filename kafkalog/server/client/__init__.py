@@ -1,1 +1,1 @@
-"""The client's side of Kafka's protocol: what a node asks of another one, or of a broker."""
+"""The client side of Kafka's protocol, for requests to other nodes or brokers."""

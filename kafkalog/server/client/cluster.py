@@ -1,4 +1,4 @@
-"""What a peer tells of its cluster: nodes, topics, who leads which partition, settings of topics."""
+"""A peer's view of its cluster: nodes, topics, partition leaders and topic settings."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ METADATA: Final = 3
 DESCRIBE_CONFIGS: Final = 32
 _TOPIC: Final = 2
 _OF_TOPIC: Final = 1
-"""Where a setting comes from: the topic itself."""
+"""Source of a setting: the topic itself."""
 _AT_ONCE: Final = 200
 _MOST_PARTITIONS: Final = 1 << 20
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, -1 for nobody, and in which epoch, -1 where that is not told."""
+    """A partition's leader, -1 for none, and its epoch, -1 if unknown."""
 
     node_id: int
     epoch: int
 
 
 class PeerTopic(NamedTuple):
-    """A topic: its id, None where the peer knows no ids, the leader of each partition, and who is in sync with it."""
+    """A topic: its id, None if the peer has no ids, and the leader and in-sync replicas of each partition."""
 
     name: str
     id: UUID | None
@@ -38,7 +38,7 @@ class PeerTopic(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Nodes with their addresses, and topics by name."""
+    """Addresses of nodes by id, and topics by name."""
 
     cluster_id: str | None
     nodes: Mapping[int, tuple[str, int]]
@@ -46,7 +46,7 @@ class Cluster(NamedTuple):
 
 
 def metadata_request(names: Iterable[str] | None, *, may_create: bool = False) -> dict[str, Any]:
-    """The question for these topics, None for all; `may_create`: those that are not there may be made."""
+    """Return a Metadata request for these topics, or all if None; `may_create` lets the peer create missing ones."""
     return {
         "topics": None if names is None else [{"topic_id": None, "name": name} for name in names],
         "allow_auto_topic_creation": may_create, "include_topic_authorized_operations": False,
@@ -55,9 +55,9 @@ def metadata_request(names: Iterable[str] | None, *, may_create: bool = False) -
 
 
 async def read_cluster(connection: PeerConnection, names: Iterable[str] | None = None) -> Cluster:
-    """What the peer tells of its nodes and of these topics, None for all; a topic that it does not have is left out.
+    """Read the peer's nodes and these topics, or all if None; a topic missing there is left out.
 
-    Errors as `PeerConnection.request`; those of `kafkalog.errors.from_code` for a topic that may not be seen.
+    Raises as `PeerConnection.request`, and the errors of `kafkalog.errors.from_code` for a topic with an error code.
     """
     answer = await connection.request(METADATA, metadata_request(names))
     topics = {}
@@ -86,7 +86,7 @@ def _topic(topic: Any, peer: str) -> PeerTopic:
 
 
 async def read_topic_settings(connection: PeerConnection, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What was set for each topic itself, name to text; a topic of which the peer does not tell is left out."""
+    """Read the settings of each topic itself, name to text; a topic that the peer does not describe is left out."""
     found: dict[str, dict[str, str]] = {}
     for part in _parts(names):
         resources = [{"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None} for name in part]

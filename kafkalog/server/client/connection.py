@@ -1,7 +1,7 @@
-"""One connection to a peer: several requests under way, answers in their order, every answer checked.
+"""One connection to a peer: pipelined requests, responses in order, every response checked.
 
-A peer that sends what no answer can be loses its connection, and whoever waits on it is told why; nothing else is
-harmed, and no more memory is taken than bytes have come.
+An invalid response closes the connection and raises the error for every waiting caller. Nothing else is affected, and
+memory grows only with the bytes received.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Asked(NamedTuple):
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """What `connect` gives; it belongs to the loop's thread. `versions`: call -> (oldest, newest) that the peer has."""
+    """A connection from `connect`; used only in the loop's thread. `versions`: API key -> (oldest, newest) served."""
 
     def __init__(self, peer: str, settings: PeerSettings) -> None:
         self.peer = peer
@@ -53,11 +53,11 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
+        """True if requests can be sent."""
         return self._failure is None and self._transport is not None
 
     def version_of(self, api_key: int, newest: int | None = None) -> int:
-        """The newest version of a call, at most `newest`, that both ends know; PeerRefused where there is none."""
+        """Return the newest version of a call, up to `newest`, that both ends know; raise PeerRefused without one."""
         api = APIS[api_key]
         oldest, last = self.versions.get(api_key, (0, -1))
         version = min(api.newest if newest is None else min(newest, api.newest), last)
@@ -68,13 +68,13 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def request(
         self, api_key: int, tree: Tree, *, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """The answer to a request, with kio's names; `version` None is the newest that both know.
+        """Send a request and return the response, with kio's names; `version` None is the newest that both ends know.
 
-        PeerUnreachable, PeerTimedOut, PeerMisbehaved: the connection is then closed. PeerRefused for a call that the
-        peer does not serve. Whoever is cancelled leaves the connection as it is.
+        Raises PeerUnreachable, PeerTimedOut or PeerMisbehaved after closing the connection, and PeerRefused for a call
+        that the peer does not serve. Cancelling the caller leaves the connection open.
         """
         chosen = self.version_of(api_key) if version is None else version
-        response_plan(api_key, chosen)  # what is not installed is told to who asks
+        response_plan(api_key, chosen)  # a missing package is raised here, for the caller
         answer = self._send(api_key, chosen, tree)
         wait_ms = self._settings.request_ms if timeout_ms is None else timeout_ms
         try:
@@ -100,7 +100,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return answer
 
     async def close(self) -> None:
-        """Close it, and return when the socket is gone. What waits for answers gets PeerUnreachable."""
+        """Close the connection and wait for the socket's end. Waiting requests raise PeerUnreachable."""
         self._fail(PeerUnreachable("the connection was closed here", peer=self.peer))
         if self._transport is not None:
             await asyncio.shield(self._gone)
@@ -115,20 +115,20 @@ class PeerConnection(asyncio.BufferedProtocol):
             if not one.answer.done():
                 one.answer.set_exception(_again(self._failure))
 
-    # What the loop calls
+    # Called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one, and does not derive from it
+        """Keep the transport of the connected socket."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not derive from it
 
     def get_buffer(self, sizehint: int) -> Any:
-        """Where the next bytes belong: into the frame itself, where it is a large one."""
+        """Return the buffer for the next bytes; for a large frame it is the frame itself."""
         room = self._frames.room()
         self._in_frame = room is not None
         return self._buffer if room is None else room
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes have come."""
+        """Process `nbytes` received bytes."""
         frames = self._frames
         try:
             frame = frames.filled(nbytes) if self._in_frame else frames.take(self._buffer[:nbytes])
@@ -154,11 +154,11 @@ class PeerConnection(asyncio.BufferedProtocol):
             asked.answer.set_result(answer)
 
     def eof_received(self) -> bool:
-        """The peer closes: the rest is `connection_lost`."""
+        """Return False to close the transport when the peer closes; `connection_lost` follows."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Fail waiting requests with PeerUnreachable."""
         words = "it closed the connection" if exc is None else f"the connection broke: {exc}"
         self._fail(PeerUnreachable(words, peer=self.peer))
         if not self._gone.done():
@@ -166,7 +166,7 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 
 def _again(error: PeerError) -> PeerError:
-    """The same for one more who waits: an exception that several tasks raise would grow with each."""
+    """Return a copy for another waiting task: the traceback of a shared exception would grow with each raise."""
     made = type(error)(error.message)
     made.peer = error.peer
     return made

@@ -1,4 +1,4 @@
-"""What goes wrong between here and another server: each error names the peer, and is a builtin ConnectionError too."""
+"""Errors of requests to another server. Each names the peer and is also a builtin ConnectionError."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkalog.errors import KafkalogError
 
 
 class PeerError(KafkalogError, ConnectionError):
-    """Something failed between here and another server; `peer` is its "HOST:PORT". The connection is given up."""
+    """A request or connection to another server failed; `peer` is its "HOST:PORT". The connection is closed."""
 
     retriable = True
 
@@ -18,7 +18,7 @@ class PeerError(KafkalogError, ConnectionError):
 
 
 class PeerUnreachable(PeerError):
-    """The peer takes no connection, or has closed the one there was."""
+    """The peer accepts no connection, or the connection was closed."""
 
 
 class PeerTimedOut(PeerError, TimeoutError):
@@ -28,10 +28,10 @@ class PeerTimedOut(PeerError, TimeoutError):
 
 
 class PeerRefused(PeerError):
-    """The peer does not let us in, is not who it should be, or serves nothing that is asked of it."""
+    """The peer rejected the login, failed its own authentication, or does not serve the call."""
 
     retriable = False
 
 
 class PeerMisbehaved(PeerError):
-    """What the peer sent is no answer of Kafka's protocol to what it was asked."""
+    """The peer's data is not a valid response to the request."""

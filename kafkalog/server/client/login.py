@@ -1,4 +1,4 @@
-"""The begin of a connection to a peer: what it serves, and who we are."""
+"""Connection setup with a peer: TLS, versions and login."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PLAIN: Final = "PLAIN"
 
 
 async def connect(host: str, port: int, settings: PeerSettings | None = None) -> PeerConnection:
-    """A connection that can be asked: TLS is up, its versions are known, we are logged in.
+    """Open a connection that is ready for requests: TLS is established, versions are known, the login is done.
 
-    PeerUnreachable, PeerTimedOut, PeerRefused (its certificate, our password), PeerMisbehaved.
+    Raises PeerUnreachable, PeerTimedOut, PeerRefused (for its certificate or our password), PeerMisbehaved.
     """
     how = PeerSettings() if settings is None else settings
     peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

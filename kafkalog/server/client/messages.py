@@ -1,4 +1,4 @@
-"""Requests as frames, and what a peer answered, read with all that bounds the requests of strangers."""
+"""Frames of requests and parsing of responses, with the same limits as for requests of untrusted clients."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kafkalog.server.wire.writer import Tree, write_request
 _HEAD: Final = struct.Struct(">ihhi")
 _ERROR: Final = struct.Struct(">h")
 MAX_ELEMENTS: Final = 1 << 20
-"""Of one answer: what a leader of a hundred thousand partitions tells of them."""
+"""Maximum elements of one response: enough for a leader of a hundred thousand partitions."""
 
 
 def request_frame(api_key: int, version: int, correlation_id: int, client_id: str, tree: Tree) -> bytes:
-    """A request, length, header and all. KeyError for a field that has no default and is not in `tree`."""
+    """Serialize a request with length and header. Raise KeyError for a field without default that `tree` lacks."""
     body = write_request(api_key, version, tree)
     name = client_id.encode()
     tags = b"\0" if APIS[api_key].is_flexible(version) else b""
@@ -27,14 +27,14 @@ def request_frame(api_key: int, version: int, correlation_id: int, client_id: st
 
 
 def correlation_of(frame: Frame) -> int:
-    """Which request this answers."""
+    """Return the correlation id of a response."""
     return int.from_bytes(memoryview(frame)[:4], "big", signed=True)
 
 
 def read_answer(api_key: int, version: int, frame: Frame) -> Any:
-    """The body of an answer, with kio's names; records are views of the frame. MalformedRequest.
+    """Parse the body of a response, with kio's names; records are views of the frame. Raise MalformedRequest.
 
-    Who does not know the version of an ApiVersions answers as version 0 (KIP-511).
+    A peer that does not know the version of an ApiVersions request responds in version 0 (KIP-511).
     """
     position = 4
     if api_key == API_VERSIONS:

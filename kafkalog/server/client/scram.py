@@ -1,6 +1,6 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the client's side.
 
-Both ends show that they know the password, and neither tells it.
+Both ends prove that they know the password, and neither sends it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_MESSAGE_BYTES: Final = 4096
 
 
 class ScramClient:
-    """One exchange: `first` is sent, `second` answers the server's first message, `finish` checks its last one."""
+    """One exchange: send `first`, answer the server's first message with `second`, check its last one with `finish`."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str | None = None) -> None:
         self._mechanism = mechanism
@@ -34,12 +34,14 @@ class ScramClient:
         self._expected = b""
 
     def first(self) -> bytes:
-        """The client's first message."""
+        """Return the client's first message."""
         return _HEADER + self._bare
 
     def second(self, message: bytes) -> bytes:
-        """The proof, for a server that goes on with our nonce. MalformedRequest for another one, for a number of
-        iterations that no server asks for, and for what is no message of SCRAM."""
+        """Return the client's proof.
+
+        Raises MalformedRequest for a nonce that does not extend ours, for a number of iterations outside of the limits,
+        and for an invalid SCRAM message."""
         found = _FIRST.fullmatch(message) if len(message) <= MAX_MESSAGE_BYTES else None
         if found is None:
             raise MalformedRequest("the server's first message is none of SCRAM")
@@ -61,7 +63,7 @@ class ScramClient:
         return bare + b",p=" + b64encode(proof)
 
     def finish(self, message: bytes) -> bool:
-        """Whether the server knows the password too. MalformedRequest for what is no last message."""
+        """Return True if the server knows the password too. Raise MalformedRequest for an invalid last message."""
         found = _FINAL.fullmatch(message) if len(message) <= MAX_MESSAGE_BYTES else None
         if found is None:
             raise MalformedRequest("the server's last message is none of SCRAM")

@@ -1,4 +1,4 @@
-"""How to reach a peer: names of the settings as Kafka's clients have them."""
+"""Settings for connections to a peer, with the names of Kafka's clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEYS: Final = "ssl.keystore.location"
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """What every connection to a peer has in common; times are ms. Without `mechanism` nobody logs in."""
+    """Settings shared by all connections to a peer; times are in ms. Without `mechanism` there is no login."""
 
     client_id: str = "kafkalog"
     tls: ssl.SSLContext | None = None
@@ -31,15 +31,15 @@ class PeerSettings:
     request_ms: int = 30_000
     max_answer_bytes: int = 128 << 20
     receive_buffer_bytes: int = -1
-    """SO_RCVBUF; -1: the system's, which grows."""
+    """SO_RCVBUF in bytes; -1: the system's default, which grows."""
 
 
 def peer_settings(given: Mapping[str, str]) -> PeerSettings:
-    """The settings of a client's properties; names that mean nothing here are passed over.
+    """Return the settings of a client's properties; other names are ignored.
 
     `security.protocol`, `sasl.mechanism`, `sasl.jaas.config`, `ssl.truststore.location` or `.certificates`,
     `ssl.keystore.location` and `ssl.key.password` (PEM), `ssl.endpoint.identification.algorithm` (https, or empty),
-    `client.id`, `request.timeout.ms`, `socket.connection.setup.timeout.ms`. ConfigError, StorageError.
+    `client.id`, `request.timeout.ms`, `socket.connection.setup.timeout.ms`. Raises ConfigError, StorageError.
     """
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
@@ -63,7 +63,7 @@ def peer_settings(given: Mapping[str, str]) -> PeerSettings:
 
 
 def client_tls(given: Mapping[str, str]) -> ssl.SSLContext:
-    """Trusts the authorities of the settings, else those of the system; shows our certificate where there is one."""
+    """Return a TLS context that trusts the given authorities, else the system's, with our certificate if set."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
     if given.get(_TRUST):
@@ -73,7 +73,7 @@ def client_tls(given: Mapping[str, str]) -> ssl.SSLContext:
     else:
         context.load_default_certs()
     if given.get(_KEYS):
-        password = given.get("ssl.key.password", "")  # never asked for at a terminal
+        password = given.get("ssl.key.password", "")  # no prompt at a terminal
         _told(_KEYS, partial(context.load_cert_chain, given[_KEYS], password=password))
     return context
 

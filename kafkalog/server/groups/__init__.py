@@ -1,1 +1,1 @@
-"""The group coordinator: who consumes what together, and how far each group has come."""
+"""The group coordinator: group membership, partition assignment and committed offsets."""

@@ -1,4 +1,4 @@
-"""Who gets which partitions of a consumer group: the assignors "uniform" and "range" (KIP-848)."""
+"""Partition assignors of consumer groups: "uniform" and "range" (KIP-848)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place = tuple[UUID, int]
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it: the topics it reads, what it should have had so far."""
+    """A member as an assignor sees it: its subscribed topics and its previous target assignment."""
 
     instance_id: str | None
     topics: frozenset[UUID]
@@ -27,10 +27,10 @@ Assignment = dict[str, dict[UUID, frozenset[int]]]
 
 
 class _Loads:
-    """What each member is given, and who of the readers of a topic has least: the first by id of those with as few.
+    """The partitions of each member, and the least loaded reader of each topic; ties go to the smallest id.
 
-    Of each set of readers there is a heap of (how many, who). An entry may be stale; one is never too large where there
-    is no other one of that member.
+    Each set of readers has a heap of (partition count, member id). Entries may be stale, but at least one entry of each
+    member is not too large.
     """
 
     def __init__(self, members: Members, topics: Iterable[UUID]) -> None:
@@ -39,14 +39,14 @@ class _Loads:
         by_topics: dict[frozenset[UUID], list[str]] = {}
         for member_id, one in members.items():
             by_topics.setdefault(one.topics, []).append(member_id)
-        for topic_id in topics:  # topics that the same members read have them in the same order, and share a heap
+        for topic_id in topics:  # topics with the same readers list them in the same order, and share a heap
             those = (several for read, several in by_topics.items() if topic_id in read)
             self.readers[topic_id] = tuple(chain.from_iterable(those))
         self._heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
         self._heaps_of: dict[str, list[list[tuple[int, str]]]] = {}
 
     def start(self) -> None:
-        """Called once, before `least`, when members have what they keep."""
+        """Build the heaps. Called once, before `least`, when the members have the partitions they keep."""
         for readers in set(self.readers.values()):
             heap = self._heaps[readers] = [(len(self.given[one]), one) for one in readers]
             heapify(heap)
@@ -54,7 +54,7 @@ class _Loads:
                 self._heaps_of.setdefault(one, []).append(heap)
 
     def least(self, topic_id: UUID) -> str:
-        """Who of the readers of a topic has least; there have to be any."""
+        """Return the least loaded reader of a topic; the topic must have readers."""
         heap = self._heaps[self.readers[topic_id]]
         while True:
             count, member_id = heap[0]
@@ -67,7 +67,7 @@ class _Loads:
                 heappop(heap)
 
     def move(self, place: Place, member_id: str, to: str) -> None:
-        """Takes a partition from one member and gives it to another."""
+        """Move a partition from one member to another."""
         self.given[member_id].remove(place)
         self.given[to].add(place)
         for heap in self._heaps_of.get(member_id, ()):
@@ -75,7 +75,7 @@ class _Loads:
 
 
 def uniform(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
-    """As even as can be, and of what members have as much as can stay."""
+    """Assign partitions as evenly as possible; members keep as many of their partitions as possible."""
     loads = _Loads(members, partitions)
     owner = _kept(members, partitions, loads.given)
     missing = [
@@ -105,7 +105,7 @@ def _kept(members: Members, partitions: Mapping[UUID, int], loads: dict[str, set
 
 
 def _even_out(loads: _Loads) -> None:
-    """Moves partitions from those who have most to those who have two fewer at least, until nobody has."""
+    """Move partitions from the most loaded members to readers with at least two fewer, until no such pair is left."""
     given = loads.given
     moved = True
     while moved:
@@ -119,7 +119,7 @@ def _even_out(loads: _Loads) -> None:
 
 
 def range_(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
-    """Of each topic a range for each member, so that the same numbers of several topics go together."""
+    """Assign each reader a range of each topic, so that a member gets the same partition numbers of several topics."""
     order = sorted(members, key=lambda one: (members[one].instance_id is None, members[one].instance_id or "", one))
     given: dict[str, set[Place]] = {member_id: set() for member_id in members}
     for topic_id, count in partitions.items():

@@ -1,4 +1,4 @@
-"""A group of the classic protocol: its state, its members, and what can be said of them without changing anything."""
+"""A group of the classic protocol: its state, its members, and queries on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONSUMER: Final = "consumer"
 
 
 class State(StrEnum):
-    """The states of a classic group, by the names that clients are told."""
+    """States of a classic group, by the names reported to clients."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -29,9 +29,9 @@ class State(StrEnum):
 
 
 class ClassicGroup:
-    """The members of a group, who leads it, and the generation that they are in.
+    """The members of a group, their leader and their generation.
 
-    What changes it is in `rebalance.py`. One thread at a time.
+    `rebalance.py` changes it. Not thread-safe.
     """
 
     __slots__ = (
@@ -49,44 +49,44 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members = Members()
-        self.assignment_bytes = 0  # of those that were handed out last
+        self.assignment_bytes = 0  # of the latest assignments
         self.instances: dict[str, str] = {}
-        self.pending: set[str] = set()  # ids that were given out and have not come back (KIP-394)
+        self.pending: set[str] = set()  # ids given to clients that have not joined with them yet (KIP-394)
         self.pending_sync: set[str] = set()
         self.new_member_added = False
         self.initial_left_ms: int | None = None
 
     @property
     def state(self) -> State:
-        """What the group is at; it is changed by `move_to`."""
+        """Current state; `move_to` changes it."""
         return self._state
 
     def move_to(self, state: State, now_ms: int) -> None:
-        """Into another state; offsets of an empty group grow old from that time on."""
+        """Enter another state at `now_ms`. The retention of an empty group's offsets starts at that time."""
         self.previous_state, self._state, self.state_ms = self._state, state, now_ms
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it; those who were only given an id are not in it."""
+        """True if the group has no members; pending ids do not count."""
         return not self.members
 
     @property
     def held_bytes(self) -> int:
-        """What it holds in memory for its members."""
+        """Estimated memory of the members, in bytes."""
         return self.members.held_bytes + self.assignment_bytes + MEMBER_BYTES * len(self.pending)
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether the members all wait for the next generation."""
+        """True if all members wait for the next generation and no id is pending."""
         return not self.pending and all(member.awaiting_join is not None for member in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest time that a member asked for."""
+        """Longest rebalance timeout of the members; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def check_member(self, member_id: str, instance_id: str | None) -> int:
-        """0 for a member of the group; an instance that another member has taken over is fenced."""
+        """Return 0 for a member, else the error code: FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is not None:
             known = self.instances.get(instance_id)
             if known is None:
@@ -96,7 +96,7 @@ class ClassicGroup:
         return 0 if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
-        """Whether somebody with these protocols can be with those that are there."""
+        """Return True if a client with these protocols can join the current members."""
         if not protocol_type or not protocols:
             return False
         if self.is_empty:
@@ -104,13 +104,13 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and bool(self.members.common() & set(protocols))
 
     def select_protocol(self) -> str:
-        """The protocol of most votes among those that all members speak."""
+        """Return the protocol with most votes among those that all members support."""
         candidates = self.members.common()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
     def elect_leader(self) -> bool:
-        """Gives the lead of a member that did not come back to one that did; False where none did."""
+        """Keep the leader if it has rejoined, else choose a member that has. Return False if no member has."""
         leader = None if self.leader is None else self.members.get(self.leader)
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -121,11 +121,11 @@ class ClassicGroup:
         return True
 
     def listing(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """What the leader is told of the members."""
+        """Return (id, instance id, metadata) of each member, for the leader."""
         return tuple((one.id, one.instance_id, one.metadata(self.protocol)) for one in self.members.values())
 
     def joined(self, member: ClassicMember) -> Joined:
-        """What a member is told of the generation that it is in."""
+        """Return the JoinGroup answer for a member in the current generation."""
         is_leader = member.id == self.leader
         return Joined(
             0, member.id, self.generation, self.protocol_type, self.protocol, self.leader or "",
@@ -133,7 +133,7 @@ class ClassicGroup:
         )  # fmt: skip
 
     def subscribed_topics(self) -> set[str] | None:
-        """The topics that the members of a consumer group read, None where that cannot be known."""
+        """Return the topics that the members are subscribed to, or None if unknown."""
         if self.protocol_type != CONSUMER:
             return None
         if self.is_empty:
@@ -149,7 +149,7 @@ class ClassicGroup:
         return topics
 
     def fields(self, assignments: Mapping[str, bytes] | None = None) -> dict[str, Any]:
-        """The group as its record has it, with the members' assignments or with others."""
+        """Return the fields of the group's record, with `assignments` or by default the members' own."""
         return {
             "protocolType": self.protocol_type or "",
             "generation": self.generation,
@@ -175,7 +175,7 @@ class ClassicGroup:
 
     @classmethod
     def of_fields(cls, group_id: str, fields: Mapping[str, Any], now_ms: int) -> ClassicGroup:
-        """The group that a record says: stable where it has members."""
+        """Build the group from a record's fields: STABLE if it has members, else EMPTY."""
         kept_ms = fields.get("currentStateTimestamp", -1)
         group = cls(group_id, now_ms if kept_ms == -1 else kept_ms)
         group.generation = fields["generation"]

@@ -1,4 +1,4 @@
-"""A member of a classic group, and all members of one."""
+"""A member of a classic group, and the collection of its members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.server.groups.values import Joining
 
 @dataclass(slots=True, eq=False)
 class ClassicMember:
-    """Who it is, which protocols it speaks, what it was given, and the request of it that waits for an answer."""
+    """A member: its identity, its protocols, its assignment and its pending requests."""
 
     id: str
     instance_id: str | None
@@ -31,14 +31,14 @@ class ClassicMember:
 
     @classmethod
     def of(cls, event: Joining, member_id: str) -> ClassicMember:
-        """The member that joins with `event`."""
+        """Create the member that joins with `event`."""
         return cls(
             member_id, event.instance_id, event.client_id, event.client_host, event.session_timeout_ms,
             event.rebalance_timeout_ms, event.protocol_type, event.protocols, skips_assignment=event.skips_assignment,
         )  # fmt: skip
 
     def update(self, event: Joining) -> None:
-        """Takes over what the member says when it joins again."""
+        """Update the member from its new JoinGroup request."""
         self.client_id, self.client_host = event.client_id, event.client_host
         self.session_timeout_ms, self.rebalance_timeout_ms = event.session_timeout_ms, event.rebalance_timeout_ms
         self.protocol_type, self.protocols = event.protocol_type, event.protocols
@@ -46,30 +46,30 @@ class ClassicMember:
 
     @property
     def held_bytes(self) -> int:
-        """What it holds in memory, besides its assignment."""
+        """Estimated memory without the assignment, in bytes."""
         return held_bytes(self.protocols)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of it waits: then its session does not end."""
+        """True if a request of the member is pending, so that its session does not time out. False for new members."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata for a protocol; empty where it does not speak it."""
+        """Return the member's metadata for a protocol; empty if it does not support the protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first protocol it names that all members speak."""
+        """Return the first of the member's protocols that is in `candidates`."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 def held_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
-    """What a member with these protocols holds in memory."""
+    """Return the estimated memory of a member with these protocols, in bytes."""
     return MEMBER_BYTES + sum(NAME_BYTES + len(name) + len(data) for name, data in protocols)
 
 
 class Members(dict[str, ClassicMember]):
-    """The members of a group by id; `spoken` says how many of them speak each protocol."""
+    """The members of a group by id; `spoken` counts the members that support each protocol."""
 
     __slots__ = ("held_bytes", "spoken")
 
@@ -91,13 +91,13 @@ class Members(dict[str, ClassicMember]):
         super().__delitem__(member_id)
 
     def change(self, member: ClassicMember, event: Joining) -> None:
-        """A member says other things of itself than before."""
+        """Update a member from its new JoinGroup request."""
         self._count(member, -1)
         member.update(event)
         self._count(member, 1)
 
     def common(self) -> set[str]:
-        """The protocols that all of them speak."""
+        """Return the protocols that all members support."""
         return {name for name, count in self.spoken.items() if count == len(self)}
 
     def _count(self, member: ClassicMember, sign: int) -> None:

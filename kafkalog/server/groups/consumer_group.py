@@ -1,6 +1,6 @@
-"""A group of the consumer protocol (KIP-848): its members, what each should have and what each has.
+"""A group of the consumer protocol (KIP-848): its members, their target and their current assignments.
 
-The group is what its records say: `apply` is the only way to change it, when it is loaded and when it is used.
+Only `apply` changes the group, both while it is loaded and in use, so the group always matches its records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkalog.server.groups.held import MEMBER_BYTES, NAME_BYTES
 
 LEFT: Final = -1
 LEFT_FOR_A_WHILE: Final = -2
-"""The epoch of a static member that will be back."""
+"""Epoch of a static member that left temporarily."""
 
 Partitions = Mapping[UUID, frozenset[int]]
 NO_PARTITIONS: Final[Partitions] = {}
@@ -23,7 +23,7 @@ NO_EPOCHS: Final[Mapping[tuple[UUID, int], int]] = {}
 
 
 class GroupState(StrEnum):
-    """The states of a consumer group, by the names that clients are told."""
+    """States of a consumer group, by the names reported to clients."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -32,7 +32,7 @@ class GroupState(StrEnum):
 
 
 class MemberState(IntEnum):
-    """What a member has still to do, or to wait for."""
+    """Progress of a member towards its target assignment."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -41,7 +41,7 @@ class MemberState(IntEnum):
 
 
 class ConsumerMember(NamedTuple):
-    """A member: what it asked for, the epoch it is in, the partitions it has and those it has to give back."""
+    """A member: its subscription, its epoch, its assigned partitions and those it must revoke."""
 
     id: str
     instance_id: str | None = None
@@ -58,15 +58,15 @@ class ConsumerMember(NamedTuple):
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
     is_classic: bool = False
-    epochs: Mapping[tuple[UUID, int], int] = NO_EPOCHS  # since which epoch it has a partition (KIP-1251)
+    epochs: Mapping[tuple[UUID, int], int] = NO_EPOCHS  # epoch in which it got each partition (KIP-1251)
 
     @property
     def held_bytes(self) -> int:
-        """What it holds in memory for what it asks for."""
+        """Estimated memory of the subscription, in bytes."""
         return MEMBER_BYTES + len(self.regex or "") + sum(NAME_BYTES + len(topic) for topic in self.topics)
 
     def subscription_fields(self) -> dict[str, Any]:
-        """What it asked for, as a record has it."""
+        """Return the fields of the member's subscription record."""
         return {
             "instanceId": self.instance_id,
             "rackId": self.rack_id,
@@ -76,11 +76,11 @@ class ConsumerMember(NamedTuple):
             "subscribedTopicRegex": self.regex,
             "rebalanceTimeoutMs": self.rebalance_timeout_ms,
             "serverAssignor": self.assignor,
-            "classicMemberMetadata": None,  # left out it would mean a classic member
+            "classicMemberMetadata": None,  # if omitted, it would mean a classic member
         }
 
     def assignment_fields(self) -> dict[str, Any]:
-        """What it has, as a record has it."""
+        """Return the fields of the member's current assignment record."""
         return {
             "memberEpoch": self.epoch,
             "previousMemberEpoch": self.previous_epoch,
@@ -91,7 +91,7 @@ class ConsumerMember(NamedTuple):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a pattern stands for, and since when."""
+    """The topics that match a pattern, with the version and time (ms) of the match."""
 
     topics: frozenset[str]
     version: int
@@ -99,7 +99,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """All that the records of a group say. One thread at a time."""
+    """The state that a group's records describe. Not thread-safe."""
 
     __slots__ = (
         "epoch", "has_current_topics", "held_bytes", "id", "instances", "members", "metadata_hash", "owners", "regexes",
@@ -108,19 +108,19 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
-        self.epoch = 1  # the first member is given epoch 2, as by a broker
+        self.epoch = 1  # the first member gets epoch 2, as from a broker
         self.metadata_hash = 0
         self.members: dict[str, ConsumerMember] = {}
         self.instances: dict[str, str] = {}
         self.target_epoch = 0
         self.targets: dict[str, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
-        self.owners: dict[tuple[UUID, int], str] = {}  # who has a partition, or has yet to give it back
-        self.held_bytes = 0  # what it holds in memory for what its members ask for
-        self.has_current_topics = False  # nothing changed among the topics since the assignment was computed
+        self.owners: dict[tuple[UUID, int], str] = {}  # the member that has a partition or must still revoke it
+        self.held_bytes = 0  # estimated memory of the members' subscriptions
+        self.has_current_topics = False  # the topics are unchanged since they were last compared
 
     def copy(self) -> ConsumerGroup:
-        """A group that can be changed without this one; what is in it is immutable."""
+        """Return a copy that can be changed independently; the items it contains are immutable."""
         other = ConsumerGroup(self.id)
         other.epoch, other.metadata_hash, other.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
         other.members, other.instances = dict(self.members), dict(self.instances)
@@ -130,7 +130,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """What the group is at."""
+        """Current state, derived from the members and epochs."""
         if not self.members:
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -140,24 +140,24 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """True if the group has no members."""
         return not self.members
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics that a member reads: those it names, and those its pattern stands for."""
+        """Return the topics that a member is subscribed to by name and by pattern."""
         found = None if member.regex is None else self.regexes.get(member.regex)
         return member.topics if found is None else member.topics | found.topics
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics that any member reads."""
+        """Return the topics that any member is subscribed to."""
         return frozenset[str]().union(*map(self.topics_of, self.members.values()))
 
     def patterns(self) -> set[str]:
-        """The patterns that members have."""
+        """Return the members' subscription patterns."""
         return {member.regex for member in self.members.values() if member.regex is not None}
 
     def apply(self, kind: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> bool:
-        """Takes in a record of the group; True where the group is no more."""
+        """Apply a record of the group. Return True if the record deletes the group."""
         member_id = names.get("memberId", "")
         if kind == records.CONSUMER_GROUP:
             if value is None:
@@ -215,7 +215,7 @@ class ConsumerGroup:
         if old is None:
             if value is None:
                 return
-            old = ConsumerMember(member_id)  # its subscription changed later, and the log was compacted since
+            old = ConsumerMember(member_id)  # its subscription record comes later in the compacted log
             self.held_bytes += old.held_bytes
         if value is None:
             new = old._replace(epoch=LEFT, previous_epoch=LEFT, assigned=NO_PARTITIONS, revoking=NO_PARTITIONS)

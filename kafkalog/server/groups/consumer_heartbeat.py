@@ -1,6 +1,6 @@
-"""What a heartbeat does to a consumer group (KIP-848): joining, changing a subscription, leaving, being assigned.
+"""Heartbeats of consumer groups (KIP-848): joining, changing a subscription, leaving, being assigned.
 
-The plan of a heartbeat is the records that it takes; the group of the plan has taken them in already.
+A heartbeat results in the records to write and in a copy of the group to which they are already applied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kafkalog.server.groups.records import Record, record, tombstone
 
 
 class Beat(NamedTuple):
-    """A heartbeat; what a member says only when it changes is None otherwise, `regex` "" takes a pattern back."""
+    """A heartbeat. Fields that a member sends only on change are else None; `regex` "" removes the pattern."""
 
     member_id: str
     epoch: int
@@ -43,7 +43,7 @@ class Beat(NamedTuple):
 
 
 class Refused(Exception):
-    """The heartbeat is answered with an error."""
+    """Error that answers the heartbeat."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -52,20 +52,20 @@ class Refused(Exception):
 
 
 class TopicsView(Protocol):
-    """The topics there are, as a group needs them."""
+    """The existing topics, as groups use them."""
 
     def places(self, names: Iterable[str]) -> dict[UUID, int]:
-        """The number of partitions of each of these topics that exists."""
+        """Return the number of partitions of each of these topics that exists."""
 
     def ids(self, names: Iterable[str]) -> frozenset[UUID]:
-        """The ids of those of these topics that exist."""
+        """Return the ids of those of these topics that exist."""
 
     def matching(self, pattern: str) -> frozenset[str]:
-        """The topics that a pattern stands for; Refused for one that is none."""
+        """Return the topics that match a pattern. Refused if the pattern is invalid."""
 
 
 class Rules(NamedTuple):
-    """The settings that consumer groups go by, and the time."""
+    """Settings of consumer groups, and the current time."""
 
     assignors: tuple[str, ...]
     max_size: int
@@ -73,25 +73,28 @@ class Rules(NamedTuple):
 
 
 class Beaten(NamedTuple):
-    """What a heartbeat led to: the group and the records that make it so, and what its member is told."""
+    """Result of a heartbeat: the changed group, the records of the change, and the answer to the member."""
 
     group: ConsumerGroup
     records: tuple[Record, ...]
-    member: ConsumerMember | None  # None: it left
+    member: ConsumerMember | None  # None if it left
     epoch: int
     is_assignment_told: bool = False
-    replaced: str | None = None  # the member whose place it took
+    replaced: str | None = None  # id of the static member that it replaced
 
 
 class _Draft:
-    """A group being changed: the records that change it, each taken in as it is made."""
+    """A group being changed, and the records of the change; each is applied when created."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
         self.records: list[Record] = []
 
     def put(self, kind: int, names: tuple[Any, ...], fields: Mapping[str, Any] | None) -> None:
-        """Makes a record of the group, whose id comes first in all of their keys, and takes it in."""
+        """Create a record of the group and apply it; None for `fields` creates a tombstone.
+
+        The first key field of every record is the group's id, followed by `names`.
+        """
         if not self.records:
             self.group = self.group.copy()
         key = (self.group.id, *names)
@@ -100,24 +103,24 @@ class _Draft:
         self.group.apply(kind, {name: names[0]} if names else {}, fields)
 
     def bump(self, metadata_hash: int) -> None:
-        """The group enters another epoch."""
+        """Start the next epoch of the group."""
         fields: dict[str, Any] = {"epoch": self.group.epoch + 1}
         if metadata_hash:
             fields["metadataHash"] = metadata_hash
         self.put(records.CONSUMER_GROUP, (), fields)
 
     def remove(self, member_id: str) -> None:
-        """Takes back all that is known of a member."""
+        """Delete all records of a member."""
         for kind in (records.CURRENT_MEMBER, records.TARGET_MEMBER, records.CONSUMER_MEMBER):
             self.put(kind, (member_id,), None)
 
     def beaten(self, member: ConsumerMember | None, epoch: int, *more: Any) -> Beaten:
-        """What came of it."""
+        """Return the result; `more` are the further fields of `Beaten`."""
         return Beaten(self.group, tuple(self.records), member, epoch, *more)
 
 
 def beat(group: ConsumerGroup, event: Beat, topics: TopicsView, rules: Rules) -> Beaten:
-    """A heartbeat of a member, or of somebody who wants to be one. Refused with the code that a broker gives."""
+    """Apply a heartbeat of a member or of a client that joins. Refused with the broker's error code."""
     draft = _Draft(group)
     if event.epoch in (LEFT, LEFT_FOR_A_WHILE):
         return _leave(draft, event)
@@ -141,7 +144,7 @@ def beat(group: ConsumerGroup, event: Beat, topics: TopicsView, rules: Rules) ->
 
 
 def _member(group: ConsumerGroup, event: Beat, rules: Rules) -> tuple[ConsumerMember | None, ConsumerMember | None]:
-    """The member that speaks, None for a new one; and the static member whose place it takes."""
+    """Return (the sender, None if new; the static member that it replaces, or None)."""
     known = group.members.get(event.member_id)
     if event.instance_id is not None:
         holder_id = group.instances.get(event.instance_id)
@@ -185,7 +188,7 @@ def _check_epoch(member: ConsumerMember, event: Beat) -> None:
             f"The consumer group member has a greater member epoch ({event.epoch}) than the one known by the group "
             f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
         )
-    # the answer with the newer epoch may have been lost: one that has nothing else may go on
+    # the answer with the newer epoch may have been lost: accepted if the member owns only what it was assigned
     if event.epoch < member.epoch and (
         event.epoch != member.previous_epoch or event.owned is None or not _is_within(event.owned, member.assigned)
     ):
@@ -201,7 +204,7 @@ def _is_within(owned: Partitions, assigned: Partitions) -> bool:
 
 
 def _take_place(draft: _Draft, old: ConsumerMember, event: Beat) -> None:
-    """A static member comes back under another id, and has what it had."""
+    """Replace a static member that returns under another id; the new member keeps its assignment."""
     target = draft.group.targets.get(old.id, NO_PARTITIONS)
     new = old._replace(id=event.member_id, epoch=0, previous_epoch=0)
     draft.remove(old.id)
@@ -213,7 +216,7 @@ def _take_place(draft: _Draft, old: ConsumerMember, event: Beat) -> None:
 def _update_subscription(
     draft: _Draft, old: ConsumerMember | None, event: Beat, topics: TopicsView, rules: Rules
 ) -> bool:
-    """Takes over what the member asks for; whether the group has to be assigned anew for it."""
+    """Update the member's subscription. Return True if the group needs a new assignment for it."""
     known = old or ConsumerMember(event.member_id)
     new = known._replace(
         instance_id=event.instance_id if event.instance_id is not None else known.instance_id,
@@ -230,7 +233,7 @@ def _update_subscription(
     is_pattern_new = new.regex is not None and new.regex not in draft.group.regexes
     if is_pattern_new:
         assert new.regex is not None
-        found = topics.matching(new.regex)  # before anything is changed: it may be no pattern
+        found = topics.matching(new.regex)  # before any change: it raises if the pattern is invalid
     if old is None or new != old:
         draft.put(records.CONSUMER_MEMBER, (new.id,), new.subscription_fields())
     if is_pattern_new:
@@ -251,21 +254,21 @@ def _put_pattern(draft: _Draft, pattern: str, found: frozenset[str], now_ms: int
 
 
 def _look_at_topics(draft: _Draft, topics: TopicsView) -> bool:
-    """Whether the topics that the group reads are others than those it was assigned by."""
+    """Match the patterns again. Return True if the subscribed topics changed since the last assignment."""
     for pattern in sorted(draft.group.patterns()):
         known = draft.group.regexes.get(pattern)
         try:
             found = topics.matching(pattern)
         except Refused:
-            continue  # with the topics that there are by now it would cost too much: it stands for those it did
+            continue  # with the present topics it would cost too much: its previous topics stay
         if known is None or found != known.topics:
             _put_pattern(draft, pattern, found, 0 if known is None else known.timestamp_ms)
     return _hash(draft.group, topics) != draft.group.metadata_hash
 
 
 def _hash(group: ConsumerGroup, topics: TopicsView) -> int:
-    """A number that changes with the topics of a group; 0 for none."""
-    import hashlib  # takes milliseconds that a start does not have
+    """Return a hash of the group's topics and their partition counts; 0 without topics."""
+    import hashlib  # the import takes milliseconds, so not at startup
 
     places = topics.places(group.subscribed_topics())
     if not places:
@@ -276,7 +279,7 @@ def _hash(group: ConsumerGroup, topics: TopicsView) -> int:
 
 
 def _assign(draft: _Draft, topics: TopicsView, rules: Rules) -> None:
-    """Computes who should have what, and writes down what is new of it."""
+    """Compute the target assignment and record the changes."""
     group = draft.group
     ids: dict[frozenset[str], frozenset[UUID]] = {}  # most members read the same topics
     members = {}
@@ -337,7 +340,7 @@ def _leave(draft: _Draft, event: Beat) -> Beaten:
 
 
 def fence(group: ConsumerGroup, member_id: str) -> Beaten:
-    """The member is out: it left, or was silent for too long; the others get what it had."""
+    """Remove a member that left or timed out, and start an epoch that reassigns its partitions."""
     draft = _Draft(group)
     draft.remove(member_id)
     for pattern in set(draft.group.regexes) - draft.group.patterns():
@@ -348,7 +351,7 @@ def fence(group: ConsumerGroup, member_id: str) -> Beaten:
 
 
 def delete(group: ConsumerGroup) -> list[Record]:
-    """The records that take back a group that nobody is in."""
+    """Return the tombstones of all records of a group."""
     made: list[Record] = []
     for member_id in group.members:
         made += [

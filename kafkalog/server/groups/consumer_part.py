@@ -1,4 +1,4 @@
-"""The part of the coordinator that has consumer groups (KIP-848): heartbeats, and members that are silent or slow."""
+"""The consumer group part of the coordinator (KIP-848): heartbeats, session and revocation timeouts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REVOKE_TIMER: Final = "revoke "
 
 
 class KnownTopics:
-    """The topics of the node as groups need them."""
+    """The topics of the node, as groups use them (`TopicsView`)."""
 
     __slots__ = ("_found", "_may_see", "_topics")
 
@@ -37,16 +37,16 @@ class KnownTopics:
         self._found = found  # by pattern
 
     def places(self, names: Iterable[str]) -> dict[UUID, int]:
-        """The number of partitions of each of these topics that exists."""
+        """Return the number of partitions of each of these topics that exists."""
         found = (self._topics.get(name) for name in names)
         return {topic.id: topic.partitions for topic in found if topic is not None}
 
     def ids(self, names: Iterable[str]) -> frozenset[UUID]:
-        """The ids of those of these topics that exist."""
+        """Return the ids of those of these topics that exist."""
         return frozenset(self.places(names))
 
     def matching(self, pattern: str) -> frozenset[str]:
-        """The topics that a pattern stands for, as a whole; Refused for one that is none."""
+        """Return the visible topics whose whole name matches a pattern. Refused if the pattern is invalid."""
         found = self._found[pattern]
         if isinstance(found, PatternError):
             raise Refused(
@@ -57,14 +57,14 @@ class KnownTopics:
 
 
 class ConsumerPart(GroupBase):
-    """Consumer groups; a part of `GroupCoordinator`."""
+    """Consumer group operations, mixed into `GroupCoordinator`."""
 
     async def consumer_beat(
         self, group_id: str, event: Beat, may_see: Callable[[str], bool] = lambda name: True
     ) -> Beaten:
-        """What a heartbeat leads to. Refused with the code for the client; nothing has changed then.
+        """Handle a heartbeat and return its result. Refused with the code for the client.
 
-        A pattern stands for the topics that `may_see` lets the member know of.
+        `may_see` returns True for the topics that the member may describe; a pattern matches no others.
         """
         error = await self.ready(group_id)
         if error:
@@ -102,7 +102,7 @@ class ConsumerPart(GroupBase):
     async def _found_by_patterns(
         self, group_id: str, pattern: str | None
     ) -> dict[str, frozenset[str] | PatternError]:
-        """What all patterns of a group stand for, and a new one."""
+        """Return the matching topics of each pattern of the group and of the new `pattern`."""
         found: dict[str, frozenset[str] | PatternError] = {}
         while True:
             group = self.groups.get(group_id)
@@ -110,7 +110,7 @@ class ConsumerPart(GroupBase):
             missing = (wanted | {pattern} if pattern else wanted) - found.keys()
             if not missing:
                 return found
-            found |= await self._node.topic_patterns.of(sorted(missing))  # the group may get another one meanwhile
+            found |= await self._node.topic_patterns.of(sorted(missing))  # the group may get another pattern meanwhile
 
     def _write(self, group_id: str, made: list[records.Record]) -> None:
         try:
@@ -121,7 +121,7 @@ class ConsumerPart(GroupBase):
             raise Refused(code, code.message or str(error)) from error
 
     def _keep(self, done: Beaten) -> None:
-        """The records first: what cannot be written has not happened."""
+        """Write the records, then store the group. A change that cannot be written is not made."""
         if done.records:
             self._write(done.group.id, list(done.records))
         self.groups[done.group.id] = done.group
@@ -148,7 +148,7 @@ class ConsumerPart(GroupBase):
             self.timers.set(group_id, prefix + member_id, None)
 
     def watch_all(self, group: ConsumerGroup) -> None:
-        """Starts the timers of a group that was loaded."""
+        """Start the timers of a loaded group."""
         session_ms = self._session_ms(group.id)
         for member in group.members.values():
             self.timers.set(group.id, MEMBER_TIMER + member.id, session_ms)
@@ -156,9 +156,9 @@ class ConsumerPart(GroupBase):
                 self.timers.set(group.id, _REVOKE_TIMER + member.id, member.rebalance_timeout_ms)
 
     def on_consumer_timer(self, group: ConsumerGroup, name: str) -> None:
-        """A member was silent for too long, or did not give its partitions back in time."""
+        """Remove a member whose session timed out or that did not revoke its partitions in time."""
         prefix = _REVOKE_TIMER if name.startswith(_REVOKE_TIMER) else MEMBER_TIMER
-        member_id = name.removeprefix(prefix)  # once: a member may call itself "revoke m"
+        member_id = name.removeprefix(prefix)  # only once: a member's id may be "revoke m"
         if name.startswith(prefix) and member_id in group.members:
             _LOG.info("group %s: member %s is out: %s", group.id, member_id, name.split()[0])
             self._fence(group, member_id)
@@ -167,14 +167,17 @@ class ConsumerPart(GroupBase):
         try:
             self._keep(fence(group, member_id))
         except Refused as error:
-            # it is tried again when its session would end the next time
+            # retry after another session timeout
             self.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))
             return error.code
         self._end_timers(group.id, member_id)
         return 0
 
     def leave_as_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> int:
-        """LeaveGroup for a consumer group: an admin removes a member by its id or by that of its instance."""
+        """Handle LeaveGroup for a consumer group: an admin removes a member by its id or its instance id.
+
+        Return the error code.
+        """
         if instance_id is not None and not member_id:
             member_id = group.instances.get(instance_id, "")
         member = group.members.get(member_id)
@@ -185,7 +188,10 @@ class ConsumerPart(GroupBase):
         return self._fence(group, member_id)
 
     def forget_consumer(self, group: ConsumerGroup) -> None:
-        """A group that nobody is in becomes a classic one; its offsets stay. Errors as for an append."""
+        """Delete a group without members, so that a classic one can replace it; its offsets stay.
+
+        Raises the append's errors.
+        """
         self.log.append_many(group.id, delete(group))
         self.timers.cancel(group.id)
         self.held.put(group.id, 0)

@@ -1,8 +1,8 @@
-"""The group coordinator of a node: all groups with their timers and waiting requests, over the pure rules.
+"""The group coordinator of a node: all groups with their timers and pending requests.
 
-All of it runs on the loop. What a request changes is written into `__consumer_offsets` before it is answered; reading
-that topic at the start is done by threads of the pool, one partition after the other, and a group can be used as soon
-as its partition was read.
+It runs on the event loop. The changes of a request are written to `__consumer_offsets` before the request is answered.
+At the start, threads of the pool read that topic, one partition after the other; a group is available as soon as its
+partition has been read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class GroupOverview(NamedTuple):
-    """A group in a list: its state by the name that clients are told, and what it has committed."""
+    """A group in a list: its state by the name reported to clients, and its committed offsets."""
 
     group_id: str
     protocol_type: str
@@ -46,7 +46,7 @@ class GroupOverview(NamedTuple):
 
 
 class GroupCoordinator(OffsetPart, ConsumerPart):
-    """The groups of a node. Made by `make`, between `start` and `stop`."""
+    """The groups of a node. Created by `make`; usable between `start` and `stop`."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -55,7 +55,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
     # Start and stop
 
     async def start(self) -> None:
-        """Begins to read what there is; returns at once."""
+        """Start loading the groups in the background."""
         self._node.topics.on_change(self._on_topic)
         topic = self._node.topics.get(OFFSETS_TOPIC)
         positions = () if self._node.is_read_only else self._node.kept_positions
@@ -66,7 +66,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         self._expire_later()
 
     async def stop(self) -> None:
-        """Ends the timers; requests that wait are answered, so that their clients go elsewhere."""
+        """Cancel timers and tasks; answer pending requests with NOT_COORDINATOR."""
         self._node.topics.off_change(self._on_topic)
         self.timers.cancel_all()
         if self._expiry is not None:
@@ -81,18 +81,18 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
                 self._run(group, [effect for effect in effects if isinstance(effect, Reply)])
 
     async def loaded(self) -> None:
-        """Returns once all of `__consumer_offsets` was read."""
+        """Wait until all of `__consumer_offsets` has been read."""
         if self._loading is not None:
             await asyncio.shield(self._loading)
 
     async def _load(self, partitions: int, positions: Sequence[KeptPosition]) -> None:
-        from kafkalog.server.groups.replay import replay_log  # a fresh directory starts without it
+        from kafkalog.server.groups.replay import replay_log  # not needed to start in a new directory
 
         for partition in range(partitions):
             try:
                 log = self._node.replicas.partition(OFFSETS_TOPIC, partition).log
                 self._take(await self._node.run(replay_log, log))
-            except Exception as error:  # the groups of the other partitions can be used all the same
+            except Exception as error:  # the groups of the other partitions remain usable
                 known = isinstance(error, KafkalogError | OSError)
                 told = None if known else error
                 _LOG.error("the groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition, error, exc_info=told)
@@ -127,13 +127,13 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
 
     @property
     def is_loading(self) -> bool:
-        """Whether some groups cannot be used yet."""
+        """True while partitions of `__consumer_offsets` are still to be read."""
         return bool(self._unloaded)
 
     # The classic protocol
 
     async def join(self, group_id: str, event: Joining) -> Joined:
-        """Answers once the next generation has begun, which may be a while."""
+        """Handle JoinGroup; return once the next generation has begun, which may take long."""
         config = self._node.config
         error = await self.ready(group_id)
         lowest, highest = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
@@ -165,18 +165,18 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         return joined
 
     def _refusal(self, group: ClassicGroup, event: Joining) -> int:
-        """0 where there is room for the member; one that no record could ever have is not let in at all."""
+        """Return 0 if there is memory for the member, else an error code; reject a member too large for a record."""
         if max((len(data) for _, data in event.protocols), default=0) > self.log.most_bytes(group.id):
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # what all members would be told of that record
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # the error that writing such a record would give all members
         known = group.members.get(event.member_id)
         more = held_bytes(event.protocols) - (0 if known is None else known.held_bytes)
         return 0 if self.held.has_room(more) else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def sync(self, group_id: str, event: Syncing) -> Synced:
-        """Answers once the leader has brought the assignments."""
+        """Handle SyncGroup; return once the leader has sent the assignments."""
         error = await self.ready(group_id)
         if error:
-            # a member that cannot tell this from its group having ended joins again
+            # a rebalance in progress is lost while loading: the member rejoins
             return Synced(ErrorCode.REBALANCE_IN_PROGRESS if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error)
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -189,7 +189,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         return synced
 
     async def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
-        """The error code for a member that says it lives."""
+        """Handle a heartbeat and return its error code."""
         error = await self.ready(group_id)
         if error:
             return 0 if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
@@ -201,7 +201,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         return code
 
     async def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> tuple[int, list[int]]:
-        """The error code of all, and one for each member: (id, instance id)."""
+        """Remove `members`, each (id, instance id). Return the error code of the request and one for each member."""
         error = await self.ready(group_id)
         if error:
             return error, []
@@ -219,7 +219,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         return 0, codes
 
     def _drop_unused(self, group: ClassicGroup) -> None:
-        """A group whose only ids were given out and never came back leaves nothing behind."""
+        """Remove a group that never had a generation and has no members, pending ids or offsets."""
         is_unused = group.is_empty and not group.pending and not group.generation
         if is_unused and not self.offsets.has(group.id) and self.groups.get(group.id) is group:
             self.timers.cancel(group.id)
@@ -249,11 +249,11 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
     # All groups
 
     def overview(self, *, has_offsets: bool = True) -> list[GroupOverview]:
-        """All groups, by name; without offsets it is quick where there are many."""
+        """Return all groups, by name. Without offsets this is fast even for many groups."""
         return [self.overview_of(self.groups[group_id], has_offsets) for group_id in sorted(self.groups)]
 
     def overview_of(self, group: Group, has_offsets: bool = True) -> GroupOverview:
-        """One of them."""
+        """Return the overview of one group."""
         known = self.offsets.all_of(group.id) if has_offsets else {}
         offsets = {TopicPartition(*place): one.offset for place, one in known.items()}
         if isinstance(group, ClassicGroup):
@@ -264,7 +264,10 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         return GroupOverview(group.id, kind, kind, str(group.state), len(group.members), offsets)
 
     async def delete(self, group_id: str) -> int:
-        """The error code for deleting a group: only one without members can be, and none that is kept for a broker."""
+        """Delete a group and return the error code.
+
+        NON_EMPTY_GROUP for a group with members or pending ids, and for share and streams groups.
+        """
         error = await self.ready(group_id, is_written=False)
         if error:
             return error
@@ -281,7 +284,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         return 0 if self._node.topics.get(OFFSETS_TOPIC) is None else await self.log.settled(group_id)
 
     def _on_topic(self, before: Any, after: Any) -> None:
-        """A topic was made, changed or deleted."""
+        """React to a topic that was created, changed or deleted."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 group.has_current_topics = False
@@ -292,7 +295,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
                 self.forget_topic(before.name)
 
     def _forget_all(self) -> None:
-        """The topic that has all groups was deleted: nothing of them would be there after a restart."""
+        """Remove all groups after `__consumer_offsets` was deleted, as a restart would."""
         _LOG.warning("%s was deleted, and all %d groups with it", OFFSETS_TOPIC, len(self.groups))
         for group in list(self.groups.values()):
             self.timers.cancel(group.id)
@@ -307,5 +310,5 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
 
 
 def make(node: Node) -> GroupCoordinator:
-    """The coordinator of a node."""
+    """Return the group coordinator of a node."""
     return GroupCoordinator(node)

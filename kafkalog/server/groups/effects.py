@@ -1,6 +1,6 @@
-"""What has to be done after a group has changed: the state machines return these, and the coordinator does them.
+"""Effects of a change of a group: the state machine returns them and the coordinator carries them out.
 
-A group's rules have no clock, no log and no socket, so that each of them can be tried by itself.
+The state machine has no clock, log or socket, so that each rule can be tested by itself.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any, Final, NamedTuple
 JOIN_TIMER: Final = "join"
 SYNC_TIMER: Final = "sync"
 MEMBER_TIMER: Final = "member "
-"""Before a member's id: its session."""
+"""Prefix of the name of a member's session timer; the member's id follows."""
 
 
 class Reply(NamedTuple):
-    """Answers a request that waits; `waiter` is what came with it."""
+    """Answer a pending request; `waiter` is the object passed with it."""
 
     waiter: Any
     answer: Any
 
 
 class Wake(NamedTuple):
-    """Starts a timer of the group anew; `delay_ms` None ends it."""
+    """Start or restart a timer of the group; None for `delay_ms` cancels it."""
 
     name: str
     delay_ms: int | None
 
 
 class Write(NamedTuple):
-    """Writes the group's record with these fields, then asks what is to be done: `then` takes the error code."""
+    """Write the group's record with these fields; `then` takes the error code and returns further effects."""
 
     fields: Mapping[str, Any]
     then: Callable[[int], list[Any]]

@@ -1,4 +1,4 @@
-"""What all parts of the coordinator share: the groups, their timers, and what has to be done after a change."""
+"""Base of the coordinator's parts: the groups, their timers, and carrying out effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Group = ServedGroup | OtherGroup
 
 
 class GroupBase:
-    """The groups of a node, those that are loaded."""
+    """The loaded groups of a node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -37,17 +37,17 @@ class GroupBase:
         self.held = HeldBytes(node.config["kafkalog.groups.members.max.bytes"])
         self.log = GroupLog(node)
         self.timers = GroupTimers(node, self._on_timer)
-        self._unloaded: set[int] = set()  # partitions that are being read, and those that could not be
-        self._failed: set[int] = set()
-        self._unreadable: set[str] = set()  # groups of which not all is known
+        self._unloaded: set[int] = set()  # partitions that are still to be read
+        self._failed: set[int] = set()  # partitions that could not be read
+        self._unreadable: set[str] = set()  # groups with records that cannot be read
         self._expiry: Any = None
         self._expiring: asyncio.Task[int] | None = None
-        self.settling: set[asyncio.Task[None]] = set()  # records of groups that are not replicated yet
+        self.settling: set[asyncio.Task[None]] = set()  # waits for the replication of groups' records
 
     async def ready(self, group_id: str, *, is_written: bool = True) -> int:
-        """0 when the group can be used, else the code for the client, which asks again.
+        """Return 0 if the group is available, else the error code for the client, which retries.
 
-        The topic is made when something has to be written for the first time. StorageError where it cannot be.
+        With `is_written`, create `__consumer_offsets` if it is missing. StorageError if it cannot be created.
         """
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -62,16 +62,16 @@ class GroupBase:
         return 0 if is_known else ErrorCode.NOT_COORDINATOR
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that has a group's records."""
+        """Return the partition of `__consumer_offsets` for a group's records."""
         return self.log.partition_for(group_id)
 
     def _run(self, group: ClassicGroup, effects: Iterable[Effect]) -> None:
-        """Does what a group's rules ask for, and what follows from that."""
+        """Carry out effects, and those that result from them."""
         left = list(effects)
         while left:
             effect = left.pop(0)
             if isinstance(effect, Reply):
-                if not effect.waiter.done():  # its client may be gone
+                if not effect.waiter.done():  # the client may have disconnected
                     effect.waiter.set_result(effect.answer)
             elif isinstance(effect, Wake):
                 self.timers.set(group.id, effect.name, effect.delay_ms)
@@ -90,7 +90,7 @@ class GroupBase:
         self.held.put(group.id, group.held_bytes)
 
     def _settle_later(self, group: ClassicGroup, effect: Write) -> None:
-        """What follows from a record comes when others have it, too."""
+        """Carry out the effects after a record once it is replicated."""
         async def settle() -> None:
             code = await self.log.settled(group.id)
             if self.groups.get(group.id) is group:

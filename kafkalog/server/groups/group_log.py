@@ -1,10 +1,12 @@
-"""Where the coordinator's records go: batches of `__consumer_offsets`, each group's in its own partition."""
+"""The coordinator's log: batches of records in `__consumer_offsets`, where each group maps to one partition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from kafkalog._core.append_engine import ReadyBatch
+from kafkalog._core.encode import encode_ready
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.server.error_codes import ErrorCode, code_of
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 MOST_RECORDS: Final = 1000
-"""In one batch, of changes that need not be made at once."""
+"""Limit of records in a batch, for changes that need not be atomic."""
 _OVERHEAD_BYTES: Final = 64
-"""Of a batch at the most, and of a record."""
+"""Upper bound of the overhead of a batch, and of that of a record."""
 
 _AVAILABLE_LATER: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -32,7 +34,7 @@ _TOO_LARGE: Final = frozenset({
 
 
 class GroupLog:
-    """Appends records for groups. All of it on the loop: the batches are small."""
+    """Appends records of groups. Appends run on the event loop, since the batches are small."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -40,75 +42,79 @@ class GroupLog:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has, or will have."""
+        """Number of partitions of the topic, or the configured number before it exists."""
         topic = self._node.topics.get(OFFSETS_TOPIC)
         return int(self._node.config["offsets.topic.num.partitions"] if topic is None else topic.partitions)
 
     def partition_for(self, group_id: str) -> int:
-        """The partition that has a group's records."""
+        """Return the partition of a group's records."""
         return partition_of(group_id, self.partitions)
 
     def most_bytes(self, group_id: str) -> int:
-        """How large a batch of a group's records may be; the topic has to be there. UnknownTopicOrPartition."""
+        """Return the maximum size of a batch of a group's records. UnknownTopicOrPartition if the topic is missing."""
         log = self._node.replicas.partition(OFFSETS_TOPIC, self.partition_for(group_id)).log
         return int(log.config.max_message_bytes)
 
     def append(self, group_id: str, records: Sequence[Record]) -> int:
-        """Writes records of a group in one batch and returns the offset of the last one. Errors as for an append."""
-        return self._append(group_id, self._builder(), records)
+        """Append records of a group as one batch and return the offset of the last one. Raises the append's errors."""
+        batch: ReadyBatch | bytearray | None = None
+        if self._codec == CompressionType.NONE:
+            batch = encode_ready(list(records), timestamp=self._node.clock())
+        if batch is None:
+            batch = self._filled(RecordsBuilder(compression=self._codec), records)
+        return int(self._node.replicas.append_now(self._place(group_id), batch, "coordinator"))
 
     def append_many(self, group_id: str, records: Sequence[Record]) -> None:
-        """Writes any number of records of a group, in as many batches as it takes."""
+        """Append any number of records of a group, in as many batches as needed."""
         for batch in in_batches(records, self.most_bytes(group_id) if records else 0):
             self.append(group_id, batch)
 
     def append_in_transaction(
         self, group_id: str, records: Sequence[Record], producer_id: int, producer_epoch: int
     ) -> int:
-        """Writes records that count when the producer's transaction is committed.
+        """Append records as part of the producer's transaction and return the offset of the last one.
 
-        The sequence is 0 each time: that is how a broker's coordinator writes, and nobody looks at it.
+        The base sequence is always 0, as a broker's coordinator writes it; it is not checked.
         """
-        builder = self._builder(
-            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, is_transactional=True
+        builder = RecordsBuilder(
+            compression=self._codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
         )
-        return self._append(group_id, builder, records, producer=(producer_id, producer_epoch))
+        place, replicas = self._place(group_id), self._node.replicas
+        guard = replicas.partition(*place).log.maybe_start_verification(producer_id, 0, producer_epoch, False)
+        return int(replicas.append_now(place, self._filled(builder, records), "coordinator", guard=guard))
 
     async def settled(self, group_id: str) -> int:
-        """0 once what was written of a group is replicated, which it is at once on a node alone; else the code for the
-        client, which asks again."""
-        place = TopicPartition(OFFSETS_TOPIC, self.partition_for(group_id))
+        """Wait until the group's records are replicated. Return 0, or the error code for the client, which retries.
+
+        A single node does not wait.
+        """
+        place = self._place(group_id)
         code: int = await self._node.replicas.settled([place])
         return told_code(code)
 
     def is_alone(self, group_id: str) -> bool:
-        """Whether what is written of a group is replicated with that."""
+        """Return True if this node leads the group's partition and has its only copy."""
         return bool(self._node.replicas.partition(OFFSETS_TOPIC, self.partition_for(group_id)).is_alone)
 
-    def _builder(self, **producer: Any) -> RecordsBuilder:
-        return RecordsBuilder(compression=self._codec, **producer)
+    def _place(self, group_id: str) -> TopicPartition:
+        return TopicPartition(OFFSETS_TOPIC, self.partition_for(group_id))
 
-    def _append(
-        self,
-        group_id: str,
-        builder: RecordsBuilder,
-        records: Sequence[Record],
-        producer: tuple[int, int] | None = None,
-    ) -> int:
+    def _filled(self, builder: RecordsBuilder, records: Sequence[Record]) -> bytearray:
         now_ms = self._node.clock()
         for key, value in records:
             builder.append(now_ms, key, value)
-        place = TopicPartition(OFFSETS_TOPIC, self.partition_for(group_id))
-        replicas = self._node.replicas
-        if producer is None:
-            return int(replicas.append_now(place, builder.build(), "coordinator"))
-        producer_id, epoch = producer
-        guard = replicas.partition(*place).log.maybe_start_verification(producer_id, 0, epoch, False)
-        return int(replicas.append_now(place, builder.build(), "coordinator", guard=guard))
+        return builder.build()
 
 
 def in_batches(records: Sequence[Record], most_bytes: int) -> Iterator[list[Record]]:
-    """The records in batches of a thousand at the most that a log takes which takes `most_bytes`, or of one record."""
+    """Yield the records in batches of at most `MOST_RECORDS` records and `most_bytes` bytes.
+
+    A record that exceeds the bytes is a batch by itself.
+    """
     batch: list[Record] = []
     left = 0
     for one in records:
@@ -125,12 +131,12 @@ def in_batches(records: Sequence[Record], most_bytes: int) -> Iterator[list[Reco
 
 
 def group_error_code(error: Exception) -> int:
-    """What a member is told when the group's record could not be written."""
+    """Return the error code for a member whose group's record could not be written."""
     return told_code(code_of(error))
 
 
 def told_code(code: int) -> int:
-    """The same for an error code of the append."""
+    """Return the error code for a member from the error code of the append."""
     if code in _AVAILABLE_LATER:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code in _NOT_HERE:
@@ -139,7 +145,7 @@ def told_code(code: int) -> int:
 
 
 def commit_error_code(error: Exception) -> int:
-    """What a client is told when its offsets could not be written."""
+    """Return the error code for a client whose offsets could not be written."""
     if code_of(error) in _TOO_LARGE:
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return group_error_code(error)

@@ -1,17 +1,17 @@
-"""What groups hold in memory for their members, counted and bounded: a stranger may join as often as it likes."""
+"""Limit of the memory for group members, since any client may join as often as it likes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MEMBER_BYTES: Final = 2048
-"""A member or an id that was given out, besides what it says: objects, its timer, its names."""
+"""Estimate for a member or a pending id without its data: objects, timer, names."""
 NAME_BYTES: Final = 100
-"""A string in a set or a dictionary, besides its text."""
+"""Estimate for a string in a set or a dictionary, without its text."""
 
 
 class HeldBytes:
-    """The bytes of each group, and of all; at most `most` are taken. One thread at a time."""
+    """The bytes of each group and their total, limited to `most`. Not thread-safe."""
 
     __slots__ = ("_groups", "most", "total")
 
@@ -21,20 +21,20 @@ class HeldBytes:
         self.total = 0
 
     def of(self, group_id: str) -> int:
-        """What a group holds."""
+        """Return the bytes of a group."""
         return self._groups.get(group_id, 0)
 
     def put(self, group_id: str, held_bytes: int) -> None:
-        """A group holds so much now; 0 for one that is gone."""
+        """Set the bytes of a group; 0 removes it."""
         self.total += held_bytes - self._groups.pop(group_id, 0)
         if held_bytes:
             self._groups[group_id] = held_bytes
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether so much more may be held; what is given back always may."""
+        """Return True if `more_bytes` fit within the limit; a decrease always fits."""
         return more_bytes <= 0 or self.total + more_bytes <= self.most
 
     def clear(self) -> None:
-        """No group is left."""
+        """Remove all groups."""
         self._groups.clear()
         self.total = 0

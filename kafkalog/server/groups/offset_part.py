@@ -1,4 +1,4 @@
-"""The part of the coordinator that has offsets: committing, fetching, deleting, growing old."""
+"""The offsets part of the group coordinator: commit, fetch, delete and expire offsets."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kafkalog.server.turns import TURN_ROWS, Turns
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_WITH_EPOCHS: Final = 9
-"""The version of OffsetCommit and OffsetFetch that knows epochs of members (KIP-848)."""
+"""First version of OffsetCommit and OffsetFetch with member epochs (KIP-848)."""
 
 
 class Committer(NamedTuple):
-    """Who commits, or asks for what was committed: a member, or nobody (generation -1, no ids)."""
+    """The client that commits or fetches offsets: a member, or one outside the group (generation -1, no ids)."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -37,12 +37,12 @@ class Committer(NamedTuple):
 
     @property
     def is_nobody(self) -> bool:
-        """Whether it says nothing of a group."""
+        """True if the request has no generation, member id or instance id."""
         return self.generation < 0 and not self.member_id and self.instance_id is None
 
 
 class NewOffset(NamedTuple):
-    """What is committed for a partition."""
+    """An offset to commit for a partition."""
 
     offset: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class NewOffset(NamedTuple):
 
 
 class OffsetPart(GroupBase):
-    """Offsets of groups; a part of `GroupCoordinator`."""
+    """Offset operations, mixed into `GroupCoordinator`."""
 
     async def commit(
         self,
@@ -60,10 +60,14 @@ class OffsetPart(GroupBase):
         offsets: Mapping[Place, Any],
         retention_ms: int = -1,
     ) -> dict[Place, int]:
-        """The error code of each partition; `offsets` have offset, leader_epoch and metadata."""
+        """Commit offsets and return the error code of each partition.
+
+        The values of `offsets` have the attributes offset, leader_epoch and metadata. With `retention_ms` at least 0,
+        the offsets expire after that time; -1 applies `offsets.retention.minutes`.
+        """
         error = await self.ready(group_id)
         codes, kept, made = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
-        error = error or self._check_commit(group_id, committer, offsets)  # from here on nobody comes between
+        error = error or self._check_commit(group_id, committer, offsets)  # no await from here to the append
         if error:
             return dict.fromkeys(offsets, int(error))
         if kept:
@@ -91,9 +95,10 @@ class OffsetPart(GroupBase):
         group_instance_id: str | None = None,
         verify: Callable[[], int] = lambda: 0,
     ) -> dict[Place, int]:
-        """The same for a transaction: the offsets count when it is committed.
+        """Write offsets that take effect when the transaction commits; return the error code of each partition.
 
-        `verify` says with which code it is open, or not. It is asked last: behind its marker, nobody would end it.
+        `verify` returns 0 while the transaction is open, else an error code. It is called just before the append:
+        offsets written after the transaction's marker would stay pending.
         """
         committer = Committer(member_id, generation, group_instance_id)
         error = await self.ready(group_id)
@@ -116,19 +121,19 @@ class OffsetPart(GroupBase):
     def on_transaction_ended(
         self, producer_id: int, producer_epoch: int, partitions: Iterable[int], is_committed: bool
     ) -> None:
-        """The markers of a transaction are in these partitions of `__consumer_offsets`."""
+        """Apply a transaction's markers, which were written to these partitions of `__consumer_offsets`."""
         meant = set(partitions)
         self.offsets.end_transaction(producer_id, is_committed, lambda group: self.partition_for(group) in meant)
 
     def _has_offsets(self, group_id: str) -> None:
-        """A group is known from its first offset on: who commits nothing leaves nothing behind."""
+        """Register the group once it has an offset; a request that commits nothing creates no group."""
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
 
     async def _new_offsets(
         self, group_id: str, offsets: Mapping[Place, Any], retention_ms: int
     ) -> tuple[dict[Place, int], dict[Place, CommittedOffset], list[Record]]:
-        """(code of each, those that are kept, their records); others are served in between."""
+        """Return (error code of each partition, accepted offsets, their records). Yields to other tasks."""
         longest = self._node.config["offset.metadata.max.bytes"]
         now_ms = self._node.clock()
         expire_ms = None if retention_ms < 0 else min(now_ms + retention_ms, MAX_LONG)
@@ -182,13 +187,13 @@ class OffsetPart(GroupBase):
             yield (None if topic is None else topic.id), place
 
     def _touch(self, group_id: str, committer: Committer) -> None:
-        """A commit is a sign of life."""
+        """Restart the member's session timer, since a commit shows that the member is alive."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup) and committer.member_id in group.members:
             self._run(group, [rebalance.session(group, committer.member_id)])
 
     async def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> int:
-        """The error code for somebody who asks for a group's offsets, with a member's epoch or without."""
+        """Return the error code for an OffsetFetch of a group, with or without a member id and epoch."""
         error = await self.ready(group_id, is_written=False) if group_id else 0
         group = self.groups.get(group_id)
         if error or (member_id is None and epoch < 0):
@@ -200,23 +205,28 @@ class OffsetPart(GroupBase):
         return _check_epoch(group, Committer(member_id or "", epoch))
 
     def fetched(self, group_id: str, place: Place, is_stable_wanted: bool) -> CommittedOffset | None:
-        """What a group has committed; Unstable where a transaction may change that and it matters."""
+        """Return the committed offset, or None.
+
+        Return `UNSTABLE` if `is_stable_wanted` and an open transaction has an offset for the partition.
+        """
         if is_stable_wanted and self.offsets.is_pending(group_id, place):
             return UNSTABLE
         one = self.offsets.get(group_id, place)
         return None if one is None or self._is_of_another(place[0], one) else one
 
     def _is_of_another(self, name: str, one: CommittedOffset) -> bool:
-        """Whether an offset was committed for a topic that is gone, and another has its name now.
+        """Return True if the offset was committed for a deleted topic whose name another topic has now.
 
-        A crash may come between the delete of a topic and the records that take back its offsets.
+        Such an offset remains if a crash comes between the delete of a topic and the tombstones of its offsets.
         """
         topic = self._node.topics.get(name)
         return topic is not None and one.topic_id is not None and topic.id != one.topic_id
 
     async def delete_offsets(self, group_id: str, places: Iterable[Place]) -> tuple[int, dict[Place, int]]:
-        """The error code of all, and that of each partition: those that members read now are kept, and all of a group
-        that is kept for a broker."""
+        """Delete committed offsets. Return the error code of the request and that of each partition.
+
+        Offsets of topics that members are subscribed to are not deleted, nor those of share and streams groups.
+        """
         error = await self.ready(group_id, is_written=False)
         if error:
             return error, {}
@@ -254,7 +264,7 @@ class OffsetPart(GroupBase):
             self.offsets.remove(group_id, place)
 
     def forget_topic(self, topic: str) -> None:
-        """The offsets of a topic that was deleted go with it, but not those of groups that are kept for a broker."""
+        """Delete the offsets of a deleted topic, except those of share and streams groups."""
         by_group: dict[str, list[Place]] = {}
         for group_id, place in self.offsets.of_topic(topic):
             if not isinstance(self.groups.get(group_id), OtherGroup):
@@ -265,10 +275,10 @@ class OffsetPart(GroupBase):
             except (KafkalogError, OSError) as error:
                 _LOG.error("offsets of topic %s in group %s cannot be taken back: %s", topic, group_id, error)
 
-    # Coming from elsewhere
+    # Import of readers' positions
 
     async def adopt(self, positions: Iterable[KeptPosition]) -> int:
-        """Takes in what readers kept by themselves, where it is newer than what is committed; how many were."""
+        """Commit positions that readers saved themselves, if newer than the committed offset; return their number."""
         adopted = 0
         left_out: set[str] = set()
         for one in positions:
@@ -294,7 +304,7 @@ class OffsetPart(GroupBase):
             _LOG.warning("positions of readers are not taken in: a broker has groups of the names %s", names)
         return adopted
 
-    # Growing old
+    # Expiry
 
     def _expire_later(self) -> None:
         period_ms = self._node.config["offsets.retention.check.interval.ms"]
@@ -305,7 +315,7 @@ class OffsetPart(GroupBase):
         self._expire_later()
 
     async def expire(self) -> int:
-        """Takes back what nobody has needed for `offsets.retention.minutes`; how many offsets that were."""
+        """Delete the offsets that expired after `offsets.retention.minutes`; return their number."""
         if self._node.topics.get(OFFSETS_TOPIC) is None or self._node.is_read_only:
             return 0
         retention_ms = self._node.config["offsets.retention.minutes"] * 60_000
@@ -316,7 +326,7 @@ class OffsetPart(GroupBase):
             if isinstance(group, OtherGroup):
                 continue
             if self.groups.get(group.id) is not group or self.log.partition_for(group.id) in self._unloaded:
-                continue  # it is another one by now, or not all of it is known
+                continue  # replaced meanwhile, or not loaded
             try:
                 dropped += self._expire_group(group, retention_ms)
             except (KafkalogError, OSError) as error:
@@ -354,7 +364,7 @@ class OffsetPart(GroupBase):
         )  # fmt: skip
 
     def forget(self, group: ServedGroup) -> None:
-        """Takes back all that is written of a group without members, its offsets first."""
+        """Write tombstones for everything recorded for a group without members, offsets first, and remove it."""
         places = [*self.offsets.all_of(group.id)]
         places += [place for place in self.offsets.pending_places(group.id) if place not in places]
         made = [records.tombstone(records.OFFSET, group.id, *place) for place in places]
@@ -365,18 +375,18 @@ class OffsetPart(GroupBase):
         del self.groups[group.id]
 
     def group_tombstones(self, group: ServedGroup) -> list[Record]:
-        """The records that take back a group itself."""
+        """Return the tombstones of the group's own records."""
         if isinstance(group, ConsumerGroup):
             return consumer_heartbeat.delete(group)
         return [records.tombstone(records.CLASSIC_GROUP, group.id)]
 
 
 UNSTABLE: Final = CommittedOffset(-1, -1, "", -1)
-"""In place of an offset that a transaction may change."""
+"""Stands for an offset that an open transaction may change."""
 
 
 def _check_epoch(group: ConsumerGroup, committer: Committer, places: Iterable[tuple[UUID | None, int]] = ()) -> int:
-    """0 for the epoch the member is in, or an earlier one since which it has all these partitions (KIP-1251)."""
+    """Return 0 for the member's current epoch, or an earlier one since which it has had all `places` (KIP-1251)."""
     member = group.members.get(committer.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

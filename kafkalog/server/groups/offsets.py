@@ -1,4 +1,4 @@
-"""Committed offsets of all groups, those too that wait for the end of a transaction."""
+"""Committed offsets of all groups, and offsets pending in transactions."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import NamedTuple
 from kafkalog.server.groups.values import CommittedOffset
 
 Place = tuple[str, int]
-"""A topic and the number of a partition."""
+"""A topic and a partition number."""
 
 
 class Kept(NamedTuple):
-    """A committed offset and where its record lies in the log of offsets; -1 where that is not known."""
+    """A committed offset and the offset of its record in `__consumer_offsets`; -1 if unknown."""
 
     committed: CommittedOffset
     at: int
 
 
 class GroupOffsets:
-    """What each group has committed, by topic and partition. One thread at a time."""
+    """Committed offsets of each group, by topic and partition. Not thread-safe."""
 
     __slots__ = ("_groups", "_pending", "_waiting")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Place, Kept]] = {}
         self._pending: dict[int, dict[str, dict[Place, Kept]]] = {}  # by producer id, then by group
-        self._waiting: dict[str, Counter[Place]] = {}  # how many transactions have an offset for each
+        self._waiting: dict[str, Counter[Place]] = {}  # number of transactions with an offset for each
 
     def groups(self) -> list[str]:
-        """The groups that have offsets, committed or pending."""
+        """Return the groups that have offsets, committed or pending."""
         return [*self._groups, *(group for group in self._waiting if group not in self._groups)]
 
     def has(self, group_id: str) -> bool:
-        """Whether a group has offsets, committed or pending."""
+        """Return True if a group has offsets, committed or pending."""
         return group_id in self._groups or self.has_pending(group_id)
 
     def get(self, group_id: str, place: Place) -> CommittedOffset | None:
-        """What a group has committed for a partition."""
+        """Return the group's committed offset for a partition, or None."""
         kept = self._groups.get(group_id, {}).get(place)
         return None if kept is None else kept.committed
 
     def all_of(self, group_id: str) -> dict[Place, CommittedOffset]:
-        """All that a group has committed."""
+        """Return all committed offsets of a group."""
         return {place: kept.committed for place, kept in self._groups.get(group_id, {}).items()}
 
     def put(self, group_id: str, place: Place, committed: CommittedOffset, at: int = -1) -> None:
-        """A group has committed an offset, or the record of that was read again."""
+        """Store a committed offset; `at` is the offset of its record."""
         self._groups.setdefault(group_id, {})[place] = Kept(committed, at)
 
     def remove(self, group_id: str, place: Place) -> None:
-        """Forgets what was committed, and what would be when a transaction ends."""
+        """Remove a group's offset for a partition, both committed and pending."""
         offsets = self._groups.get(group_id)
         if offsets is not None:
             offsets.pop(place, None)
@@ -72,28 +72,28 @@ class GroupOffsets:
     def put_pending(
         self, producer_id: int, group_id: str, place: Place, committed: CommittedOffset, at: int = -1
     ) -> None:
-        """A transaction has an offset in it, which counts when that is committed."""
+        """Store an offset that takes effect when the producer's transaction commits."""
         places = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         if place not in places:
             self._waiting.setdefault(group_id, Counter())[place] += 1
         places[place] = Kept(committed, at)
 
     def is_pending(self, group_id: str, place: Place) -> bool:
-        """Whether a transaction that is not over has an offset of this group for this partition."""
+        """Return True if an open transaction holds an offset of this group for the partition."""
         return place in self._waiting.get(group_id, ())
 
     def has_pending(self, group_id: str) -> bool:
-        """Whether any transaction that is not over has offsets of this group."""
+        """Return True if any open transaction holds offsets of this group."""
         return group_id in self._waiting
 
     def pending_places(self, group_id: str) -> set[Place]:
-        """The partitions for which transactions that are not over have offsets of this group."""
+        """Return the partitions for which open transactions hold offsets of this group."""
         return set(self._waiting.get(group_id, ()))
 
     def end_transaction(self, producer_id: int, is_committed: bool, is_meant: Callable[[str], bool]) -> list[str]:
-        """A producer's transaction is over for the groups that are meant, those of some partitions of the topic.
+        """End a producer's transaction for the groups for which `is_meant` is true; return those with pending offsets.
 
-        An offset that was committed behind that of the transaction stays. Returns the groups that had any.
+        A committed offset stays if its record comes after the transaction's.
         """
         groups = self._pending.get(producer_id, {})
         ended = [group for group in groups if is_meant(group)]
@@ -115,7 +115,7 @@ class GroupOffsets:
     # All at once
 
     def drop_group(self, group_id: str) -> list[Place]:
-        """Forgets a group; its partitions, those that only transactions had included."""
+        """Remove all offsets of a group; return their partitions, including those with only pending offsets."""
         places = [*self._groups.get(group_id, ())]
         places += [place for place in sorted(self.pending_places(group_id)) if place not in places]
         for place in places:
@@ -123,20 +123,20 @@ class GroupOffsets:
         return places
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Remove all offsets."""
         self._groups.clear()
         self._pending.clear()
         self._waiting.clear()
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, Place]]:
-        """The group and the partition of each offset there is for a topic."""
+        """Yield (group, place) of each committed or pending offset for a topic."""
         for group_id in self.groups():
             for place in {*self._groups.get(group_id, ()), *self.pending_places(group_id)}:
                 if place[0] == topic:
                     yield group_id, place
 
     def take(self, other: GroupOffsets) -> None:
-        """Takes in the offsets of other groups, such as those of a partition that was just loaded."""
+        """Add the offsets of other groups, such as those of a newly loaded partition."""
         self._groups.update(other._groups)
         for producer_id, groups in other._pending.items():
             self._pending.setdefault(producer_id, {}).update(groups)
@@ -153,10 +153,11 @@ def expired(
     base_ms: int | None = None,
     read_topics: frozenset[str] | set[str] = frozenset(),
 ) -> list[Place]:
-    """The partitions whose offsets nobody has needed for `retention_ms` (KIP-211).
+    """Return the partitions whose offsets have expired after `retention_ms` (KIP-211).
 
-    The time runs from the commit, or from `base_ms` on, when the group became empty. Topics that members read now do
-    not expire. A time of its own, which old clients may ask for, goes before all that.
+    The retention starts at the commit, or at `base_ms`, when the group became empty. Offsets of `read_topics`, to
+    which members are subscribed, do not expire. An expiry time that an old client set (`expire_ms`) takes precedence
+    over the retention.
     """
     found = []
     for place, one in offsets.items():

@@ -1,6 +1,6 @@
-"""A share or streams group (KIP-932, KIP-1071), which a broker keeps in the directory and nobody is served in here.
+"""A share or streams group (KIP-932, KIP-1071) that a broker wrote in this directory; it is not served here.
 
-It is known so that its name stays its own: nothing is written, expired or deleted under it.
+It is tracked so that no other group takes its name: nothing is written, expired or deleted under it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import records
 
 _STABLE: Final = 1
-"""The state of a member of a streams group that has nothing to give back and waits for nothing."""
+"""State of a streams group member without partitions to revoke or to wait for."""
 
 
 class Kind(StrEnum):
-    """The kind of a group, by the name that clients get."""
+    """Kinds of these groups, by the names reported to clients."""
 
     SHARE = "share"
     STREAMS = "streams"
@@ -30,26 +30,26 @@ KIND_OF: Final[Mapping[int, Kind]] = {
          records.STREAMS_TOPOLOGY), Kind.STREAMS,
     ),
 }  # fmt: skip
-"""The kind of group that records of a type belong to: those that say who is in it and in which state it is."""
+"""Kind of group by record type, for the types that determine its members and state."""
 
 MEMBERS: Final = frozenset({records.SHARE_MEMBER, records.STREAMS_MEMBER})
-"""Types of records of which only the key counts, and that there is a value."""
+"""Record types of which only the key matters, and whether there is a value."""
 WITHOUT_STATE: Final = frozenset({
     records.SHARE_TARGET, records.SHARE_TARGET_MEMBER, records.SHARE_CURRENT_MEMBER, records.SHARE_PARTITIONS,
     records.STREAMS_TARGET_MEMBER,
 })  # fmt: skip
-"""Types of records of such groups that say neither."""
+"""Record types of such groups that affect neither members nor state."""
 
 
 class OtherMember(NamedTuple):
-    """A member as the broker last wrote it: its epoch, and how far it is with its assignment."""
+    """A member as the broker last wrote it: its epoch and the state of its assignment."""
 
     epoch: int = -1
     state: int = _STABLE
 
 
 class OtherGroup:
-    """What the records of one group say. `epoch` is None until its own record has come, and after that was deleted."""
+    """The state that a group's records describe; `epoch` is None before its own record and after its tombstone."""
 
     __slots__ = ("epoch", "id", "kind", "members", "target_epoch", "topology_epoch", "validated_epoch")
 
@@ -63,7 +63,7 @@ class OtherGroup:
         self.validated_epoch = -1
 
     def apply(self, number: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
-        """Takes in a record of a type in `KIND_OF`."""
+        """Apply a record of a type in `KIND_OF`."""
         if number in MEMBERS:
             if value is None:
                 self.members.pop(names["memberId"], None)
@@ -84,7 +84,7 @@ class OtherGroup:
 
     @property
     def state(self) -> str:
-        """Its state by the name that a broker gives it."""
+        """State, by the name that a broker reports."""
         if not self.members:
             return "Empty"
         if self.kind is Kind.SHARE:
@@ -97,16 +97,16 @@ class OtherGroup:
         return "Stable" if is_stable else "Reconciling"
 
     def check_member(self, member_id: str, epoch: int) -> int:
-        """0 for a member of a streams group that names the epoch it is in."""
+        """Return 0 for a member of a streams group with its current epoch, else the error code."""
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return 0 if self.members[member_id].epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH
 
     def refuse_commit(self, member_id: str, epoch: int, *, knows_epochs: bool, is_transactional: bool) -> int:
-        """The error code for an offset commit, as a broker refuses it.
+        """Return the error code of an offset commit, as a broker rejects it.
 
-        What a broker takes, from a member in its epoch or from anyone while the group is empty, is refused as from one
-        who is no member.
+        A commit that a broker accepts, from a member in its epoch or from any client while the group is empty, is
+        rejected with UNKNOWN_MEMBER_ID.
         """
         if self.kind is Kind.SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND

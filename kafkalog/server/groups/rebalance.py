@@ -1,7 +1,7 @@
-"""How a classic group changes: joining, waiting for the others, handing out assignments, leaving, being late.
+"""State machine of a classic group: joining, rebalancing, assigning, leaving, timing out.
 
-Every function takes the group and what happened, changes the group, and returns what has to be done (`effects.py`).
-The rules are those of a broker of 4.3.1; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814 say why.
+Every function takes the group and an event, changes the group, and returns the effects to carry out (`effects.py`).
+The rules are those of a broker of 4.3.1; KIP-62, KIP-134, KIP-345, KIP-394 and KIP-814 explain them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER,
 from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
-"""How long somebody who has just joined may keep the others waiting (KAFKA-8151)."""
+"""Session timeout of a new member while its first join is pending (KAFKA-8151)."""
 
 
 class Rules(NamedTuple):
-    """The settings that a group goes by, and the time."""
+    """Settings of classic groups, and the current time."""
 
     initial_delay_ms: int
     max_size: int
@@ -27,7 +27,7 @@ class Rules(NamedTuple):
 
 
 def join(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) -> list[Effect]:
-    """Somebody wants to be a member of the next generation."""
+    """Handle JoinGroup: add or update a member of the next generation."""
     refused = _refusal(group, event, rules)
     if refused:
         return [Reply(waiter, Joined(refused, event.member_id))]
@@ -57,7 +57,7 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
         return True
     member = group.members.get(member_id)
     if group.state is State.PREPARING_REBALANCE:
-        # those who come back are let in as long as there is room among those who already did
+        # returning members are accepted as long as those who already rejoined leave room
         awaiting = sum(one.awaiting_join is not None for one in group.members.values())
         return (member is not None and member.awaiting_join is not None) or awaiting < max_size
     return member is not None or len(group.members) < max_size
@@ -74,7 +74,7 @@ def _join_again(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) 
     member = group.members[event.member_id]
     is_same = member.protocols == event.protocols
     if group.state is State.COMPLETING_REBALANCE and is_same:
-        return [Reply(waiter, group.joined(member))]  # the answer was lost: it is given once more
+        return [Reply(waiter, group.joined(member))]  # the answer was lost: repeat it
     if group.state is State.STABLE and is_same and member.id != group.leader:
         return [Reply(waiter, group.joined(member))]
     out: list[Effect] = []
@@ -124,7 +124,7 @@ def _join_static(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules)
 
 
 def _replace(group: ClassicGroup, old: ClassicMember, event: Joining, out: list[Effect]) -> ClassicMember:
-    """The member that takes the place of a static one, which is fenced; nobody else is disturbed by it."""
+    """Replace a static member by a new one with the same instance id; fence the old one and return the new one."""
     assert event.instance_id is not None
     error = ErrorCode.FENCED_INSTANCE_ID
     if old.awaiting_join is not None:
@@ -153,7 +153,10 @@ def _put_in_place(group: ClassicGroup, old: ClassicMember, new: ClassicMember) -
 def _replaced(
     group: ClassicGroup, member: ClassicMember, old: ClassicMember, old_leader: str | None, error: int, waiter: Any
 ) -> list[Effect]:
-    """Answers a static member that came back to a stable group: it goes on with the assignment that it had."""
+    """Answer a static member that returned to a stable group; it keeps its assignment.
+
+    If the group's record could not be written (`error`), restore the old member and report the error.
+    """
     if error:
         _put_in_place(group, member, old)
         group.leader = old_leader
@@ -161,13 +164,13 @@ def _replaced(
         return [*timers, Reply(waiter, Joined(error, member.id))]
     if member.skips_assignment:
         answer = group.joined(member)._replace(skips_assignment=group.leader == member.id)
-    else:  # one that leads and cannot skip would hand out assignments: it is told of the leader that is gone
+    else:  # a leader that cannot skip would assign partitions: name the old leader, so that it acts as a follower
         answer = group.joined(member)._replace(leader=old_leader or "", members=())
     return [Reply(waiter, answer)]
 
 
 def _await_join(member: ClassicMember, waiter: Any, out: list[Effect]) -> None:
-    if member.awaiting_join is not None:  # the client gave up on its last request and asks again
+    if member.awaiting_join is not None:  # the client abandoned its last request and retries
         out.append(Reply(member.awaiting_join, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.id)))
     member.awaiting_join = waiter
 
@@ -180,7 +183,7 @@ def _prepare_or_complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -
 
 
 def _prepare(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
-    """The generation ends: whoever does not join in time is not in the next one."""
+    """Start a rebalance: members that do not join in time are removed from the group."""
     if group.state is State.COMPLETING_REBALANCE:
         _drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
     group.pending_sync.clear()
@@ -201,7 +204,7 @@ def _prepare(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
 
 
 def _complete_if_all_joined(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
-    # a group that is just forming waits for its time, for all that are known have joined from the start
+    # a new group waits for its initial delay, since all of its known members have already joined
     if group.state is State.PREPARING_REBALANCE and group.initial_left_ms is None and group.has_all_joined:
         _complete(group, rules, out)
 
@@ -217,7 +220,7 @@ def _drop_assignments(group: ClassicGroup, error: int, out: list[Effect]) -> Non
 
 
 def on_join_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
-    """The time to join is over, or the first part of it where the group was empty before."""
+    """End the join phase. A group that was empty waits again while new members keep joining."""
     out: list[Effect] = []
     if group.state is not State.PREPARING_REBALANCE:
         return out
@@ -231,7 +234,10 @@ def on_join_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
 
 
 def _complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
-    """The next generation begins with those who joined; static members who did not are waited for (KIP-345)."""
+    """Start the next generation. Remove dynamic members that did not join, but keep static ones (KIP-345).
+
+    If no member joined, but static members exist, wait once more.
+    """
     group.initial_left_ms = None
     out.append(Wake(JOIN_TIMER, None))
     for member_id in group.pending:
@@ -261,7 +267,7 @@ def _complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
 
 
 def on_sync_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
-    """Those who joined and never asked for their assignment are removed (KAFKA-9752)."""
+    """Remove the members that joined but sent no SyncGroup in time (KAFKA-9752)."""
     out: list[Effect] = []
     if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
         return out
@@ -274,7 +280,7 @@ def on_sync_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
 
 
 def sync(group: ClassicGroup, event: Syncing, waiter: Any, rules: Rules) -> list[Effect]:
-    """A member asks for its assignment, which the leader brings."""
+    """Handle SyncGroup: a member requests its assignment; the leader's request contains all assignments."""
     error = group.check_member(event.member_id, event.instance_id) or _sync_refusal(group, event)
     if error:
         return [Reply(waiter, Synced(error))]
@@ -334,7 +340,7 @@ def _hand_out(group: ClassicGroup, assignments: dict[str, bytes], rules: Rules, 
 def heartbeat(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[int, list[Effect]]:
-    """The error code for a member that says it lives, and its session begun anew."""
+    """Handle a heartbeat: return its error code, and the restart of the member's session timer."""
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
     error = group.check_member(member_id, instance_id)
@@ -349,12 +355,12 @@ def heartbeat(
 
 
 def session(group: ClassicGroup, member_id: str) -> Wake:
-    """A member's session, begun anew."""
+    """Return the effect that restarts a member's session timer."""
     return Wake(MEMBER_TIMER + member_id, group.members[member_id].session_timeout_ms)
 
 
 def leave(group: ClassicGroup, member_id: str, instance_id: str | None, rules: Rules) -> tuple[int, list[Effect]]:
-    """The error code for a member that leaves, by its id or by its instance's, and what follows."""
+    """Remove a member that leaves, given by its id or its instance id; return the error code and the effects."""
     out: list[Effect] = []
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, out
@@ -371,7 +377,7 @@ def leave(group: ClassicGroup, member_id: str, instance_id: str | None, rules: R
 
 
 def on_session_end(group: ClassicGroup, member_id: str, rules: Rules) -> list[Effect]:
-    """A member was silent for too long; one whose request waits is not."""
+    """Remove a member whose session timed out, unless a request of it is pending."""
     out: list[Effect] = []
     if member_id in group.pending:
         group.pending.discard(member_id)
@@ -408,7 +414,7 @@ def _after_removal(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None
 
 
 def disband(group: ClassicGroup, error: int, now_ms: int) -> list[Effect]:
-    """The group is no more: whoever waits for it is answered."""
+    """End the group: remove all members and answer their pending requests with `error`."""
     out: list[Effect] = [Wake(JOIN_TIMER, None), Wake(SYNC_TIMER, None)]
     for member in list(group.members.values()):
         _remove(group, member, out)

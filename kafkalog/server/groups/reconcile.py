@@ -1,6 +1,7 @@
-"""How a member of a consumer group comes from what it has to what it should have (KIP-848).
+"""Move a member of a consumer group from its current to its target assignment (KIP-848).
 
-It gives back first what it should not have, says so, and is given what nobody else has any more.
+The member first revokes partitions that are not in its target and confirms this. Then it gets the partitions of its
+target that no other member has.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ def reconcile(
     owned: Partitions | None,
     is_free: Callable[[UUID, int], bool],
 ) -> ConsumerMember | None:
-    """The member after a heartbeat, itself where nothing changes; None for one that has to join anew.
+    """Return the member after a heartbeat, `member` itself if unchanged, or None if it must rejoin.
 
-    `owned` is what it says it has, None where it says nothing; `is_free` whether nobody has a partition.
+    `owned` are the partitions that the member reports, None if the heartbeat omits them; `is_free` returns True if no
+    other member has a partition.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
         return None
@@ -76,7 +78,7 @@ def _put(to: dict[UUID, frozenset[int]], topic_id: UUID, partitions: frozenset[i
 
 
 def with_epoch(member: ConsumerMember, epoch: int) -> ConsumerMember:
-    """The member in an epoch; the one before it is kept, since its answer may have been lost."""
+    """Return the member in `epoch`. Its previous epoch is kept, since the answer may be lost."""
     if epoch == member.epoch:
         return member
     return member._replace(epoch=epoch, previous_epoch=member.epoch)

@@ -1,7 +1,7 @@
-"""What the coordinator writes into `__consumer_offsets`: keys and values as a broker of 4.3.1 writes them.
+"""Records of `__consumer_offsets`: keys and values as a broker of 4.3.1 writes them.
 
-A key is the number of its type and its fields, a value the number of its version and its fields; a record without a
-value takes back what its key stands for.
+A key is the number of its type and its fields, a value the number of its version and its fields. A record without a
+value is a tombstone, which deletes the entry of its key.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Record(NamedTuple):
 
 
 def tombstone(kind: int, *names: Any) -> Record:
-    """Takes back the record of type `kind` whose key has these fields, in their order."""
+    """Return the tombstone of type `kind` whose key has these fields, in order."""
     return Record(_key(kind, names), None)
 
 
 def record(kind: int, names: tuple[Any, ...], fields: Mapping[str, Any], version: int = 0) -> Record:
-    """A record of type `kind`: the fields of its key in their order, those of its value by name."""
+    """Return a record of type `kind`: `names` are the key's fields in order, `fields` the value's by name."""
     return Record(_key(kind, names), _SHORT.pack(version) + encoded(VALUES[kind], fields, version))
 
 
@@ -66,7 +66,7 @@ def _key(kind: int, names: tuple[Any, ...]) -> bytes:
 
 
 def offset_record(group_id: str, topic: str, partition: int, one: CommittedOffset) -> Record:
-    """A committed offset. Only one with a time of its own to expire needs the old version that has room for it."""
+    """Return the record of a committed offset. An offset with `expire_ms` uses the old version that has that field."""
     fields: dict[str, Any] = {
         "offset": one.offset, "metadata": one.metadata, "commitTimestamp": one.commit_ms,
     }  # fmt: skip
@@ -82,7 +82,7 @@ def offset_record(group_id: str, topic: str, partition: int, one: CommittedOffse
 
 
 def committed_offset(value: Mapping[str, Any]) -> CommittedOffset:
-    """The committed offset that a record's value says, of any version."""
+    """Return the committed offset in a record's value of any version."""
     expire_ms = value.get("expireTimestamp", -1)
     topic_id = value.get("topicId", _NO_ID)
     return CommittedOffset(
@@ -96,32 +96,32 @@ def committed_offset(value: Mapping[str, Any]) -> CommittedOffset:
 
 
 def group_record(group_id: str, fields: Mapping[str, Any]) -> Record:
-    """A classic group with its members and their assignments."""
+    """Return the record of a classic group with its members and their assignments."""
     return record(CLASSIC_GROUP, (group_id,), fields, _GROUP_VERSION)
 
 
 def id_text(topic_id: UUID) -> str:
-    """A topic's id as the records of the schemas have it: 22 characters of base64."""
+    """Return a topic's id as records have it: 22 characters of base64."""
     return base64.urlsafe_b64encode(topic_id.bytes)[:22].decode()
 
 
 def id_of(text: str) -> UUID:
-    """The topic's id that `id_text` wrote."""
+    """Parse a topic's id from the text of `id_text`."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 def partitions_of(rows: Iterable[Mapping[str, Any]]) -> dict[UUID, frozenset[int]]:
-    """Partitions by topic, from the rows of a record."""
+    """Return the partitions by topic from the rows of a record."""
     return {id_of(row["topicId"]): frozenset(row["partitions"]) for row in rows}
 
 
 def partition_rows(partitions: Mapping[UUID, Iterable[int]]) -> list[dict[str, Any]]:
-    """The rows of a record for partitions by topic."""
+    """Return a record's rows for partitions by topic."""
     return [{"topicId": id_text(topic_id), "partitions": sorted(those)} for topic_id, those in partitions.items()]
 
 
 def epochs_of(rows: Iterable[Mapping[str, Any]], default: int) -> dict[tuple[UUID, int], int]:
-    """Since which epoch a member has each partition; `default` where an older record does not say it."""
+    """Return the epoch in which the member got each partition; `default` if an older record does not have it."""
     found: dict[tuple[UUID, int], int] = {}
     for row in rows:
         epochs = row.get("assignmentEpochs") or [default] * len(row["partitions"])
@@ -133,7 +133,7 @@ def epochs_of(rows: Iterable[Mapping[str, Any]], default: int) -> dict[tuple[UUI
 def rows_with_epochs(
     partitions: Mapping[UUID, Iterable[int]], epochs: Mapping[tuple[UUID, int], int], default: int
 ) -> list[dict[str, Any]]:
-    """The rows of a record for partitions by topic, each with the epoch since which a member has it."""
+    """Return a record's rows for partitions by topic, with the epoch in which the member got each partition."""
     return [
         row | {"assignmentEpochs": [epochs.get((topic_id, number), default) for number in row["partitions"]]}
         for topic_id, row in zip(partitions, partition_rows(partitions), strict=True)

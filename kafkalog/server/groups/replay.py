@@ -1,4 +1,4 @@
-"""The coordinator's records, read again: what was known of the groups of one partition of `__consumer_offsets`."""
+"""Replay of the coordinator's records: the groups of one partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ NO_PRODUCER: Final = -1
 
 
 class Replay:
-    """The state of a partition's groups after so many records. One thread at a time.
+    """The state of a partition's groups after the records applied so far. Not thread-safe.
 
-    `unreadable` has the keys whose last record cannot be read, each with its group; `others` the share and streams
-    groups that there are or were.
+    `unreadable` maps each key whose last record cannot be read to its group; `others` are the share and streams groups
+    that exist or existed.
     """
 
     __slots__ = ("classic", "consumer", "offsets", "others", "unread", "unreadable")
@@ -44,11 +44,11 @@ class Replay:
         self.unreadable: dict[bytes, str] = {}
 
     def apply(self, key: bytes | None, value: bytes | None, at: int, producer_id: int = NO_PRODUCER) -> None:
-        """Takes in one record; `producer_id` where it belongs to a transaction, `at` is its offset.
+        """Apply one record; `at` is its offset, `producer_id` is set if it belongs to a transaction.
 
-        Of share and streams groups it keeps only who is in them and in which state they are. Records of kinds that it
-        does not know, as later versions have them, stay in the log untouched. MessageError for a record of a kind that
-        it keeps and cannot read.
+        Of share and streams groups, only the members and the state are kept. Records of unknown types, which later
+        versions may write, are counted in `unread` and stay in the log. MessageError if a record of a known type cannot
+        be read.
         """
         number = None if key is None or len(key) < 2 else int.from_bytes(key[:2], "big", signed=True)
         if key is None or number not in _KEPT:
@@ -74,9 +74,9 @@ class Replay:
             self._offset(found.key, found.value, at, producer_id)
 
     def drop_unreadable(self) -> set[str]:
-        """Forgets the groups of which not all is known, and returns them.
+        """Remove the groups that have an unreadable record, and return them.
 
-        What a record of a later version says would be undone by what an older coordinator writes behind it.
+        Serving such a group could overwrite what a later version wrote in that record.
         """
         groups = set(self.unreadable.values())
         for group_id in groups:
@@ -87,7 +87,7 @@ class Replay:
         return groups
 
     def kept_for_broker(self) -> dict[str, OtherGroup]:
-        """The share and streams groups that exist: those whose own record was not deleted."""
+        """Return the share and streams groups that exist: those whose own record was not deleted."""
         return {group_id: group for group_id, group in self.others.items() if group.epoch is not None}
 
     def _offset(self, names: Mapping[str, Any], value: Mapping[str, Any] | None, at: int, producer_id: int) -> None:
@@ -110,7 +110,7 @@ class Replay:
         group_id = names["groupId"]
         group = self.consumer.get(group_id)
         if group is None:
-            if value is None:  # what it took back was cleaned away
+            if value is None:  # the record that it deletes was compacted away
                 return
             group = self.consumer[group_id] = ConsumerGroup(group_id)
             self.classic.pop(group_id, None)
@@ -122,7 +122,7 @@ class Replay:
         group_id, kind = names["groupId"], KIND_OF[number]
         group = self.others.get(group_id)
         if group is None or group.kind is not kind:
-            if value is None:  # what it took back was cleaned away, or is of a group that came before
+            if value is None:  # the record that it deletes was compacted away, or is of an earlier group
                 return
             group = self.others[group_id] = OtherGroup(group_id, kind)
         group.apply(number, names, value)
@@ -131,16 +131,16 @@ class Replay:
             self.consumer.pop(group_id, None)
 
     def end_transaction(self, producer_id: int, is_committed: bool) -> None:
-        """A marker: the transaction of this producer is over."""
+        """Apply a marker that ends the producer's transaction."""
         self.offsets.end_transaction(producer_id, is_committed, lambda group_id: True)
 
 
 def replay_log(log: Walkable, into: Replay | None = None) -> Replay:
-    """Return what the records of a partition of `__consumer_offsets` say, from its start to its end.
+    """Replay all records of a partition of `__consumer_offsets` and return the state of its groups.
 
-    Runs in a thread of the pool. A record that cannot be read is told in the log, and its group in `unreadable`;
-    CorruptRecord, InvalidRecord and StorageError for damage, and batches and markers that cannot be read; `into`, which
-    is empty before, has then what lies before them.
+    Runs in a thread of the pool. A record that cannot be read is logged, and its group is in `unreadable`.
+    CorruptRecord, InvalidRecord or StorageError for damage and for batches or markers that cannot be read; `into`, an
+    empty Replay, then has the state before that place.
     """
     replay = Replay() if into is None else into
     for chunk in log_chunks(log, log.log_start_offset, log.log_end_offset):

@@ -1,4 +1,4 @@
-"""The timers of groups: one at most of each name for a group."""
+"""The timers of groups: at most one of each name for a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class GroupTimers:
-    """Timers by group and name, each of which calls `on_timer(group id, name)` on the loop when its time has come."""
+    """Timers by group and name; each calls `on_timer(group id, name)` on the event loop when it expires."""
 
     __slots__ = ("_handles", "_node", "_on_timer")
 
@@ -20,7 +20,7 @@ class GroupTimers:
         self._handles: dict[str, dict[str, Any]] = {}
 
     def set(self, group_id: str, name: str, delay_ms: int | None) -> None:
-        """Starts a timer anew; None ends it."""
+        """Start or restart a timer; None cancels it."""
         handles = self._handles.setdefault(group_id, {})
         old = handles.pop(name, None)
         if old is not None:
@@ -31,16 +31,16 @@ class GroupTimers:
             del self._handles[group_id]
 
     def has(self, group_id: str, name: str) -> bool:
-        """Whether the timer runs."""
+        """Return True if the timer is running."""
         return name in self._handles.get(group_id, ())
 
     def cancel(self, group_id: str) -> None:
-        """Ends all timers of a group."""
+        """Cancel all timers of a group."""
         for handle in self._handles.pop(group_id, {}).values():
             handle.cancel()
 
     def cancel_all(self) -> None:
-        """Ends all timers."""
+        """Cancel all timers."""
         for group_id in list(self._handles):
             self.cancel(group_id)
 

@@ -1,4 +1,4 @@
-"""The topics that requests of groups name, by name or by id."""
+"""Topics in group requests, given by name or by id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def topic_of(node: Node, row: Any) -> tuple[str | None, Topic | None]:
-    """The name that a row of a request means, None for an id that is nobody's; and the topic, where there is one."""
+    """Return the name of a request row's topic, None for an unknown id, and the topic, None if it does not exist."""
     name = getattr(row, "name", None)
     topic: Topic | None = node.topics.get(name) if name is not None else node.topics.by_id(row.topic_id)
     if name is None and topic is not None:

@@ -1,4 +1,4 @@
-"""The values that travel between the coordinator's parts."""
+"""Values passed between the parts of the group coordinator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_MEMBER: Final = ""
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in a partition; times in ms, `expire_ms` only where the client asked for one."""
+    """A group's committed offset for a partition; times in ms, `expire_ms` only if the client set an expiry."""
 
     offset: int
     leader_epoch: int
@@ -21,7 +21,7 @@ class CommittedOffset(NamedTuple):
 
 
 class KeptPosition(NamedTuple):
-    """How far a reader has come that keeps its place by itself, under a name; `committed_ms` says since when."""
+    """Position that a named reader saved itself, outside of groups; `committed_ms` is the time it was saved."""
 
     group_id: str
     topic: str
@@ -31,7 +31,7 @@ class KeptPosition(NamedTuple):
 
 
 class Joining(NamedTuple):
-    """What a member says when it joins; `new_id` is the id that it gets where it has none."""
+    """A JoinGroup request; `new_id` is the id for a member that has none."""
 
     member_id: str
     new_id: str
@@ -47,7 +47,7 @@ class Joining(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """What a joining member is answered; the leader alone is told of the members: (id, instance id, metadata)."""
+    """A JoinGroup answer; only the leader's has the members: (id, instance id, metadata)."""
 
     error_code: int
     member_id: str
@@ -60,7 +60,7 @@ class Joined(NamedTuple):
 
 
 class Syncing(NamedTuple):
-    """What a member asks for its assignment with; the leader brings all of them."""
+    """A SyncGroup request; only the leader's has the assignments, by member id."""
 
     member_id: str
     instance_id: str | None
@@ -71,7 +71,7 @@ class Syncing(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """A member's assignment."""
+    """A SyncGroup answer: the member's assignment."""
 
     error_code: int
     protocol_type: str | None = None

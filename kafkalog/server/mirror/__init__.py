@@ -1,1 +1,1 @@
-"""A standby copy of topics of a real cluster, in directories of our own."""
+"""A standby copy of topics of a real cluster, in local directories."""

@@ -1,7 +1,7 @@
-"""Copies topics of a Kafka cluster while they are written: the offsets and the bytes of the batches stay as they are.
+"""Mirror of topics of a live Kafka cluster, with the same offsets and batch bytes.
 
-It reads as a consumer does, up to the high watermark, by the same fetcher as a follower: one for each broker that leads
-something. Topics have the ids and the settings of the source; nothing is compacted here.
+It reads like a consumer, up to the high watermark, with the same fetcher as a follower: one for each broker that leads
+a partition. Topics have the ids and the settings of the source. The mirror compacts nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from kafkalog.types import TopicPartition
 
 _LOG: Final = logging.getLogger(__name__)
 _NOBODY: Final = -2
-"""The mirror's node: it leads nothing, and no broker has this number."""
+"""Node id of the mirror: it leads nothing, and no broker has this id."""
 LOOK_AGAIN_MS: Final = 5_000
-"""How often the cluster is asked for leaders, new partitions and settings, when nothing makes it urgent."""
+"""Interval for reading leaders, new partitions and settings from the cluster, if nothing is urgent."""
 SOON_MS: Final = 200
 
 
@@ -44,9 +44,10 @@ class _Followed(NamedTuple):
 
 
 class Mirror:
-    """Keeps copies in a store that nobody else writes to, between `start` and `stop`; all of it belongs to the loop.
+    """Copies of topics in a store that no one else writes to, kept up to date from `start` to `stop`.
 
-    `bootstrap` are (host, port) of brokers; `topics` are names. `run` runs a function in a thread.
+    The event loop owns it. `bootstrap` are (host, port) of brokers; `topics` are names. `run` runs a function in a
+    thread.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class Mirror:
         self._nodes: Mapping[int, tuple[str, int]] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._followed: dict[TopicPartition, _Followed] = {}
-        self._wanted = 0  # partitions, those without a leader too
+        self._wanted = 0  # number of partitions, including those without a leader
         self._urgent: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether every partition had all that its leader had, when it was asked last."""
+        """True if every partition had all of its leader's records at the last fetch."""
         return 0 < self._wanted == len(self._followed) and all(
             key in fetcher.states and fetcher.states[key].is_in_sync
             for key, one in self._followed.items() if (fetcher := self._fetchers.get(one.node_id)) is not None
@@ -84,20 +85,20 @@ class Mirror:
 
     @property
     def failures(self) -> list[PeerError]:
-        """Why brokers are not followed now."""
+        """Errors of the brokers that cannot be followed now."""
         return [one.peer_error for one in self._fetchers.values() if one.peer_error is not None]
 
     async def start(self) -> None:
-        """Make what is missing and begin to follow.
+        """Create missing topics and start following.
 
-        PeerError where no broker answers; UnknownTopicOrPartition, InconsistentTopicId (a topic here is another one of
-        that name); errors as `LogManager.get_or_create`.
+        PeerError if no broker answers; UnknownTopicOrPartition; InconsistentTopicId if a topic here has another id than
+        the cluster's; errors as in `LogManager.get_or_create`.
         """
         await self.look()
         self._task = asyncio.get_running_loop().create_task(self._look_on())
 
     async def stop(self) -> None:
-        """Follow no more; on return nothing is being written."""
+        """Stop following. On return nothing is being written."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -123,7 +124,7 @@ class Mirror:
                 _LOG.warning("the cluster cannot be looked at now: %s", error)
 
     async def look(self) -> None:
-        """Ask the cluster how it is, and follow what is there now. Errors as `start`."""
+        """Read the cluster's current state and follow its partitions. Errors as in `start`."""
         connection = await self._any_broker()
         try:
             cluster = await read_cluster(connection, self._topics)
@@ -149,7 +150,7 @@ class Mirror:
         raise failure
 
     def _make(self, topic: PeerTopic, settings: Mapping[str, str] | None) -> None:
-        """The topic's partitions, with its id and its settings; in a thread."""
+        """Create the topic's partitions with its id and settings; runs in a thread."""
         own = None if settings is None else _known(settings)
         topic_id = None if topic.id is None else id_text(topic.id)
         for index in range(len(topic.leaders)):
@@ -203,7 +204,7 @@ class Mirror:
         try:
             return LeaderSource(await connect(host, port, self._peers), CONSUMER, self._limits)
         except PeerError:
-            self._hurry()  # another one may lead by now
+            self._hurry()  # another broker may lead by now
             raise
 
     def _hurry(self) -> None:
@@ -212,6 +213,6 @@ class Mirror:
 
 
 def _known(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that mean something here, as text that is kept; a cluster has more."""
+    """Return the settings that exist here, in their stored form; a cluster has more."""
     names = {key.name for key in TOPIC_TABLE.keys}
     return dict(LogConfig.from_stored({name: text for name, text in settings.items() if name in names}).overrides())

@@ -1,4 +1,4 @@
-"""A mirror as the whole of a process: its directories, the loop, signals."""
+"""A process that runs a mirror: its directories, event loop and signals."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def run_mirror(
     *,
     once: bool = False,
 ) -> int:
-    """Mirror until SIGTERM, SIGINT or SIGHUP; with `once`, until all that there is has come. The exit status, 0.
+    """Mirror until SIGTERM, SIGINT or SIGHUP; with `once`, until everything is copied. Return the exit status 0.
 
-    Errors as `open_logs` and `Mirror.start`; MissingPackage.
+    Errors as in `open_logs` and `Mirror.start`; MissingPackage.
     """
     check_packages()
     raise_descriptor_limit()
@@ -45,9 +45,9 @@ def run_mirror(
 
 
 def open_mirror(directories: Sequence[str | os.PathLike[str]]) -> OpenedLogs:
-    """The logs of a mirror, with the jobs that sync them and delete what the source has let go of.
+    """Open the logs of a mirror, with jobs that sync them and delete what the source has deleted.
 
-    None is compacted: its batches would no longer be those of the source.
+    No log is compacted: its batches would differ from the source's.
     """
     opened = open_logs(directories, BrokerConfig(log_cleaner_enable=False), fs=OS, clock=SYSTEM_CLOCK)
     opened.manager.schedule_jobs()
@@ -59,7 +59,7 @@ async def _mirror(opened: OpenedLogs, *given: Any) -> int:
     try:
         return await _follow(opened.manager, pool, *given)
     finally:
-        pool.close()  # what runs comes to its end before the logs are closed
+        pool.close()  # running calls finish before the logs are closed
         opened.close()
 
 

@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections and frames. Nothing here knows what a request means."""
+"""Sockets: listeners, connections and frames, independent of the contents of requests."""

@@ -1,7 +1,7 @@
-"""One connection: frames in, answers out, in order, one request at a time, as a broker mutes a busy socket.
+"""One connection: frames in, responses out, in order, one request at a time, as a broker mutes a busy socket.
 
-A request that is done in one go is answered within the event that brought its last byte, without a task. What else has
-come waits in the socket, so a client that sends faster than it is served, or does not read, holds no memory here.
+A request that never waits is answered in the event that delivered its last byte, without a task. Further requests stay
+in the socket, so a client that sends faster than it is served, or does not read, uses no memory here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,18 +22,19 @@ from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER, STRANGERS
 
 if TYPE_CHECKING:
     from kafkalog.server.net.listener import Network
+    from kafkalog.server.wire.ranges import Records
     from kafkalog.storage.file_slice import FileSlice
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Channel:
-    """A client's socket. `connection` is what handlers see of it."""
+    """A client's socket. `connection` is the part that handlers see."""
 
     __slots__ = (
-        "_counted", "_fd", "_frames", "_held", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured", "_out",
-        "_sock", "_task", "_unread", "active_ms", "connection", "is_busy", "is_closed", "is_ending", "is_reading",
-        "is_unfinished", "kind", "largest_bytes", "reserved_bytes",
+        "_counted", "_fd", "_frames", "_held", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured",
+        "_out", "_sock", "_task", "_unread", "active_ms", "connection", "is_active", "is_busy", "is_closed",
+        "is_ending", "is_reading", "is_unfinished", "kind", "largest_bytes", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -50,12 +51,12 @@ class Channel:
         self._frames = FrameReader(network.max_frame_bytes_of(connection))
         self._out = Outgoing(sock)
         self._task: asyncio.Task[Any] | None = None
-        self._held = 0  # bytes of its request in memory
-        self._counted = 0  # bytes that the network's memory has for it, of its kind
+        self._held = 0  # bytes of the request in memory
+        self._counted = 0  # bytes counted for it in the network's memory, under `kind`
         self.kind = SMALL if connection.is_authenticated else STRANGER
-        self.reserved_bytes = 0  # the size of a large request that has room
-        self.largest_bytes = 0  # the size of the largest request that came whole
-        self._unread = 0  # bytes of its answer that the network counts
+        self.reserved_bytes = 0  # size of a large request that has reserved memory
+        self.largest_bytes = 0  # size of the largest complete request so far
+        self._unread = 0  # bytes of its response that the network counts
         self.is_reading = False
         self._is_writing = False
         self._is_shaking = isinstance(sock, ssl.SSLSocket)
@@ -63,53 +64,54 @@ class Channel:
         self.connection = connection
         self.is_busy = False
         self.is_closed = False
-        self.is_ending = False  # closed once the request at hand is answered
-        self.is_unfinished = False  # the network's unfinished requests have it
+        self.is_ending = False  # closes once the current request is answered
+        self.is_unfinished = False  # it is among the network's unfinished requests
         self.active_ms = network.monotonic_ms()
+        self.is_active = False  # active since `active_ms`, which the next sweep updates
 
     @property
     def held_bytes(self) -> int:
-        """Memory of its request."""
+        """Bytes of the request in memory."""
         return self._held
 
     @property
     def claimed_bytes(self) -> int:
-        """The size of the request that is coming; -1 as long as it is not known."""
+        """Size of the request being received; -1 until known."""
         return self._frames.claimed_bytes
 
     @property
     def come_bytes(self) -> int:
-        """How much of that has come."""
+        """Number of its bytes received so far."""
         return self._frames.come_bytes
 
     @property
     def client(self) -> tuple[str, str]:
-        """Who sends, and from where."""
+        """The client's principal and address."""
         return self.connection.principal, self.connection.peer_host
 
     @property
     def is_inside_frame(self) -> bool:
-        """True when a request has begun to come, and is not whole."""
+        """True while a request is partly received."""
         return self._frames.is_inside
 
     @property
     def is_waiting(self) -> bool:
-        """True when a request waits for something other than its client: such a connection is not idle."""
+        """True while a request waits for something other than its client; such a connection is not idle."""
         return self.is_busy and self._out.is_empty
 
     @property
     def would_miss_its_end(self) -> bool:
-        """True when a request waits that may end with its client, and nobody looks whether that one has gone."""
+        """True while a cancellable request waits and the socket is not watched for the client's disconnect."""
         return self.is_waiting and self.connection.may_cancel and not self.is_reading
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return the socket's descriptor."""
         return self._fd
 
     # Reading
 
     def read_on(self) -> None:
-        """Go on with what has come already, else wait for more."""
+        """Process the next frame already received, else wait for more bytes."""
         if self.is_closed or self.is_busy:
             return
         if self.is_ending:
@@ -137,7 +139,7 @@ class Channel:
                 self._loop_if_pending()
 
     def _may_go_on(self) -> bool:
-        """Whether what has begun is read on; its memory is counted."""
+        """Count the unfinished request's memory and return True if it may be read further."""
         return not self._frames.is_inside or self._network.unfinished.came(self)
 
     def _resume(self) -> None:
@@ -151,7 +153,7 @@ class Channel:
             self._loop.remove_reader(self._fd)
 
     def _shake(self) -> None:
-        """Go on with the handshake of TLS."""
+        """Continue the TLS handshake."""
         sock = self._sock
         assert isinstance(sock, ssl.SSLSocket)
         try:
@@ -172,7 +174,7 @@ class Channel:
         self._on_readable()
 
     def _on_busy_readable(self) -> None:
-        """More has come while a request is worked on: it waits. If the client is gone, a request that waits ends."""
+        """Stop reading while a request is in progress; cancel a cancellable one whose client has gone."""
         self._pause()
         try:
             is_gone = self.connection.may_cancel and not socket.socket.recv(self._sock, 1, socket.MSG_PEEK)
@@ -192,7 +194,9 @@ class Channel:
         if self.is_busy:
             self._on_busy_readable()
             return
-        if self._frames.has_rest or not self._network.may_read(self):
+        network = self._network
+        is_free = network.memory.has_plenty and network.pool.pending <= network.pool.threads and not self.is_unfinished
+        if self._frames.rest or not (is_free or network.may_read(self)):
             self._pause()
             return
         try:
@@ -202,37 +206,40 @@ class Channel:
         except MalformedRequest as error:
             self._refuse("bad_frame", error)
             return
-        except OSError:  # of TLS, too
+        except OSError:  # includes TLS errors
             self.close()
             return
         if frame is not None:
             self._began(frame)
 
     def _receive(self) -> bytearray | None:
-        """A whole frame, if one was finished by this read."""
-        room = self._frames.room()
-        into = self._network.buffer if room is None else room
+        """Read from the socket once; return a frame if this read completed one."""
+        frames, network = self._frames, self._network
+        room = frames.room() if frames.is_collecting else None
+        into = network.buffer if room is None else room
         if self.kind == STRANGER:
             into = into[:STRANGERS_READ_BYTES]
-        elif self._network.unfinished.is_tight and not self._frames.is_inside:
-            into = into[:LENGTH_BYTES]
+        elif not network.memory.has_plenty or network.unfinished.waiting:
+            if network.unfinished.is_tight and not frames.is_inside:
+                into = into[:LENGTH_BYTES]
         try:
             count = self._sock.recv_into(into)
             if not count:
                 self.close()
                 return None
-            self._network.counts.bytes_in += count
+            network.counts.bytes_in += count
             if room is None:
-                frame = self._frames.take(into[:count])
+                frame = frames.take(into[:count])
             else:
                 room.release()
-                frame = self._frames.filled(count)
+                frame = frames.filled(count)
         finally:
             if room is not None:
                 room.release()
-        self.active_ms = self._network.monotonic_ms()
-        self._hold(self._frames.held_bytes + (0 if frame is None else len(frame)))
+        if frame is None or self._held or frames.rest:
+            self._hold(frames.held_bytes + (0 if frame is None else len(frame)))
         if frame is None:
+            self.is_active = True
             if self._may_go_on():
                 self._loop_if_pending()
             else:
@@ -241,7 +248,7 @@ class Channel:
 
     def _loop_if_pending(self) -> None:
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
-            self._loop.call_soon(self._on_readable)  # what TLS has already taken from the socket wakes nobody
+            self._loop.call_soon(self._on_readable)  # bytes buffered by TLS trigger no event
 
     def _hold(self, size: int) -> None:
         self._network.counts.request_bytes += size - self._held
@@ -253,12 +260,12 @@ class Channel:
             self.kind, self._counted = kind, counted
 
     def reserve(self) -> None:
-        """Its request, which is large, has room for all of it, until it is answered."""
+        """Reserve memory for all of its large request, until that is answered."""
         self.reserved_bytes = self._frames.claimed_bytes
         self._hold(self._held)
 
     def _let_go(self) -> None:
-        """Its request needs no memory any more; what came after it does."""
+        """Release the request's memory; keep counting the bytes received after it."""
         self.reserved_bytes = 0
         self._hold(self._frames.held_bytes)
 
@@ -266,7 +273,9 @@ class Channel:
 
     def _began(self, frame: bytearray) -> None:
         self.is_busy = True
-        self.largest_bytes = max(self.largest_bytes, len(frame))
+        size = len(frame)
+        if size > self.largest_bytes:
+            self.largest_bytes = size
         if self.is_unfinished:
             self._network.unfinished.over(self)
         self._network.counts.working += 1
@@ -279,7 +288,10 @@ class Channel:
         except Exception as error:
             self._failed(error)
         else:
-            # it has to wait: from here on it is a task, whose first step is what it waits for
+            # the handler waits: a task takes over, starting with that wait, and the request's bytes are counted
+            self.is_active = True
+            if not self._held:
+                self._hold(self._frames.held_bytes + size)
             self._task = self._loop.create_task(_rest(work, waits_for))
             self._task.add_done_callback(self._task_done)
 
@@ -301,42 +313,46 @@ class Channel:
 
     def _answered(self, answer: Any) -> None:
         self._network.counts.working -= 1
-        self._let_go()
+        sasl = self.connection.sasl
+        if self._held or self.reserved_bytes or sasl is not None or self.kind == STRANGER:
+            self._let_go()
         if self.is_closed:
             self.is_busy = False
             return
-        sasl = self.connection.sasl
-        if sasl is not None:  # it may be somebody else by now
+        if sasl is not None:  # the principal may have changed
             self._frames.limit = self._network.max_frame_bytes_of(self.connection)
             self._frames.least = 0 if sasl.is_bare else MIN_FRAME_BYTES
         if isinstance(answer, Close):
             self._refuse("refused", None)
             return
         if answer is None:
+            self.is_active = True
             self._written()
             return
-        self._out.add(answer)
-        self._write()
+        self._write(answer)
 
     # Writing
 
-    def _write(self) -> None:
-        before = self._out.sent_bytes
+    def _write(self, answer: Sequence[bytes | Records] | None = None) -> None:
+        """Send a response, or continue sending it."""
+        out = self._out
+        before = out.sent_bytes
         try:
-            progress = self._out.write()
-        except OSError as error:  # the client's socket, or the file behind the answer: it cannot be ended either way
+            progress = Progress.DONE if answer is not None and out.send(answer) else out.write()
+        except OSError as error:  # in the socket or in the log file: the response cannot be completed
             if isinstance(error, KafkalogError):
                 _LOG.error("an answer to %r cannot be sent: %s", self.connection, error)
             self.close()
             return
-        sent = self._out.sent_bytes - before
+        sent = out.sent_bytes - before
         if sent:
             self._network.counts.bytes_out += sent
-            self.active_ms = self._network.monotonic_ms()
+            self.is_active = True
         if self._unread or progress is not Progress.DONE:
             self._count_unread()
         if progress is Progress.DONE:
-            self._watch_writable(None)
+            if self._is_writing:
+                self._watch_writable(None)
             self._written()
         elif progress is Progress.BLOCKED:
             self._watch_writable(self._write)
@@ -385,15 +401,16 @@ class Channel:
     def _written(self) -> None:
         self.is_busy = False
         self.is_ending |= self.connection.closes_after_answer
-        if self.is_reading and not (self.is_ending or self.connection.mute_until_ms or self._frames.held_bytes):
-            self._loop_if_pending()
-            return  # the usual end: the socket is watched already
+        if self.is_reading and not (self.is_ending or self.connection.mute_until_ms or self._frames.rest):
+            if isinstance(self._sock, ssl.SSLSocket):
+                self._loop_if_pending()
+            return  # the usual case: the socket is already watched
         self._loop.call_soon(self.read_on)
 
     # Ending
 
     def end(self) -> None:
-        """Close it, after the answer to the request at hand if there is one."""
+        """Close the connection, after the response to the current request if there is one."""
         self.is_ending = True
         if not self.is_busy:
             self.close()
@@ -405,7 +422,7 @@ class Channel:
         self.close()
 
     def close(self) -> None:
-        """Close it now; a request that is being worked on goes on, and its answer is dropped."""
+        """Close the connection now. A request in progress continues, and its response is dropped."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -424,14 +441,14 @@ class Channel:
             pass
 
     def cancel(self) -> None:
-        """Close it, and end the request that is being worked on."""
+        """Close the connection and cancel the request in progress."""
         if self._task is not None:
             self._task.cancel()
         self.close()
 
 
 async def _rest(work: Coroutine[Any, Any, Any], waits_for: Any) -> Any:
-    """The rest of a coroutine that was driven up to its first wait; a task may be made of it."""
+    """Await the rest of a coroutine that was driven to its first wait, in a form that a task accepts."""
     return await _steps(work, waits_for)
 
 

@@ -1,4 +1,4 @@
-"""Listeners by name, as `listeners`, `advertised.listeners` and `listener.security.protocol.map` give them."""
+"""Named listeners from `listeners`, `advertised.listeners` and `listener.security.protocol.map`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALL: Final = ("", "0.0.0.0", "::")
 
 
 class Endpoint(NamedTuple):
-    """A listener: its name (upper case), its host ("" for all addresses), its port (0 for a free one), its protocol."""
+    """A listener: its name (upper case), host ("" for all addresses), port (0 for any free port) and protocol."""
 
     name: str
     host: str
@@ -28,12 +28,12 @@ class Endpoint(NamedTuple):
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether it listens on all addresses, which cannot be told to a client."""
+        """True if it listens on all addresses, which clients cannot connect to."""
         return self.host in _ALL
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """`NAME://HOST:PORT`, where the name is PLAINTEXT if it is not given. ConfigError."""
+    """Parse `NAME://HOST:PORT`; without a name it is PLAINTEXT. Raise ConfigError."""
     found = _FORM.fullmatch(text.strip())
     if found is None or int(found[3]) > 0xFFFF:
         raise ConfigError(f"{text!r} is no listener", hint="it takes NAME://HOST:PORT or HOST:PORT")
@@ -42,13 +42,13 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def listeners_of(config: ServerConfig) -> tuple[Endpoint, ...]:
-    """The listeners, with the protocol of each. ConfigError for what contradicts itself."""
+    """Return the listeners with their protocols. Raise ConfigError for invalid or contradictory settings."""
     protocols = _protocols(config)
     found = []
     controllers = {name.upper() for name in config["controller.listener.names"]}
     for text in config["listeners"]:
         one = parse_endpoint(text)
-        if one.name in controllers:  # clients are never served there, and it is often open where theirs are not
+        if one.name in controllers:  # not for clients, and often less protected than theirs
             _LOG.info("listener %s is not opened: it is for a quorum of controllers", one.name)
             continue
         protocol = protocols.get(one.name)
@@ -68,7 +68,7 @@ def listeners_of(config: ServerConfig) -> tuple[Endpoint, ...]:
 
 
 def _check_own_settings(config: ServerConfig, names: list[str]) -> None:
-    """ConfigError for a listener's own setting with a wrong value; one that counts nowhere is told."""
+    """Raise ConfigError for an invalid per-listener setting; log a warning for one without effect."""
     for setting in config.listener_settings:
         name = next((one for one in names if setting.startswith(f"listener.name.{one}.")), None)
         own = "" if name is None else setting.removeprefix(f"listener.name.{name}.")
@@ -81,7 +81,7 @@ def _check_own_settings(config: ServerConfig, names: list[str]) -> None:
 
 
 def advertised_of(config: ServerConfig, name: str) -> Endpoint | None:
-    """What clients of a listener are told, where the settings say so."""
+    """Return the endpoint of `advertised.listeners` for a listener, or None. Raise ConfigError for an unusable one."""
     for text in config["advertised.listeners"]:
         one = parse_endpoint(text)
         if one.name == name:

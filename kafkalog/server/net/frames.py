@@ -1,4 +1,4 @@
-"""Frames: 4 bytes of a length, then as many bytes. Memory is taken as bytes come, not as a length promises."""
+"""Frames: a 4-byte length, then that many bytes. Memory grows with received bytes, not with the announced length."""
 
 from __future__ import annotations
 
@@ -8,59 +8,55 @@ from kafkalog.errors import MalformedRequest
 
 LENGTH_BYTES: Final = 4
 MIN_FRAME_BYTES: Final = 8
-"""Call, version and correlation id."""
+"""Size of API key, version and correlation id."""
 FIRST_BYTES: Final = 4096
 GROWTH: Final = 8
-"""A frame's memory grows by this, and to its full size at the end,"""
+"""Factor by which a frame's buffer grows, up to the frame's size."""
 GROWTH_BYTES: Final = 16 << 20
-"""but by no more than this at once, which takes the loop some milliseconds."""
+"""Maximum growth in one step, which takes the loop some milliseconds."""
 _NOTHING: Final = memoryview(b"")
 
 
 class FrameReader:
-    """Puts frames together out of what a socket gives, one at a time.
+    """Assembles frames from the bytes of a socket, one at a time.
 
-    Bytes after a frame stay in `rest` until the next one is asked for: they are of one read at most.
+    Bytes after a frame, from at most one read, stay in `rest` until the next call of `next`.
     """
 
-    __slots__ = ("_filled", "_frame", "_head", "_rest", "_size", "least", "limit")
+    __slots__ = ("_filled", "_frame", "_head", "_size", "is_collecting", "least", "limit", "rest")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit  # of the next frame; `least` likewise
+        self.limit = limit  # maximum size of the next frame; `least` is the minimum
         self.least = MIN_FRAME_BYTES
-        self._head = b""  # the first bytes of a length
-        self._size = -1  # of the frame that is being read
+        self._head = b""  # the first bytes of an incomplete length
+        self._size = -1  # of the current frame
         self._frame: bytearray | None = None
+        self.is_collecting = False  # a frame has a buffer and is incomplete
         self._filled = 0
-        self._rest = _NOTHING
+        self.rest = _NOTHING  # while not empty, call `next` before reading more
 
     @property
     def is_inside(self) -> bool:
-        """True when a frame, or its length, has begun and is not whole."""
+        """True while a frame or its length is partly received."""
         return self._size >= 0 or bool(self._head)
 
     @property
     def claimed_bytes(self) -> int:
-        """The size of the frame that is being read; -1 as long as its length has not come."""
+        """Size of the current frame; -1 until its length is received."""
         return self._size
 
     @property
     def come_bytes(self) -> int:
-        """How much of that has come."""
+        """Number of its bytes received so far."""
         return self._filled
 
     @property
-    def has_rest(self) -> bool:
-        """True when `next` has to be asked before more is read."""
-        return bool(self._rest)
-
-    @property
     def held_bytes(self) -> int:
-        """Memory that it holds."""
-        return len(self._rest) + (0 if self._frame is None else len(self._frame))
+        """Bytes of memory in use."""
+        return len(self.rest) + (0 if self._frame is None else len(self._frame))
 
     def room(self) -> memoryview | None:
-        """Where the next bytes of a large frame belong; None where they may be read anywhere and given to `take`."""
+        """Return the buffer for a large frame's next bytes, or None if the caller may read anywhere and call `take`."""
         frame = self._frame
         if frame is None:
             return None
@@ -70,23 +66,27 @@ class FrameReader:
         return memoryview(frame)[self._filled :]
 
     def filled(self, count: int) -> bytearray | None:
-        """So many bytes were put into `room`; the frame if it is whole now. The view must be released before."""
+        """Record `count` bytes read into `room` and return the frame if it is complete. Release the view first."""
         self._filled += count
         return self._whole() if self._filled == self._size else None
 
     def take(self, data: memoryview) -> bytearray | None:
-        """The first whole frame that `data` ends or has in it, if there is one; what comes after it is kept.
+        """Return the first frame that `data` completes or contains, if any, and keep the bytes after it.
 
-        Called when `next` has nothing more. MalformedRequest for a length that no request has.
+        Call it once `next` returns None. Raises MalformedRequest for a length outside of the limits.
         """
+        if self._size < 0 and not self._head:
+            size = int.from_bytes(data[:LENGTH_BYTES], "big", signed=True)
+            if len(data) == size + LENGTH_BYTES and self.least <= size <= self.limit:  # the usual case
+                return bytearray(data[LENGTH_BYTES:])
         return self._first(data, is_kept=False)
 
     def next(self) -> bytearray | None:
-        """A frame that has come already, if there is one. MalformedRequest as `take`."""
-        rest = self._rest
+        """Return a frame already received, if any. Raise MalformedRequest as `take` does."""
+        rest = self.rest
         if not rest:
             return None
-        self._rest = _NOTHING
+        self.rest = _NOTHING
         return self._first(rest, is_kept=True)
 
     def _first(self, data: memoryview, *, is_kept: bool) -> bytearray | None:
@@ -104,9 +104,9 @@ class FrameReader:
                 self._begin(data[:LENGTH_BYTES])
                 position = LENGTH_BYTES
         if position == len(data) and self._size:
-            return None  # a length alone takes no memory
+            return None  # no buffer for a length alone
         end = position + self._size
-        if self._frame is None and len(data) >= end:  # whole in one read, as most are
+        if self._frame is None and len(data) >= end:  # complete in one read, as usual
             frame = bytearray(data[position:end])
             self._size = -1
         else:
@@ -116,7 +116,7 @@ class FrameReader:
             frame, end = found
             end += position
         if len(data) > end:
-            self._rest = data[end:] if is_kept else memoryview(bytes(data[end:]))
+            self.rest = data[end:] if is_kept else memoryview(bytes(data[end:]))
         return frame
 
     def _begin(self, head: bytes | memoryview) -> None:
@@ -127,10 +127,11 @@ class FrameReader:
         self._size = size
 
     def _collect(self, data: memoryview) -> tuple[bytearray, int] | None:
-        """The frame, if `data` ends it, and how much of `data` that took."""
+        """Return the frame and the number of bytes used, if `data` completes it, else None."""
         frame = self._frame
         if frame is None:
             frame = self._frame = bytearray(min(self._size, max(FIRST_BYTES, len(data) * GROWTH)))
+            self.is_collecting = True
         count = min(len(data), self._size - self._filled)
         needed = self._filled + count
         if needed > len(frame):
@@ -142,5 +143,5 @@ class FrameReader:
     def _whole(self) -> bytearray:
         frame = self._frame
         assert frame is not None
-        self._frame, self._filled, self._size = None, 0, -1
+        self._frame, self._filled, self._size, self.is_collecting = None, 0, -1, False
         return frame

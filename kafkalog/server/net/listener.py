@@ -1,4 +1,4 @@
-"""Listeners, and what all connections share: limits, the buffer they are read into, the count of what is in memory."""
+"""Listeners, and the state shared by all connections: limits, the read buffer, memory counts."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Dispatch = Callable[[Connection, bytearray], Coroutine[Any, Any, Any]]
 
 
 class Network:
-    """All listeners and connections of a server; of the loop's thread.
+    """All listeners and connections of a server; used only in the loop's thread.
 
-    `dispatch` makes an answer of a frame. No socket is read while `queued.max.requests` calls wait for a thread, and no
-    request is begun for which `memory` has no room.
+    `dispatch` turns a frame into a response. No socket is read while `queued.max.requests` calls wait for a thread, and
+    no request is begun without room in `memory`.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Network:
         self.by_address: Counter[str] = Counter()
         self._config = config
         self._ids = 0
-        self._waiting: set[Channel] = set()  # not read for now: too much is at hand
+        self._waiting: set[Channel] = set()  # reading is paused: too much is in progress
         self._max_waiting: int = config["queued.max.requests"]
-        self._is_looking = False  # `_look_again` is due
+        self._is_looking = False  # `_look_again` is scheduled
         self.memory = RequestMemory(config["queued.max.request.bytes"])
         self.unfinished = UnfinishedRequests(self.memory, counts, self.channels, self.loop)
         self._idle_ms: int = config["connections.max.idle.ms"]
@@ -79,23 +79,23 @@ class Network:
         self._spare = min(_SPARE_DESCRIPTORS, self._most_descriptors // 2)
         self._sweep: asyncio.TimerHandle | None = None
         self.takes_connection: Callable[[str], bool] = lambda _: True
-        """Whether an address may have another connection, by its quota."""
+        """Return True if the address's quota allows another connection."""
         pool.on_change = self._look_again
 
     def listen(self, endpoint: Endpoint) -> Listener:
-        """A listener that holds its address; `accept` lets it accept. StorageError where the address cannot be had."""
+        """Bind a listener, which accepts after `accept`. Raise StorageError if the address is not available."""
         listener = self.listeners[endpoint.name] = Listener(self, endpoint, self._config)
         return listener
 
     def accept(self) -> None:
-        """Accept connections from now on."""
+        """Start accepting connections."""
         self._accepts = True
         for listener in self.listeners.values():
             listener.resume()
         self._sweep_later()
 
     def take_config(self, config: ServerConfig) -> None:
-        """Settings have changed: those of `dynamic.LIVE` count at once. Connections that are open stay."""
+        """Apply changed settings: those of `dynamic.LIVE` take effect at once. Open connections stay open."""
         self._config = config
         self._idle_ms = config["connections.max.idle.ms"]
         for listener in self.listeners.values():
@@ -105,15 +105,17 @@ class Network:
         if self._accepts:
             self._sweep_later()
 
-    # What there is room for
+    # Limits
 
     def may_read(self, channel: Channel) -> bool:
-        """Whether a connection may be read; it is asked to go on when it may again."""
-        if self.unfinished.is_waiting(channel):
+        """Return True if a connection may be read; otherwise its `read_on` is called later."""
+        if channel.is_unfinished and self.unfinished.is_waiting(channel):
             return False
-        kind = SMALL if channel.connection.is_authenticated else STRANGER
-        if self.pool.waiting < self._max_waiting and (channel.is_inside_frame or self.memory.may_begin(kind)):
-            return True
+        if self.pool.pending < self.pool.threads + self._max_waiting:
+            if self.memory.has_plenty or channel.is_inside_frame:
+                return True
+            if self.memory.may_begin(SMALL if channel.connection.is_authenticated else STRANGER):
+                return True
         self._waiting.add(channel)
         return False
 
@@ -125,27 +127,27 @@ class Network:
             channel.read_on()
 
     def max_frame_bytes_of(self, connection: Connection) -> int:
-        """The largest frame that is taken: of a stranger no more than authentication needs."""
+        """Return the maximum frame size, which is smaller before authentication."""
         if connection.is_authenticated:
             return self.max_frame_bytes
         wanted: int = self._config.of_listener(connection.listener, "sasl.server.max.receive.size")
         return min(wanted, self.max_frame_bytes)
 
     def counted(self, before: int, before_bytes: int, after: int, after_bytes: int) -> None:
-        """A connection's bytes are of another kind, or others, than before."""
+        """Update the memory count after a connection's kind or size changed."""
         self.memory.move(before, before_bytes, after, after_bytes)
         if before_bytes > after_bytes and not self._is_looking and (self._waiting or self.unfinished.is_tight):
             self._is_looking = True
             self.loop.call_soon(self._look_again)
 
     def has_descriptors(self, taken: int) -> bool:
-        """Whether there is one for another connection, so that files of logs and modules can be opened after it."""
+        """Return True if a descriptor is free for another connection, beyond the spare ones for logs and modules."""
         return taken + len(DESCRIPTORS) + self._spare < self._most_descriptors
 
     # Connections
 
     def opened(self, sock: socket.socket, listener: Listener, peer: tuple[str, int]) -> None:
-        """Take a connection that was accepted."""
+        """Set up an accepted connection."""
         self._ids += 1
         if listener.tls is not None:
             sock = listener.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
@@ -159,7 +161,7 @@ class Network:
         channel.read_on()
 
     def closed(self, channel: Channel) -> None:
-        """A connection is closed: there is room for another one."""
+        """Forget a closed connection and let listeners accept again."""
         connection = channel.connection
         if self.channels.pop(connection.id, None) is None:
             return
@@ -189,13 +191,16 @@ class Network:
         self._close_gone()
 
     def _close_idle(self) -> None:
-        oldest = self.monotonic_ms() - self._idle_ms
-        for channel in [one for one in self.channels.values() if one.active_ms < oldest and not one.is_waiting]:
-            self.counts.refuse("idle")
-            channel.close()
+        now_ms = self.monotonic_ms()
+        for channel in list(self.channels.values()):
+            if channel.is_active:
+                channel.is_active, channel.active_ms = False, now_ms
+            elif channel.active_ms < now_ms - self._idle_ms and not channel.is_waiting:
+                self.counts.refuse("idle")
+                channel.close()
 
     def _close_gone(self) -> None:
-        """End what waits for clients that have gone, but sent more before: that is in the way of their end."""
+        """Cancel waiting requests of clients that have disconnected; unread bytes hide their end of stream."""
         asked = {one.fileno(): one for one in self.channels.values() if one.would_miss_its_end}
         if asked:
             poll = select.poll()
@@ -207,12 +212,12 @@ class Network:
     # The end
 
     def stop_accepting(self) -> None:
-        """Close the listeners; connections go on."""
+        """Close the listeners; connections stay open."""
         for listener in self.listeners.values():
             listener.close()
 
     async def drain(self, seconds: float) -> None:
-        """Close the connections that have no request, the others once theirs is answered; wait for that so long."""
+        """Close connections without a request now, the others once answered; wait up to `seconds` for that."""
         for channel in list(self.channels.values()):
             channel.end()
         until = self.loop.time() + seconds
@@ -220,7 +225,7 @@ class Network:
             await asyncio.sleep(0.005)
 
     async def finish(self, seconds: float) -> None:
-        """`drain`, and whatever is left after that is closed in any case."""
+        """Run `drain`, then cancel the remaining connections."""
         await self.drain(seconds)
         for channel in list(self.channels.values()):
             channel.cancel()
@@ -245,23 +250,23 @@ class Listener:
         self._is_closed = False
 
     def take_limits(self, config: ServerConfig) -> None:
-        """How many connections there may be."""
+        """Apply the connection limits."""
         self._max_all: int = config["max.connections"]
         self._max_own: int = config.of_listener(self.endpoint.name, "max.connections")
         self._max_of_address: int = config["max.connections.per.ip"]
 
     @property
     def port(self) -> int:
-        """The port it was given."""
+        """The port it is bound to."""
         return int(self._sock.getsockname()[1])
 
     def secured(self, connection: Connection, sock: ssl.SSLSocket) -> None:
-        """The handshake is done: a certificate names the client, unless SASL is to do that."""
+        """Set the principal from the certificate after the handshake, unless SASL will do so."""
         if connection.security_protocol == "SSL":
             connection.principal = principal_of(sock.getpeercert(), self._rules)
 
     def resume(self) -> None:
-        """Accept, if there is room for one more."""
+        """Accept connections again, if there is room for one more."""
         if not self._is_accepting and not self._is_closed and self._has_room():
             self._is_accepting = True
             self._network.loop.add_reader(self._sock.fileno(), self._on_acceptable)
@@ -301,7 +306,7 @@ class Listener:
                 return
             try:
                 self._take(sock, address)
-            except OSError:  # it is gone already
+            except OSError:  # already disconnected
                 sock.close()
 
     def _take(self, sock: socket.socket, address: Any) -> None:
@@ -323,7 +328,7 @@ class Listener:
         self._network.opened(sock, self, (host, address[1]))
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         if not self._is_closed:
             self._pause()
             self._is_closed = True
@@ -331,9 +336,9 @@ class Listener:
 
 
 def check_ports(endpoints: Iterable[Endpoint]) -> None:
-    """Return where all these addresses can be had; ConfigError, StorageError as `Network.listen`.
+    """Raise ConfigError or StorageError, as `Network.listen`, unless all these addresses are available.
 
-    Nothing was made then, and no data directory opened.
+    Nothing is created, and no data directory is opened.
     """
     held = []
     try:

@@ -1,7 +1,7 @@
-"""Answers on their way out: buffers are gathered into one call, ranges of files go by sendfile where that is possible.
+"""Outgoing responses: buffers are gathered into one call, file ranges are sent by sendfile if possible.
 
-Nothing waits here: what a socket does not take is kept as it is (a range of a file stays one) until it can be written
-again. A range whose bytes are not in memory is reported, so that a thread reads it and the loop goes on.
+Nothing blocks here: unsent pieces are kept as they are (a file range stays one) until the socket is writable again. A
+range that is not in memory is reported, so that a thread reads it while the loop continues.
 """
 
 from __future__ import annotations
@@ -13,36 +13,38 @@ import ssl
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from kafkalog.errors import StorageError
-from kafkalog.server.wire.fetch_response import Records
+from kafkalog.server.net.frames import LENGTH_BYTES
+from kafkalog.server.wire.ranges import Records
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.util.fileio import File
 from kafkalog.util.system_calls import CANNOT
 
 CHUNK_BYTES: Final = 1 << 20
-"""The most that one call sends of a file, so that the others get their turn."""
+"""Maximum bytes of a file sent in one call, for fairness to other connections."""
 COPY_BYTES: Final = 1 << 17
-"""The most that is read into memory at once where sendfile is not possible."""
+"""Maximum bytes read into memory at once if sendfile is not possible."""
 JOIN_BYTES: Final = 1 << 16
+"""A response up to this size whose file ranges are in memory is sent in one call."""
 _MANY: Final = 64
 _PAGE: Final = 4096
 _NOT_SENDFILE: Final = CANNOT | {errno.ENOTSOCK, errno.EBADF}
 
 
 class Progress(Enum):
-    """How far it is."""
+    """State of sending a response."""
 
     DONE = 1
-    BLOCKED = 2  # the socket takes no more for now
-    WANTS_READ = 3  # TLS has to read before it writes
-    COLD = 4  # the next bytes are on disk only
-    MORE = 5  # enough for one turn of the loop
+    BLOCKED = 2  # the socket's buffer is full
+    WANTS_READ = 3  # TLS must read before it writes
+    COLD = 4  # the next bytes are not in memory
+    MORE = 5  # continue in the loop's next iteration
 
 
 class Outgoing:
-    """What one connection still has to write; one answer at a time."""
+    """The unsent part of a connection's response; one response at a time."""
 
     __slots__ = ("_copied", "_is_warmed", "_may_sendfile", "_pieces", "_sock", "held_bytes", "sent_bytes")
 
@@ -50,21 +52,52 @@ class Outgoing:
         self._sock = sock
         self._pieces: deque[memoryview | FileSlice] = deque()
         self._may_sendfile = not isinstance(sock, ssl.SSLSocket) and hasattr(os, "sendfile")
-        self._copied: memoryview | None = None  # of the range that is first, where it is copied
+        self._copied: memoryview | None = None  # unsent copy of the first range, without sendfile
         self._is_warmed = False
         self.sent_bytes = 0
-        self.held_bytes = 0  # memory of what is not written yet; ranges of files have none
+        self.held_bytes = 0  # memory of unsent pieces; file ranges use none
 
     @property
     def is_empty(self) -> bool:
-        """True when all is written."""
+        """True once everything is sent."""
         return not self._pieces
 
-    def add(self, pieces: Sequence[bytes | Records]) -> None:
-        """An answer, to which its length is put."""
+    def send(self, pieces: Sequence[bytes | Records]) -> bool:
+        """Prefix a response with its length and send it; return True if all was sent, else call `write` for the rest.
+
+        Raises as `write`.
+        """
+        parts: list[Any] = [b"", *pieces]
+        size = 0
+        for at, piece in enumerate(pieces, 1):
+            if isinstance(piece, bytes):
+                size += len(piece)
+                continue
+            copy = _in_memory(piece) if self._may_sendfile and piece.size <= JOIN_BYTES - size else None
+            if copy is None:
+                self._add(pieces)
+                return False
+            parts[at] = copy
+            size += piece.size
+        if size > JOIN_BYTES:
+            self._add(pieces)
+            return False
+        parts[0] = size.to_bytes(LENGTH_BYTES, "big")
+        try:
+            sent = self._sock.sendmsg(parts) if self._may_sendfile else self._sock.send(b"".join(parts))
+        except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            sent = 0
+        self.sent_bytes += sent
+        if sent == size + LENGTH_BYTES:
+            return True
+        self._add(pieces)
+        self._skip(sent)
+        return False
+
+    def _add(self, pieces: Sequence[bytes | Records]) -> None:
         size = sum([len(piece) if isinstance(piece, bytes) else piece.size for piece in pieces])
         first, *others = pieces
-        head = size.to_bytes(4, "big")
+        head = size.to_bytes(LENGTH_BYTES, "big")
         if isinstance(first, bytes) and len(first) < JOIN_BYTES:
             self._pieces.append(memoryview(head + first))
         else:
@@ -74,7 +107,7 @@ class Outgoing:
         for piece in others:
             if isinstance(piece, bytes):
                 self.held_bytes += len(piece)
-                if piece:  # a socket that takes 0 bytes of it would be asked for ever
+                if piece:  # sending 0 bytes would be retried forever
                     self._pieces.append(memoryview(piece))
             else:
                 assert isinstance(piece, FileSlice)
@@ -82,7 +115,7 @@ class Outgoing:
                     self._pieces.append(piece)
 
     def write(self) -> Progress:
-        """Write what the socket takes. OSError where the connection is gone, StorageError where a file is."""
+        """Write as much as the socket takes. Raise OSError for a lost connection, StorageError for a file."""
         budget = CHUNK_BYTES
         try:
             while self._pieces:
@@ -96,7 +129,7 @@ class Outgoing:
                 else:
                     file = _file_of(first)
                     if not self._is_warmed and not _is_warm(file, first.position, min(first.size, CHUNK_BYTES)):
-                        self._is_warmed = True  # once a thread has read it; it may be gone again by then
+                        self._is_warmed = True  # no second check: a thread reads it next
                         return Progress.COLD
                     self._is_warmed = False
                     budget -= self._send_range(first, file)
@@ -107,13 +140,13 @@ class Outgoing:
         return Progress.DONE
 
     def cold_range(self) -> FileSlice:
-        """The range to be read by a thread (`warm`) after COLD."""
+        """Return the range that a thread must read with `warm` after COLD."""
         first = self._pieces[0]
         assert isinstance(first, FileSlice)
         return first.slice(0, CHUNK_BYTES)
 
     def clear(self) -> None:
-        """Let go of all of it."""
+        """Release all pieces."""
         self._pieces.clear()
         self.held_bytes = 0
         self._copied = None
@@ -127,17 +160,26 @@ class Outgoing:
         is_tls = isinstance(self._sock, ssl.SSLSocket)
         sent = self._sock.send(buffers[0]) if len(buffers) == 1 or is_tls else self._sock.sendmsg(buffers)
         self.sent_bytes += sent
+        self._skip(sent)
+        return sent
+
+    def _skip(self, sent: int) -> None:
+        """Remove `sent` bytes from the front of the pieces."""
         left = sent
         while left:
             first = self._pieces[0]
-            assert isinstance(first, memoryview)
-            if left < len(first):
+            if not isinstance(first, memoryview):
+                if left < first.size:
+                    self._pieces[0] = first.slice(left, first.size - left)
+                    break
+                left -= first.size
+            elif left < len(first):
                 self._pieces[0] = first[left:]
                 break
-            left -= len(first)
-            self.held_bytes -= memoryview(first.obj).nbytes  # a part of it would keep all of it
+            else:
+                left -= len(first)
+                self.held_bytes -= memoryview(first.obj).nbytes  # counted until its last byte is sent
             self._pieces.popleft()
-        return sent
 
     def _send_range(self, piece: FileSlice, file: File) -> int:
         count = min(piece.size, CHUNK_BYTES)
@@ -149,7 +191,7 @@ class Outgoing:
             except OSError as error:
                 if error.errno not in _NOT_SENDFILE:
                     raise
-                self._may_sendfile = False  # this socket, or this file system, cannot
+                self._may_sendfile = False  # not supported by this socket or file system
             else:
                 if sent == 0:
                     raise _cut(piece)
@@ -178,13 +220,13 @@ class Outgoing:
 
 
 def warm(piece: FileSlice) -> None:
-    """Read a range, so that its pages are in memory: for a thread."""
+    """Read a range to bring its pages into memory. Call it in a thread."""
     buffer = bytearray(COPY_BYTES)
     done = 0
     while done < piece.size:
         count = piece.slice(done, COPY_BYTES).read_into(buffer)
         if not count:
-            return  # told when it is sent
+            return  # reported on sending
         done += count
 
 
@@ -199,8 +241,24 @@ def _file_of(piece: FileSlice) -> File:
     return found
 
 
+def _in_memory(piece: Records) -> bytearray | None:
+    """Return the bytes of a small range, or None if they are missing, not in memory, or this cannot be checked."""
+    assert isinstance(piece, FileSlice)
+    if not hasattr(os, "RWF_NOWAIT"):
+        return None
+    data = bytearray(piece.size)
+    try:
+        file: Any = piece.file
+        opened = getattr(file, "opened", None)
+        descriptor = (file if opened is None else opened()).fileno()
+        count = os.preadv(descriptor, [data], piece.position, os.RWF_NOWAIT)
+    except OSError:
+        return None
+    return data if count == piece.size else None
+
+
 def _is_warm(file: File, position: int, size: int) -> bool:
-    """False where the first or the last byte is not in memory, as far as the system tells."""
+    """Return False if the system reports that the first or last byte is not in memory."""
     if not hasattr(os, "RWF_NOWAIT"):
         return True
     buffer = bytearray(1)
@@ -209,7 +267,7 @@ def _is_warm(file: File, position: int, size: int) -> bool:
             os.preadv(file.fileno(), [buffer], at, os.RWF_NOWAIT)
     except BlockingIOError:
         return False
-    except OSError:  # a file system that does not tell
+    except OSError:  # not supported by the file system
         return True
     return True
 

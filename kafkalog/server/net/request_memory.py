@@ -1,46 +1,51 @@
-"""How many bytes of requests there are, and for which there is room: plain numbers of the loop's thread."""
+"""Memory accounting for requests: counts and limits, used only in the loop's thread."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SMALL_BYTES: Final = 1 << 16
-"""A longer request is large: it has room for all of it before it is read on."""
+"""A longer request is large: it reserves memory for all of it before it is read further."""
 STRANGERS_BYTES: Final = 16 << 20
-"""For all requests of connections that are to log in, and have not."""
+"""Limit for all requests of connections that are not yet authenticated."""
 STRANGERS_READ_BYTES: Final = 4096
-"""At once, of one of them: a login is smaller, and many that send more take little of the loop's time."""
+"""Maximum bytes of one read from such a connection: enough for a login, and little of the loop's time for floods."""
 STRANGER, SMALL, LARGE = range(3)
-"""Whose bytes: of who is not logged in, of requests that are not large, of large ones with what is still to come."""
+"""Kinds of bytes: unauthenticated, small requests, large requests including the bytes still to come."""
 
 
 class RequestMemory:
-    """Bytes of requests by kind. `most_bytes` bounds those of who is logged in; -1 is no limit.
+    """Bytes of requests by kind. `most_bytes` limits those of authenticated clients; -1 means no limit.
 
-    Large requests leave an eighth of it to the others, so that none waits because large ones do not come to their end.
+    Large requests leave an eighth of it to small ones, which never have to wait for slow large requests.
     """
 
-    __slots__ = ("_bytes", "most_bytes")
+    __slots__ = ("_bytes", "has_plenty", "most_bytes")
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self._bytes = [0, 0, 0]
+        self.has_plenty = True  # a request of any kind may begin, and memory is not tight
+        self.move(SMALL, 0, SMALL, 0)
 
     def move(self, before: int, before_bytes: int, after: int, after_bytes: int) -> None:
-        """Bytes that were of one kind are of another one, or fewer, or more."""
+        """Replace `before_bytes` of one kind by `after_bytes` of the same or another kind."""
         self._bytes[before] -= before_bytes
         self._bytes[after] += after_bytes
+        strangers, small, large = self._bytes
+        is_little = self.most_bytes < 0 or small + large < self.most_bytes >> 3
+        self.has_plenty = is_little and strangers < STRANGERS_BYTES
 
     def may_begin(self, kind: int) -> bool:
-        """Whether a request of that kind may be begun, STRANGER or SMALL: its size is not known yet."""
+        """Return True if a request of kind STRANGER or SMALL may begin; its size is not known yet."""
         if kind == STRANGER:
             return self._bytes[STRANGER] < STRANGERS_BYTES
         return self.most_bytes < 0 or self._bytes[SMALL] < self._room_for_small()
 
     def has_room_for(self, large_bytes: int, held_bytes: int) -> bool:
-        """Whether a large request of so many bytes may be read on; the only one may in any case.
+        """Return True if a large request of `large_bytes` may be read further; the only large one always may.
 
-        It is counted as SMALL so far, with what it holds already.
+        So far it is counted as SMALL, with the `held_bytes` already received.
         """
         reserved = self._bytes[LARGE]
         if self.most_bytes < 0 or not reserved:
@@ -49,14 +54,14 @@ class RequestMemory:
         return reserved + large_bytes <= self.most_bytes - small
 
     def is_too_much(self, kind: int, unfinished_bytes: int) -> bool:
-        """Whether requests of a kind, STRANGER or SMALL, that are not whole have to go. They are so many bytes."""
+        """Return True if unfinished requests of kind STRANGER or SMALL, `unfinished_bytes` in all, must be closed."""
         if kind == STRANGER:
             return not self.may_begin(STRANGER)
         return not self.may_begin(SMALL) and unfinished_bytes > self.most_bytes >> 4
 
     @property
     def is_tight(self) -> bool:
-        """Whether large requests have so much that the next one may have to wait."""
+        """True if large requests use more than half, so that the next one may have to wait."""
         return 0 <= self.most_bytes < self._bytes[LARGE] * 2
 
     def _room_for_small(self) -> int:

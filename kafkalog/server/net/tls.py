@@ -1,4 +1,4 @@
-"""TLS: contexts of PEM settings, and the principal of a client's certificate."""
+"""TLS: contexts from PEM settings, and the principal of a client's certificate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)", r
 
 
 def tls_context(config: ServerConfig, listener: str) -> ssl.SSLContext:
-    """The context of a listener. ConfigError for settings that OpenSSL does not take, StorageError for their files."""
+    """Return a listener's context. Raise ConfigError if OpenSSL rejects a setting, StorageError for its file."""
     setting = partial(config.of_listener, listener)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_versions(context, setting("ssl.enabled.protocols"))
@@ -48,14 +48,14 @@ def tls_context(config: ServerConfig, listener: str) -> ssl.SSLContext:
 
 
 def principal_of(certificate: Any, rules: PrincipalRules) -> str:
-    """`User:` and the name of a certificate as `SSLSocket.getpeercert` gives it, by the rules; else anonymous."""
+    """Return `User:` and the name of a certificate from `SSLSocket.getpeercert` by the rules, else ANONYMOUS."""
     if not certificate:
         return ANONYMOUS
     return "User:" + rules.name_of(distinguished_name(certificate.get("subject", ())))
 
 
 def distinguished_name(subject: Any) -> str:
-    """The name as Java writes it (RFC 2253): the last part first, joined by commas."""
+    """Return the name in Java's form (RFC 2253): the last part first, joined by commas."""
     parts = []
     for rdn in reversed(subject):
         parts.append("+".join(f"{_SHORT.get(key, key)}={_SPECIAL.sub(_escaped, value)}" for key, value in rdn))
@@ -67,13 +67,13 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class _Rule(NamedTuple):
-    pattern: re.Pattern[str] | None  # None: the name as it is
+    pattern: re.Pattern[str] | None  # None for DEFAULT: the name unchanged
     replacement: str
     case: str
 
 
 class PrincipalRules:
-    """`ssl.principal.mapping.rules`: the first rule whose pattern is the whole name makes the principal's name."""
+    """`ssl.principal.mapping.rules`: the first rule whose pattern matches the whole name sets the principal's name."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[_Rule] = []
@@ -96,7 +96,7 @@ class PrincipalRules:
             left = left[found.end() :]
 
     def name_of(self, distinguished: str) -> str:
-        """The principal's name without `User:`; the distinguished name where no rule fits."""
+        """Return the principal's name without `User:`; the distinguished name if no rule matches."""
         for rule in self._rules:
             if rule.pattern is None:
                 return distinguished
@@ -137,7 +137,7 @@ def _load_key(context: ssl.SSLContext, setting: Callable[[str], Any]) -> None:
         )
     import tempfile
 
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # of mode 600; OpenSSL takes a key from files alone
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # mode 600; OpenSSL loads a key only from a file
         file.write(f"{key}\n{chain}\n")
         file.flush()
         load = partial(context.load_cert_chain, file.name, password=password or _no_password)
@@ -149,7 +149,7 @@ def _no_password() -> str:
 
 
 def _told(name: str, call: Callable[..., object], *args: Any, path: str | None = None) -> None:
-    """Call, and tell of which setting an error is."""
+    """Call `call` and name the setting in its errors."""
     try:
         call(*args)
     except KafkalogError:

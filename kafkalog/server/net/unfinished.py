@@ -1,8 +1,8 @@
-"""Requests that are not whole: which is read on, which waits for memory, which is given up.
+"""Unfinished requests: decides which are read further, which wait for memory and which are closed.
 
-A large one waits, its bytes in its socket, until there is room for all of it: so those that are read can come to their
-end. While any waits, those that are read and do not come on are given up. Of small ones, and of clients that have not
-logged in, the oldest are given up where they are too many: who sends a small request in one go is never among them.
+A large request waits, its bytes in its socket, until there is room for all of it, so that the ones being read can
+finish. While any waits, large requests that are being read and stall are closed. If small or unauthenticated requests
+use too much memory, the oldest are closed; a small request that arrives in one piece is never affected.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from kafkalog.server.net.connection import Channel
 
 LOOK_MS: Final = 250
-"""While a large request waits, those that are read are looked at so often."""
+"""Interval of the checks for stalled requests while a large request waits, in ms."""
 STALL_S: Final = 0.5
-"""Within that time, at least one part in `STALL_PARTS` of a request has to come."""
+"""Time within which at least 1/`STALL_PARTS` of a request must arrive."""
 STALL_PARTS: Final = 20
 
 _ANYTHING: Final = 8
-"""A connection with a whole request before goes before so many times as much, or after a wait as much shorter."""
+"""Priority factor of a connection that has sent a complete request: its size counts this many times less."""
 _OF_THE_SIZE: Final = 64
-"""The same of one with a request that was at least half as large."""
+"""Priority factor if one of those requests was at least half as large."""
 
 
 class UnfinishedRequests:
-    """The requests of all connections that have begun, and are not whole; of the loop's thread."""
+    """The partly received requests of all connections; used only in the loop's thread."""
 
     def __init__(
         self,
@@ -45,23 +45,23 @@ class UnfinishedRequests:
         self._counts = counts
         self._channels = channels
         self._loop = loop
-        self._begun: tuple[dict[Channel, int], dict[Channel, int]] = ({}, {})  # by kind: their bytes, the oldest first
-        self._bytes = [0, 0]  # the sums of those
-        self._read: dict[Channel, tuple[float, int]] = {}  # large ones: what had come of them, and when that was
-        self._waiting: dict[Channel, float] = {}  # large ones: since when
+        self._begun: tuple[dict[Channel, int], dict[Channel, int]] = ({}, {})  # by kind: held bytes, oldest first
+        self._bytes = [0, 0]  # their sums, by kind
+        self._read: dict[Channel, tuple[float, int]] = {}  # large: time and bytes received at the last check
+        self.waiting: dict[Channel, float] = {}  # large: start of the wait
         self._is_due = False
 
     @property
     def is_tight(self) -> bool:
-        """Whether no more than the length of a request is to be read before it is known that it has room."""
-        return bool(self._waiting) or self._memory.is_tight
+        """True if only a request's length may be read until it has room."""
+        return bool(self.waiting) or self._memory.is_tight
 
     def is_waiting(self, channel: Channel) -> bool:
-        """Whether its request waits for room."""
-        return channel in self._waiting
+        """Return True if the connection's request waits for room."""
+        return channel in self.waiting
 
     def came(self, channel: Channel) -> bool:
-        """Whether a request is read on of which more has come, and not all; else it waits, or is given up."""
+        """Count a request's new bytes and return True if it is read further; else it waits or is closed."""
         channel.is_unfinished = True
         if channel.kind == STRANGER or channel.claimed_bytes <= SMALL_BYTES:
             if channel.held_bytes:
@@ -72,25 +72,25 @@ class UnfinishedRequests:
         if self._has_room(channel):
             self._admit(channel)
             return True
-        self._waiting.setdefault(channel, self._loop.time())
+        self.waiting.setdefault(channel, self._loop.time())
         self._look_later()
         return False
 
     def over(self, channel: Channel) -> None:
-        """It has no unfinished request any more: it is whole, or its connection is closed."""
+        """Remove a connection whose request is complete or which is closed."""
         channel.is_unfinished = False
         self._read.pop(channel, None)
-        self._waiting.pop(channel, None)
+        self.waiting.pop(channel, None)
         for kind in (STRANGER, SMALL):
             self._bytes[kind] -= self._begun[kind].pop(channel, 0)
 
     def released(self) -> None:
-        """Memory is free again: read on whoever has room now.
+        """Resume waiting requests that fit into the memory now free.
 
-        First of all the client that has the least, with what it asks for; who waits longer may have more. Connections
-        that have sent whole requests go before those that may never do.
+        The client with the least reserved memory, including its request, goes first; a longer wait compensates for
+        more memory. Connections that have sent complete requests go before those that have not.
         """
-        if not any(map(self._has_room, self._waiting)):
+        if not any(map(self._has_room, self.waiting)):
             return
         now = self._loop.time()
         reserved: Counter[tuple[str, str]] = Counter()
@@ -98,11 +98,11 @@ class UnfinishedRequests:
             reserved[one.client] += one.reserved_bytes
 
         def rank(one: Channel) -> float:
-            return (reserved[one.client] + one.claimed_bytes) / (1 + now - self._waiting[one]) / _trust(one)
+            return (reserved[one.client] + one.claimed_bytes) / (1 + now - self.waiting[one]) / _trust(one)
 
-        for channel in sorted(self._waiting, key=rank):
+        for channel in sorted(self.waiting, key=rank):
             if self._has_room(channel):
-                del self._waiting[channel]
+                del self.waiting[channel]
                 self._admit(channel)
                 channel.read_on()
 
@@ -130,9 +130,9 @@ class UnfinishedRequests:
             self._loop.call_later(LOOK_MS / 1000, self._look)
 
     def _look(self) -> None:
-        """Give up the large requests that have not come on for STALL_S, if others wait for their memory."""
+        """Close the large requests that have stalled for STALL_S, if others wait for their memory."""
         self._is_due = False
-        if not self._waiting:
+        if not self.waiting:
             return
         now = self._loop.time()
         late = []
@@ -148,14 +148,14 @@ class UnfinishedRequests:
 
 
 def _trust(channel: Channel) -> int:
-    """Return how much sooner a request is read on for what its connection has sent before."""
+    """Return the priority factor of a request, given the earlier requests of its connection."""
     if 2 * channel.largest_bytes >= channel.claimed_bytes:
         return _OF_THE_SIZE
     return _ANYTHING if channel.largest_bytes else 1
 
 
 def _silent(channels: Iterable[Channel]) -> list[Channel]:
-    """Those of which nothing has come that is not read yet: what has, waits for this server, not for its client."""
+    """Return the channels without unread bytes in their sockets; the others wait for this server, not for a client."""
     asked = {one.fileno(): one for one in channels}
     poll = select.poll()
     for descriptor in asked:

@@ -1,7 +1,7 @@
-"""Answers in memory that their clients do not take.
+"""Responses in memory that clients have not read.
 
-A connection has one answer at most, and is not read until that is written. Where those of all connections are too many,
-the ones that wait for the longest time are given up: nobody else is made to wait for such clients.
+A connection has at most one response and is not read until that is sent. If all responses together exceed the limit,
+the connections that have waited longest are closed, so that no other client waits for them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kafkalog.server.net.connection import Channel
 
 GRACE_MS: Final = 1000
-"""So long a client may take for an answer while there are too many."""
+"""Time a client has to read a response while the limit is exceeded, in ms."""
 
 
 class UnreadAnswers:
-    """What is not taken, by connection. `most_bytes` of -1 is no limit; of the loop's thread."""
+    """Unread responses by connection. A `most_bytes` of -1 means no limit. Used only in the loop's thread."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class UnreadAnswers:
         self._counts = counts
         self._loop = loop
         self._monotonic_ms = monotonic_ms
-        self._since_ms: dict[Channel, int] = {}  # the oldest first
+        self._since_ms: dict[Channel, int] = {}  # oldest first
         self._is_due = False
 
     def changed(self, channel: Channel, before: int, after: int) -> None:
-        """A connection's answer holds `after` bytes of memory, and held `before` when it was last told."""
+        """Record that a connection's response holds `after` bytes of memory instead of `before`."""
         self._counts.response_bytes += after - before
         if not after:
             self._since_ms.pop(channel, None)
@@ -51,7 +51,7 @@ class UnreadAnswers:
         return self._counts.response_bytes > self._most_bytes >= 0
 
     def _give_up(self) -> None:
-        """Close the connections whose answers wait for the longest time, until the others are few enough."""
+        """Close the connections that have waited longest until the rest fits the limit."""
         self._is_due = False
         while self._is_too_much() and self._since_ms:
             channel, since_ms = next(iter(self._since_ms.items()))

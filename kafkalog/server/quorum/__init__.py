@@ -1,1 +1,1 @@
-"""Who leads a set of replicas: the set, the term that is kept, the decisions, and the calls between its nodes."""
+"""Leadership of a replica set: its members, the stored term, the decisions, and the calls between its nodes."""

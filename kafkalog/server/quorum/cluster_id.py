@@ -1,8 +1,8 @@
 """One cluster id for all nodes of a set.
 
-A node that was in no cluster yet has none. The first leader makes it; who votes for a candidate has the candidate's
-from then on, so that a majority knows it before anybody leads, and all others take the leader's when they first reach
-it. A directory of another cluster is refused: it would give up its topics for those of the leader.
+A node that was in no cluster yet has none. The first leader creates the id. A voter adopts the id of its candidate, so
+that a majority knows it before anyone leads. The other nodes adopt the leader's id when they first reach it. A
+directory of another cluster is rejected: it would lose its topics in favour of the leader's.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class OtherCluster(PeerRefused):
 
 
 class ClusterId:
-    """What a node of a set knows of its cluster's id, which is `node.cluster_id`, "" for none. It belongs to the
-    loop."""
+    """The cluster id that a node knows: `node.cluster_id`, "" for none. The event loop owns it."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -43,33 +42,33 @@ class ClusterId:
 
     @property
     def offered(self) -> str:
-        """The id that this node leads with: its own, or a new one where it has none."""
+        """Id under which this node leads: its own, or a new one if it has none."""
         if not self._node.cluster_id and not self._made:
             self._made = new_topic_id()
         return self._node.cluster_id or self._made
 
     async def lead(self) -> None:
-        """Return when what was offered is kept. StorageError."""
+        """Store the offered id. StorageError."""
         await self._keep(self.offered)
 
     def check(self, theirs: str | None, who: str) -> None:
-        """Return where this node may have to do with one of that cluster; OtherCluster."""
+        """Raise OtherCluster if `theirs` is the id of another cluster than this node's."""
         if theirs and self._node.cluster_id not in ("", theirs):
             raise self._refused(theirs, who)
 
     def check_candidate(self, theirs: str | None) -> None:
-        """Return where this node may vote for one of that cluster, None or "" for one that was in none; OtherCluster.
+        """Raise OtherCluster if this node may not vote for a candidate of that cluster, None or "" for none.
 
-        A node without an id and with topics has another origin than the candidate, as far as anybody knows.
+        A node with topics and without an id may have another origin than the candidate.
         """
         mine = self._node.cluster_id
         if (theirs or "") != mine and (mine or self._topics()):
             raise self._refused(theirs or "", "a candidate")
 
     async def take(self, theirs: str | None, who: str, topics: Mapping[str, Any] | None = None) -> None:
-        """Have this id on disk, where this node has none. OtherCluster, StorageError.
+        """Store this id if the node has none. OtherCluster, StorageError.
 
-        `topics` are those of the other node, by name: one that is here must be there, with its id.
+        `topics` are those of the other node, by name: each topic here must exist there, with the same id.
         """
         self.check(theirs, who)
         if not theirs or self._node.cluster_id:

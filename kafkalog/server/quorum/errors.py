@@ -1,4 +1,4 @@
-"""What goes wrong where a node does not lead its replica set, with Kafka's codes."""
+"""Errors of a node that does not lead its replica set, with Kafka's codes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from kafkalog.errors import ApiError
 
 
 class NotCoordinator(ApiError):
-    """This node does not lead, and so coordinates no groups and no transactions."""
+    """This node does not lead, so it coordinates no groups and no transactions."""
 
     code = 16
     retriable = True
 
 
 class NotController(ApiError):
-    """This node does not lead, and so changes no topics and no settings."""
+    """This node does not lead, so it changes no topics and no settings."""
 
     code = 41
     retriable = True
 
 
 class ElectionFailed(ApiError):
-    """Too few nodes of the replica set gave their vote, or another one leads meanwhile."""
+    """Too few nodes of the replica set voted for this node, or another one leads by now."""
 
     code = 83

@@ -1,7 +1,7 @@
-"""`kafkalog.quorum.json`: the term of a replica set, who leads in it and who has this node's vote.
+"""`kafkalog.quorum.json`: the term of a replica set, its leader, and this node's vote.
 
-It lies in the first data directory, is replaced whole and synced before an answer tells what it says: a node that
-forgot its vote could give it twice. A file that cannot be read ends the start.
+The file lies in the first data directory, and is replaced as a whole and synced before an answer reports its content: a
+node that forgot its vote could give it twice. An unreadable file aborts the start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HINT: Final = "bring the file back as it was; without it this node may vote a s
 
 
 class QuorumState(NamedTuple):
-    """What a node knows of its set: the term, the node that leads in it, and the one it voted for; -1: nobody."""
+    """A node's view of its set: the term, the node that leads in it, and the node it voted for; -1: none."""
 
     term: int
     leader: int = NOBODY
@@ -30,12 +30,12 @@ class QuorumState(NamedTuple):
 
 
 def format_state(state: QuorumState) -> bytes:
-    """The file's content: JSON with a version and a final newline."""
+    """Return the file's content: JSON with a version and a final newline."""
     return (json.dumps({"version": VERSION, **state._asdict()}) + "\n").encode()
 
 
 def parse_state(content: bytes) -> QuorumState:
-    """The state that a file's content holds; ValueError says what is wrong in it."""
+    """Parse the file's content. ValueError names the fault."""
     data = json.loads(content.decode())
     if not isinstance(data, dict) or type(data.get("version")) is not int or data["version"] != VERSION:
         raise ValueError(f"it is no object with version {VERSION}")
@@ -59,7 +59,7 @@ class QuorumFile:
         self._fs = fs
 
     def read(self) -> QuorumState | None:
-        """What the file says; None where there is none. CorruptCheckpoint, StorageError."""
+        """Return the stored state, or None if the file is missing. CorruptCheckpoint, StorageError."""
         try:
             content = self._fs.read_file(self.path, _MAX_FILE_BYTES)
         except FileNotFoundError:
@@ -74,7 +74,7 @@ class QuorumFile:
             raise self._corrupt(error) from None
 
     def write(self, state: QuorumState) -> None:
-        """Return when the state is on disk. StorageError: the old one is there."""
+        """Write the state to disk. StorageError: the old one remains."""
         try:
             atomic_write(self._fs, self.path, format_state(state))
         except OSError as error:

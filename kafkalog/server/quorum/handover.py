@@ -1,9 +1,9 @@
-"""A leader gives its place to a node of its choice, as databases switch over: no record that was acknowledged is lost.
+"""Planned handover of leadership to a chosen node, without losing an acknowledged record.
 
-While clients go on, the leader waits until the successor is close. Then it appends nothing more, waits until the
-successor has all of its records, and tells it so: the vote that follows finds nobody ahead. Requests that came
-meanwhile wait, and are told who leads then. Where the successor is too slow the leader leads on, in its own term;
-where the vote fails after it stepped down, it asks for the votes itself.
+Clients continue while the leader waits until the successor is close. Then the leader stops appending, waits until the
+successor has all of its records, and answers the request. In the vote that follows no one is ahead. Requests that
+arrive meanwhile wait, and then get the new leader. If the successor is too slow, the leader continues in its own term.
+If the vote fails after it stepped down, it asks for the votes itself.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 TIMEOUT: Final = "kafkalog.handover.timeout.ms"
 NEAR_MS: Final = 1000
-"""A successor that had all so short a time ago has the rest soon: from then on appends wait."""
+"""Appends stop once the successor had everything at most this long ago: it then catches up soon."""
 HELD_SECONDS: Final = 5.0
-"""Appends wait at most so long for the successor's last records, and then for its vote."""
+"""Limit for holding appends while the successor fetches the last records, and again while its vote is pending."""
 RETURN_SECONDS: Final = 1.0
 TRIES: Final = 30
-"""How often, and so far apart, a leader that stepped down for nobody asks for the votes itself."""
+"""Number of times that a leader which stepped down asks for the votes itself, every RETURN_SECONDS."""
 _LOOK_SECONDS: Final = 0.01
 
 
 class NotCaughtUp(ApiError):
-    """The node that was to lead does not have the leader's records in time: the leader leads on."""
+    """The successor does not have the leader's records in time, so the leader continues."""
 
     code = 80
     retriable = True
 
 
 class HandOver:
-    """The leader's half. All of it belongs to the loop."""
+    """The leader's side of a handover. The event loop owns it."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._turn = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.on_change: Callable[[], object] = lambda: None
-        """Called when the leader begins to wait for its successor, and when it does no more."""
+        """Called when the leader starts and when it stops waiting for its successor."""
 
     def start(self) -> None:
-        """From now on nothing is changed while this node hands over."""
+        """Reject changes from now on while this node hands over."""
         for one in self._changing:
             one.check_change = self._check_change
 
     async def stop(self) -> None:
-        """Ends what goes on; who waits for it goes on."""
+        """Stop waiting for the successor's vote and release the held appends."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -64,9 +64,9 @@ class HandOver:
         self._release()
 
     async def give(self, term: int, leader: int, successor: int) -> None:
-        """Return when the successor has all records of this leader, which appends nothing more until the vote.
+        """Wait until the successor has all records of this leader, which then appends nothing until the vote.
 
-        FencedLeaderEpoch where this node does not lead in the term, NotCaughtUp where the successor is too slow.
+        FencedLeaderEpoch if this node does not lead in the term. NotCaughtUp if the successor is too slow.
         """
         async with self._turn:
             self._check(term, leader, successor)
@@ -107,8 +107,10 @@ class HandOver:
             raise NotController("another node is about to lead the replica set")
 
     async def _changes_settled(self, seconds: float) -> None:
-        """Return when changes of topics and settings that began before are done: the successor asks for all of them
-        once it has the records."""
+        """Wait until changes of topics and settings that are in progress have finished. NotCaughtUp.
+
+        The successor asks for all of them once it has the records.
+        """
         waiting = [asyncio.ensure_future(one.settled()) for one in self._changing]
         _, late = await asyncio.wait(waiting, timeout=seconds)
         for one in late:
@@ -125,7 +127,7 @@ class HandOver:
                 _LOG.info("%s is not handed over: %s", key, error)
 
     def _behind(self, successor: int, lag_ms: int) -> Partition | None:
-        """A partition of which the successor lacks something, and did so for longer than `lag_ms`."""
+        """Return a partition with records that the successor lacks, and lacked for longer than `lag_ms`, or None."""
         now_ms = self._node.monotonic_ms()
         for partition in self._partitions():
             end = partition.log.log_end_offset
@@ -166,7 +168,7 @@ class HandOver:
         self.on_change()
         self._node.replicas.release_writes()
 
-    # After it
+    # After the handover
 
     async def _settle_task(self) -> None:
         task, self._task = self._task, None
@@ -182,7 +184,7 @@ class HandOver:
             while (quorum.leads or quorum.leader == NOBODY) and loop.time() < deadline:
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
-            self._release()  # who waited is told of the next leader
+            self._release()  # waiting requests get the next leader
         if quorum.leads:
             _LOG.warning("the successor did not ask for votes: this node leads on in term %d", term)
             return

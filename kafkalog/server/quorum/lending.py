@@ -1,7 +1,7 @@
-"""A node that was asked for its vote, and is ahead of the candidate, lets it copy what it has more of.
+"""Copies from a voter: a node that is ahead of a candidate lets it copy the missing data.
 
-Until that is over, or the candidate asks no more, the node follows nobody: what the candidate compares and copies stays
-as it is. A node that leads, or wants to, lends nothing.
+Until the copy ends, or the candidate stops asking, the node follows no leader. So the data that the candidate compares
+and copies stays the same. A node that leads, or is a candidate, lends nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 LEND_SECONDS: Final = 5.0
-"""Who has not asked for so long has gone away."""
+"""Time after its last request when a candidate counts as gone."""
 
 
 class Lending:
-    """To whom a node lends its logs. All of it belongs to the loop."""
+    """The candidate that may copy this node's logs. The event loop owns it."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -29,7 +29,7 @@ class Lending:
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self, candidate: int) -> bool:
-        """True when the logs are the candidate's to copy, from now on; False while they are another one's."""
+        """Hold the logs for the candidate and return True. Return False while another candidate has them."""
         if self._task is not None and not self._task.done():
             return self.lends_to(candidate)
         loop = asyncio.get_running_loop()
@@ -41,19 +41,19 @@ class Lending:
         return self.lends_to(candidate)
 
     def lends_to(self, candidate: int) -> bool:
-        """Whether the node may copy from here; by asking it goes on."""
+        """Return True if the node may copy from here. The call extends its permission."""
         is_so = candidate == self._candidate != NOBODY
         if is_so:
             self._until = asyncio.get_running_loop().time() + LEND_SECONDS
         return is_so
 
     def end(self) -> None:
-        """Lend no more: the node may follow."""
+        """End the permission; the node may follow again."""
         self._candidate = NOBODY
         self._news.set()
 
     async def stop(self) -> None:
-        """End it; on return nothing is held."""
+        """End the permission. On return nothing is held."""
         task, self._task = self._task, None
         self.end()
         if task is not None:

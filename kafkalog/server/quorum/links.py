@@ -1,4 +1,4 @@
-"""One connection from a node to each other node of its replica set, made when it is first asked for."""
+"""One connection from a node to each other node of its replica set, opened on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTENER: Final = "inter.broker.listener.name"
 
 
 class PeerLinks:
-    """The way to the other nodes. It belongs to the loop; one that failed is made anew by who asks next."""
+    """Connections to the other nodes. The event loop owns it; the next request reopens a failed connection."""
 
     def __init__(self, replicas: ReplicaSet, settings: PeerSettings) -> None:
         self._replicas = replicas
@@ -32,7 +32,7 @@ class PeerLinks:
         self._links: dict[int, asyncio.Task[PeerConnection]] = {}
 
     async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
-        """The response, with kio's names. PeerError."""
+        """Send a request and return the response, with kio's names. PeerError."""
         return await (await self._link(node_id)).request(api_key, request)
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ def _is_over(link: asyncio.Task[PeerConnection]) -> bool:
 
 
 def settings_of(config: ServerConfig) -> PeerSettings:
-    """How a node reaches the others of its set, from the server's settings. ConfigError, StorageError."""
+    """Return the settings for connections to the other nodes, from the server's settings. ConfigError, StorageError."""
     listener = config[_LISTENER]
     tls = {name: config[name] if listener is None else config.of_listener(listener, name) for name in _TLS_NAMES}
     given = {

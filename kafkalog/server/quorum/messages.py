@@ -1,6 +1,6 @@
-"""What nodes of a replica set ask each other, as trees by kio's names, and what they answer.
+"""Requests between the nodes of a replica set and their answers, as trees with kio's names.
 
-The term stands in the row of `__cluster_metadata`, the topic that is about the whole as with the reference's quorum.
+The term is in the row of `__cluster_metadata`, the topic that stands for the whole set, as in the reference's quorum.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _NOTHING: Final[Positions] = {}
 
 
 def vote_request(ballot: Ballot, voter: int, cluster_id: str, *, is_pre_vote: bool) -> Tree:
-    """A request for a vote: how far each log of the candidate is, with the id of its topic, and in the row of the whole
-    the version of its metadata. A topic without any log has a row, too."""
+    """Return a request for a vote.
+
+    It has a row with the position of each log of the candidate and the id of its topic. The row of the whole set has
+    the version of the candidate's metadata. A topic without a log has a row, too.
+    """
     by_topic: dict[str, list[Tree]] = {WHOLE.topic: [_row(ballot, WHOLE.partition, ballot.version, is_pre_vote)]}
     for key, position in {**{TopicPartition(name, 0): EMPTY for name in ballot.topics}, **ballot.positions}.items():
         row = _row(ballot, key.partition, position, is_pre_vote, ballot.topics.get(key.topic))
@@ -45,7 +48,7 @@ def _row(
 
 
 def read_ballot(request: Any) -> tuple[Ballot, bool]:
-    """The ballot of a request, and whether it is only asked what the vote would be. InvalidRequest."""
+    """Return the ballot of a request, and whether it is a pre-vote. InvalidRequest."""
     positions: dict[TopicPartition, Position] = {}
     topics: dict[str, UUID | None] = {}
     whole = None
@@ -65,8 +68,11 @@ def read_ballot(request: Any) -> tuple[Ballot, bool]:
 
 
 def vote_answer(is_granted: bool, state: QuorumState, ahead: Positions = _NOTHING) -> Tree:
-    """The answer to a request for a vote: in the rows of partitions that the candidate may copy from here, the leader
-    epoch is the last one of the log; there is one of METADATA where that may be copied."""
+    """Return the answer to a request for a vote.
+
+    It has a row for each partition that the candidate may copy from here, with the log's last epoch as leader epoch. A
+    row for METADATA means that the metadata may be copied.
+    """
     answer = _answer({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
     by_topic: dict[str, list[Tree]] = {}
     for key, (last_epoch, _) in ahead.items():
@@ -79,20 +85,20 @@ def vote_answer(is_granted: bool, state: QuorumState, ahead: Positions = _NOTHIN
 
 
 def read_vote(response: Any) -> tuple[bool, int]:
-    """Whether an answer grants the vote, and its term. ValueError where it is none."""
+    """Return whether an answer grants the vote, and its term. ValueError if it is invalid."""
     row = _whole_of(response)
     return bool(row.vote_granted), row.leader_epoch
 
 
 def read_ahead(response: Any) -> dict[TopicPartition, int]:
-    """The partitions of which the voter has more, and lends it, with the last epoch there."""
+    """Return the partitions that the voter has more of and lets the candidate copy, with their last epoch there."""
     rows = ((TopicPartition(topic.topic_name, row.partition_index), row) for topic in response.topics
             for row in topic.partitions)  # fmt: skip
     return {key: row.leader_epoch for key, row in rows if key != WHOLE}
 
 
 def begin_request(state: QuorumState, voter: int, cluster_id: str) -> Tree:
-    """What a new leader tells the others."""
+    """Return a new leader's notification to another node."""
     row = {
         "partition_index": WHOLE.partition, "voter_directory_id": None, "leader_id": state.leader,
         "leader_epoch": state.term,
@@ -102,7 +108,7 @@ def begin_request(state: QuorumState, voter: int, cluster_id: str) -> Tree:
 
 
 def read_begin(request: Any) -> tuple[int, int]:
-    """(term, leader) of what a new leader tells. InvalidRequest."""
+    """Return (term, leader) of a new leader's notification. InvalidRequest."""
     try:
         row = _whole_of(request)
     except ValueError as error:
@@ -111,12 +117,12 @@ def read_begin(request: Any) -> tuple[int, int]:
 
 
 def begin_answer(state: QuorumState) -> Tree:
-    """The answer to it."""
+    """Return the answer to a new leader's notification."""
     return _answer({"leader_id": state.leader, "leader_epoch": state.term})
 
 
 def end_request(term: int, leader: int, successor: int, cluster_id: str) -> Tree:
-    """The question whether the leader of a term hands over to this successor."""
+    """Return the request that asks the leader of a term to hand over to this successor."""
     row = {
         "partition_index": WHOLE.partition, "leader_id": leader, "leader_epoch": term,
         "preferred_successors": (successor,),
@@ -127,7 +133,7 @@ def end_request(term: int, leader: int, successor: int, cluster_id: str) -> Tree
 
 
 def read_end(request: Any) -> tuple[int, int, int]:
-    """(term, leader, successor) of such a question. InvalidRequest."""
+    """Return (term, leader, successor) of a handover request. InvalidRequest."""
     try:
         row = _whole_of(request)
     except ValueError as error:
@@ -140,19 +146,22 @@ def read_end(request: Any) -> tuple[int, int, int]:
 
 
 def end_answer(error_code: int, state: QuorumState) -> Tree:
-    """The answer to it: 0 where the leader waits for the vote of the successor."""
+    """Return the answer to a handover request; code 0 means that the leader waits for the successor's vote."""
     answer = _answer({"leader_id": state.leader, "leader_epoch": state.term})
     return {**answer, "error_code": error_code}
 
 
 def describe_request() -> Tree:
-    """The question who leads."""
+    """Return the request that asks who leads."""
     return {"topics": [{"topic_name": WHOLE.topic, "partitions": [{"partition_index": WHOLE.partition}]}]}
 
 
 def describe_row(state: QuorumState, changes: int, ends: Mapping[int, int]) -> Tree:
-    """Who leads, as a row of DescribeQuorum. The high watermark is the number of changes of topics and settings in the
-    leader's term that are on disk here; `ends` has as many of each voter, -1 where that is not known."""
+    """Return the leader as a row of DescribeQuorum.
+
+    The high watermark is the number of changes of topics and settings in the leader's term that are on disk here.
+    `ends` has that number for each voter, -1 if unknown.
+    """
     return {
         "partition_index": WHOLE.partition, "error_code": 0, "error_message": None, "leader_id": state.leader,
         "leader_epoch": state.term, "high_watermark": changes, "observers": (),
@@ -163,20 +172,22 @@ def describe_row(state: QuorumState, changes: int, ends: Mapping[int, int]) -> T
 
 
 def read_described(response: Any) -> tuple[int, int]:
-    """(term, leader) of an answer to DescribeQuorum. ValueError where it is none."""
+    """Return (term, leader) of an answer to DescribeQuorum. ValueError if it is invalid."""
     row = _whole_of(response)
     return row.leader_epoch, row.leader_id
 
 
 def read_changes(response: Any) -> tuple[int, int, int]:
-    """(term, leader, how often topics and settings changed there) of an answer to DescribeQuorum. ValueError."""
+    """Return (term, leader, number of changes of topics and settings) of an answer to DescribeQuorum. ValueError."""
     row = _whole_of(response)
     return row.leader_epoch, row.leader_id, row.high_watermark
 
 
 def read_end_of(response: Any, node_id: int) -> tuple[int, int]:
-    """(term, how many changes a voter has) of an answer to DescribeQuorum; of a leader about itself, those that are not
-    on disk, too. ValueError."""
+    """Return (term, number of changes that a voter has) of an answer to DescribeQuorum. ValueError.
+
+    A leader's number about itself includes changes that are not on disk yet.
+    """
     row = _whole_of(response)
     for voter in row.current_voters:
         if voter.replica_id == node_id:
@@ -200,5 +211,5 @@ def _whole_of(message: Any) -> Any:
 
 
 def positions_of(logs: Mapping[TopicPartition, Any], position: Any) -> Positions:
-    """How far each log is."""
+    """Return the position of each log."""
     return {key: position(log.state.leader_epoch, log.log_end_offset) for key, log in logs.items()}

@@ -1,8 +1,8 @@
-"""What a set has in common besides topics, as one snapshot: ACLs, quotas, users, settings of all nodes and of groups.
+"""The shared metadata of a set besides topics, as one snapshot: ACLs, quotas, users, node and group settings.
 
-It is asked for with FetchSnapshot, part by part; it holds what passwords are checked by, and goes to nodes of the set
-alone: where there are users, over TLS or inside one machine. Its id is the number of changes with the leader's term:
-one that changes meanwhile is asked for from its begin. With it comes the version that the node has, on its disk.
+Nodes fetch it with FetchSnapshot, in parts. It contains password verifiers and goes only to nodes of the set: if there
+are users, over TLS or within one machine. Its id is the number of changes and the leader's term. If it changes
+meanwhile, the fetch restarts. It includes the version that the node has on disk.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _TRIES: Final = 5
 
 
 class NeedsTls(PeerRefused):
-    """The leader has users, and does not tell what their passwords are checked by over a connection in clear."""
+    """The leader has users, and sends no password verifiers over an unencrypted connection."""
 
     code = 54
 
 
 class Common(NamedTuple):
-    """What all nodes of a set have, and between which versions it is."""
+    """Metadata that all nodes of a set share, and the versions that it lies between."""
 
     security: SecurityState
     settings: dict[str, str]
@@ -43,7 +43,7 @@ class Common(NamedTuple):
 
 
 def content_of(node: Node) -> bytes:
-    """What this node has, as the others get it."""
+    """Return the node's snapshot, as sent to the others."""
     dynamic, kept = node.dynamic, node.quorum.metadata
     tree = {
         "version": VERSION,
@@ -56,7 +56,7 @@ def content_of(node: Node) -> bytes:
 
 
 def read_content(content: bytes) -> Common:
-    """What a leader has. ValueError where it is none."""
+    """Parse a leader's snapshot. ValueError if it is invalid."""
     data = json.loads(content)
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise ValueError(f"the leader's settings are no object with version {VERSION}")
@@ -73,8 +73,10 @@ def _is_text(values: Any) -> bool:
 
 
 async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
-    """The leader's, in as many parts as it takes. PeerError, NeedsTls, the error that
-    the leader tells; ValueError where the answers are none."""
+    """Fetch the leader's snapshot in as many parts as needed.
+
+    PeerError, NeedsTls, the error that the leader reports; ValueError for invalid answers.
+    """
     for _ in range(_TRIES):
         found, snapshot, size = b"", (-1, -1), -1
         while size < 0 or len(found) < size:
@@ -84,10 +86,10 @@ async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
                 words = "users, ACLs, quotas and settings are not given in clear, for there are users with passwords"
                 raise NeedsTls(words, peer=connection.peer, hint="set security.inter.broker.protocol=SASL_SSL")
             if part.error_code:
-                raise from_code(int(part.error_code), "the leader does not give its settings")  # it may lead no more
+                raise from_code(int(part.error_code), "the leader does not give its settings")  # it may lead no longer
             told = (part.snapshot_id.end_offset, part.snapshot_id.epoch)
             if (found and told != snapshot) or part.position != len(found):
-                break  # it changed meanwhile
+                break  # the snapshot changed meanwhile
             records = bytes(part.unaligned_records or b"")
             snapshot, size, found = told, part.size, found + records
             if size > MAX_BYTES or (not records and len(found) < size):
@@ -98,7 +100,7 @@ async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
 
 
 def snapshot_request(node_id: int, term: int, snapshot: tuple[int, int], position: int) -> Tree:
-    """The question for the part that begins at a position; (-1, -1) asks for whichever snapshot there is."""
+    """Return the request for the part that begins at `position`; (-1, -1) asks for the current snapshot."""
     row = {
         "partition": WHOLE.partition, "current_leader_epoch": term, "position": position,
         "snapshot_id": {"end_offset": snapshot[0], "epoch": snapshot[1]}, "replica_directory_id": None,
@@ -108,7 +110,7 @@ def snapshot_request(node_id: int, term: int, snapshot: tuple[int, int], positio
 
 
 def part_of(content: bytes, snapshot: tuple[int, int], position: int, max_bytes: int, leader: tuple[int, int]) -> Tree:
-    """A part of what is asked for, as a row of the answer."""
+    """Return a part of the snapshot, as a row of the answer."""
     begin = position if 0 <= position <= len(content) else 0
     return {
         "index": WHOLE.partition, "error_code": 0,
@@ -120,7 +122,7 @@ def part_of(content: bytes, snapshot: tuple[int, int], position: int, max_bytes:
 
 
 async def take(node: Node, common: Common) -> None:
-    """Have what the leader has; what is the same already is not written. StorageError, ConfigError."""
+    """Apply the leader's metadata to this node; unchanged data is not written. StorageError, ConfigError."""
     file = node.credentials.file
     if format_state(common.security) != format_state(file.state):
         await file.change(node.run, lambda _: common.security)

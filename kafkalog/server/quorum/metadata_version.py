@@ -1,17 +1,17 @@
-"""How new a node's topics, settings, users, ACLs and quotas are, and whether a majority of its set has them.
+"""Version of a node's topics, settings, users, ACLs and quotas, and whether a majority of its set has them.
 
-The leader counts each change, and a follower takes the leader's version with what belongs to it:
+The leader counts each change, and a follower adopts the leader's version together with its content:
 
-- It asks for the version before it asks for the rest: all that the version counts is in what it gets (`complete`).
-- It asks again at the end, for what the leader has counted and may not have on disk yet: nothing newer is in what it
-  got. That is kept before anything of it is made here (`begun`).
-- A change is counted by the leader when it is done, in the same step in which others can see it, and is told of when
+- It asks for the version before the rest, so everything that the version counts is in the answer (`complete`).
+- It asks again at the end, for changes that the leader has counted but may not have on disk yet. Nothing in the answers
+  is newer than that. The follower stores this version before it applies any of the content (`begun`).
+- The leader counts a change when it is done, in the same step in which others can see it. It reports the change when
   the count is on disk.
-- What the leader itself has may be newer than what it counted last, once it has stopped: its `begun` is open.
+- The leader's own data may be newer than its last count once it has stopped, so its `begun` is open.
 
-So a candidate with a version that is not below a voter's `begun` knew each topic that the voter has, and what it lacks
-of them was deleted. One below a voter's `complete` lacks what may have been answered for. `quorum/decisions.py` has
-both rules, and `tests/server/quorum/metadata_model.py` tries them in any order of steps.
+So a candidate with a version not below a voter's `begun` knew each topic that the voter has, and those that it lacks
+were deleted. A candidate below a voter's `complete` lacks changes that may have been acknowledged.
+`quorum/decisions.py` has both rules, and `tests/server/quorum/metadata_model.py` tries them in any order of steps.
 """
 
 from __future__ import annotations
@@ -34,42 +34,44 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.02
-"""While somebody waits for a majority, the others are asked so often what they have."""
+"""Interval at which the leader asks the others for their versions while a request waits for a majority."""
 
 
 class NotReplicated(ApiError):
-    """No majority of the replica set has a change in time: it may stay, and may be lost."""
+    """No majority of the replica set has a change in time: it may persist, or be lost."""
 
     code = 7
     retriable = True
 
 
 class MetadataVersion:
-    """The versions of a node of a set. All of it belongs to the loop."""
+    """The versions of a node of a set. The event loop owns it."""
 
     def __init__(self, node: Node, quorum: Quorum) -> None:
         self.changes = 0
-        """How often this node has changed something since it leads."""
+        """Number of changes that this node has made since it leads."""
         self._node = node
         self._quorum = quorum
         self._file: VersionFile | None = None
         self._versions = Versions()
         self._on_disk = Versions()
         self._writing = asyncio.Lock()
-        self._others: dict[int, int] = {}  # the leader's: how many of its changes the others have
+        self._others: dict[int, int] = {}  # on the leader: number of its changes that each other node has
         self._waiting: set[asyncio.Event] = set()
         self._looking: asyncio.Task[None] | None = None
         self._is_over = False
 
     async def start(self, file: VersionFile, term: int) -> None:
-        """Reads what is kept; without it, what is here is of leaders up to this term. CorruptCheckpoint,
-        StorageError."""
+        """Read the stored versions. Without them, the data is of leaders up to `term`.
+
+        CorruptCheckpoint, StorageError.
+        """
         self._file = file
         kept = await self._node.run(file.read)
         self._versions = self._on_disk = unknown(term) if kept is None else kept
 
     async def stop(self) -> None:
-        """Who waits is told that it is not known."""
+        """Stop, and wake the waiting callers: they get NotController."""
         self._is_over = True
         self.wake()
         if self._looking is not None:
@@ -78,38 +80,38 @@ class MetadataVersion:
 
     @property
     def versions(self) -> Versions:
-        """What this node has, also where the disk does not know it yet."""
+        """Versions of this node, including changes that are not on disk yet."""
         if not self._quorum.leads:
             return self._versions
         return self._versions._replace(complete=(self._quorum.state.term, self.changes))
 
     @property
     def kept(self) -> Version:
-        """What it has on disk, all of it."""
+        """Version that is complete on disk."""
         return self._on_disk.complete
 
     @property
     def kept_changes(self) -> int:
-        """How many changes of the leader of this term are here and on disk; -1 where that is not known."""
+        """Number of changes by the leader of this term that are on disk here; -1 if unknown."""
         term, changes = self.kept
         return changes if term == self._quorum.state.term else -1
 
     # Leading
 
     async def lead(self, term: int) -> None:
-        """Return when what this node has is kept as the first version of its term. StorageError."""
+        """Store this node's data as the first version of its term. StorageError."""
         self._others.clear()
         self.changes = 0
         self._versions = Versions((term, MAX_LONG), (term, 0))
         await self._keep()
 
     def resign(self) -> None:
-        """Called in the step before this node leads no more."""
+        """Fix the version; called in the step before this node stops leading."""
         self._versions = self.versions
         self.wake()
 
     def changed(self) -> None:
-        """The leader has changed something, and it is on disk. A set of one counts nothing: nobody asks."""
+        """Count a change of the leader that is on disk. A set of one node counts nothing, as no one asks."""
         if self._quorum.leads and self._quorum.others(self._node.node_id):
             self.changes += 1
             self._quorum.later(self._count())
@@ -122,18 +124,18 @@ class MetadataVersion:
         self.wake()
 
     async def counted(self) -> None:
-        """Return when the disk has all that was counted until now. StorageError."""
+        """Wait until everything counted so far is on disk. StorageError."""
         await self._keep()
 
     async def replicated(self, timeout_ms: float) -> None:
-        """Return when a majority of the set has all that this leader changed until now.
+        """Wait until a majority of the set has all changes that this leader has made so far.
 
-        NotReplicated after so long, NotController where it does not lead (any more).
+        NotReplicated after `timeout_ms`. NotController if this node does not lead, or has stopped leading.
         """
         term, changes = self._quorum.state.term, self.changes
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         deadline = loop.time() + timeout_ms / 1000
-        timer = loop.call_at(deadline, news.set)  # a request is begun outside of a task: no `asyncio.timeout`
+        timer = loop.call_at(deadline, news.set)  # a request may start outside a task, where `asyncio.timeout` fails
         self._waiting.add(news)
         try:
             while not self._is_replicated(term, changes):
@@ -157,7 +159,7 @@ class MetadataVersion:
         return quorum.replica_set.is_majority(have | {self._node.node_id})
 
     def wake(self) -> None:
-        """Let those look again who wait."""
+        """Wake the waiting callers, which check again."""
         for news in self._waiting:
             news.set()
 
@@ -166,7 +168,7 @@ class MetadataVersion:
             self._looking = asyncio.get_running_loop().create_task(self._look_on())
 
     async def _look_on(self) -> None:
-        """Ask all others what they have, as long as somebody waits; one that lags is told that there is news."""
+        """Poll the versions of all other nodes while a caller waits, and notify those that lag."""
         others = self._quorum.others(self._node.node_id)
         term = self._quorum.state.term
         await asyncio.gather(*(self._look_at(other, term) for other in others))
@@ -195,8 +197,10 @@ class MetadataVersion:
         return count if told == term else -1
 
     def ends(self, ids: Iterable[int]) -> Mapping[int, int]:
-        """How many changes of this term each node has as far as it is known here, -1 where it is not; of the leader
-        itself also what is not on disk yet, of others only what is."""
+        """Return the number of changes of this term that each node has, -1 if unknown.
+
+        For the leader itself this includes changes that are not on disk yet; for others only those on disk.
+        """
         me, leads = self._node.node_id, self._quorum.leads
         known = self._others if leads else {}
         return {one: known.get(one, -1) for one in ids} | {me: self.changes if leads else self.kept_changes}
@@ -204,13 +208,15 @@ class MetadataVersion:
     # Following
 
     async def begin(self, last: Version) -> None:
-        """Return when it is kept that what is here may be as new as this. StorageError."""
+        """Store that the data here may be as new as `last`. StorageError."""
         self._versions = self._versions._replace(begun=max(last, self._versions.begun))
         await self._keep()
 
     async def finish(self, versions: Versions) -> None:
-        """All of a version is here. Whoever calls has seen in the same step that its leader is still followed; on
-        return it is on disk. StorageError."""
+        """Store that all of a version is here. StorageError.
+
+        The caller must have checked in the same step that its leader is still followed. On return it is on disk.
+        """
         self._versions = versions
         await self._keep()
 

@@ -1,4 +1,4 @@
-"""What a node asks all others of its set: who leads, and for their votes."""
+"""Requests of a node to all others of its set: for the leader, and for their votes."""
 
 from __future__ import annotations
 
@@ -22,48 +22,50 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 LastEpochs = Mapping[TopicPartition, int]
-"""Partitions of which a voter has more, with the last epoch of each there."""
+"""Partitions that a voter has more of, with the last epoch of each there."""
 ASK_SECONDS: Final = 5.0
-"""A node of the set has so long to answer."""
+"""Time limit for an answer from a node of the set."""
 
 
 class Peers(Protocol):
-    """The way to the other nodes of the set."""
+    """Connections to the other nodes of the set."""
 
     async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
-        """The response as a named tuple with kio's names. KafkalogError, OSError where there is none."""
+        """Return the response as a named tuple with kio's names. KafkalogError, OSError if there is none."""
 
     async def close(self) -> None:
-        """No more will be asked."""
+        """Close the connections; no more requests follow."""
 
 
 class Nowhere:
-    """Peers of a node that has no way to them."""
+    """Peers of a node without connections to them."""
 
     async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
-        """ConnectionRefusedError."""
+        """Raise ConnectionRefusedError."""
         raise ConnectionRefusedError(f"there is no way to node {node_id}")
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class Poll:
-    """Asks for a node. It belongs to the loop."""
+    """Queries peers on behalf of this node. The event loop owns it."""
 
     def __init__(self, node: Node, quorum: Quorum) -> None:
         self._node = node
         self._quorum = quorum
 
     async def leaders(self) -> dict[int, tuple[int, int]]:
-        """(term, leader) as the others say, those that answer."""
+        """Return the (term, leader) that each other node reports; only nodes that answer."""
         told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
         seen = {other: _read(messages.read_described, answer) for other, answer in told.items()}
         return {other: found for other, found in seen.items() if found is not None}
 
     async def agreeing(self, mine: tuple[int, int], needed: int) -> bool:
-        """Whether so many, this node counted, say that (term, leader) is as this node says; who answers late is not
-        waited for."""
+        """Return True if at least `needed` nodes, including this one, report the (term, leader) in `mine`.
+
+        It returns as soon as enough nodes agree, without waiting for late answers.
+        """
         says = 1
         left = {
             asyncio.ensure_future(self.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request()))
@@ -82,7 +84,7 @@ class Poll:
         return says >= needed
 
     async def votes(self, ballot: Ballot, *, is_pre_vote: bool) -> tuple[set[int], dict[int, LastEpochs]]:
-        """Who votes for this node, and what the others say that may be copied from them."""
+        """Return the nodes that vote for this one, and the partitions that each other node lets it copy."""
         cluster = self._quorum.cluster
         cluster_id = self._node.cluster_id if is_pre_vote else cluster.offered
         told = await self._ask_all(
@@ -97,7 +99,7 @@ class Poll:
         return votes, {one: found for one, found in ahead.items() if found}
 
     async def tell(self, other: int, state: QuorumState) -> None:
-        """Let another node know who leads. One that does not answer hears of it later."""
+        """Notify another node that this one leads. If it does not answer, it learns of the leader later."""
         try:
             await self.ask(
                 other, messages.BEGIN_QUORUM_EPOCH, messages.begin_request(state, other, self._node.cluster_id)
@@ -106,12 +108,12 @@ class Poll:
             _LOG.info("node %d was not told that this one leads: %s", other, error)
 
     async def ask(self, other: int, key: int, request: messages.Tree, seconds: float = ASK_SECONDS) -> Any:
-        """The answer of one. KafkalogError, OSError, TimeoutError."""
+        """Return the answer of one node. KafkalogError, OSError, TimeoutError."""
         async with asyncio.timeout(seconds):
             return await self._quorum.peers.ask(other, key, request)
 
     async def _ask_all(self, key: int, request: Callable[[int], messages.Tree]) -> dict[int, Any]:
-        """The answers by node, of those that answer in time."""
+        """Return the answers by node, from the nodes that answer in time."""
         others = self._quorum.others(self._node.node_id)
         asked = (self.ask(other, key, request(other)) for other in others)
         answers = await asyncio.gather(*asked, return_exceptions=True)

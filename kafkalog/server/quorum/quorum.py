@@ -1,7 +1,7 @@
-"""A node in its replica set: the term it knows, its votes, and whether it leads.
+"""A node in its replica set: its term, its votes, and whether it leads.
 
-All of it belongs to the loop. A change counts in memory first, so that a leader that steps down takes no more writes,
-and is on disk before anybody is told.
+The event loop owns everything here. A change takes effect in memory first, so that a leader that steps down accepts no
+more writes. It is on disk before the node reports it.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 REGAIN_SECONDS: Final = ASK_SECONDS + 1
-"""Votes are given or not within `ASK_SECONDS`: a leader that stepped down waits for longer before it asks for some."""
+"""Wait of a leader that stepped down before it asks for votes: longer than `ASK_SECONDS`, the limit for an answer."""
 RESUME_SECONDS: Final = 0.5
-"""A leader that has started again asks the others so often whether it is still theirs."""
+"""Interval at which a restarted leader asks the others for the current leader."""
 
 
 class Quorum:
-    """What a node knows of its set; `replica_set` is None for a node that is alone, which leads for ever.
+    """A node's view of its replica set. `replica_set` is None for a node that is alone, which always leads.
 
-    `on_change` callbacks are called on the loop when the term, the leader, or whether this node leads has changed.
+    `on_change` callbacks are called on the loop when the term or the leader changes, or this node starts or stops
+    leading.
     """
 
     def __init__(self, node: Node, replicas: ReplicaSet | None, peers: Peers | None = None) -> None:
@@ -61,24 +62,26 @@ class Quorum:
         self.state = QuorumState(0)
         self.leads = replicas is None
         self.alive: tuple[int, ...] = (node.node_id,)
-        """The nodes that answered when this one became the leader: the first replicas in sync."""
+        """Nodes that voted for this one when it became the leader: the first in-sync replicas."""
         self.poll = Poll(node, self)
         self.metadata = MetadataVersion(node, self)
         self.leaders_changes = -1
-        """How often the leader has changed topics and settings in its term; -1 before it was heard of."""
+        """Number of changes of topics and settings by the leader in its term; -1 while unknown."""
         self.news = asyncio.Event()
-        """Set when the leader is to be asked at once what has changed."""
+        """Set to ask the leader immediately for changes."""
         self.on_leaders_change: Callable[[], object] = lambda: None
         self.before_taking_over: list[Callable[[], Awaitable[object]]] = []
-        """Awaited while the leader that hands over waits: on return this node has its topics and settings."""
+        """Awaited while the old leader waits. On return, this node has the leader's topics and settings."""
         self.copy_ahead: Callable[[int, LastEpochs], Awaitable[object]] = _no_copy
-        """Awaited when a voter has more of some partitions, each with its last epoch there: then this node has it too.
-        KafkalogError, OSError where it has not."""
+        """Copies from a voter the partitions that it has more of, given with their last epochs there.
+
+        KafkalogError or OSError if the copy fails.
+        """
         self.lending = Lending(node)
         self.handover = HandOver(node)
         self.cluster = ClusterId(node)
         self.is_handing_over = False
-        """Whether this node leads, and changes nothing: another one is about to."""
+        """True while this node leads but changes nothing, because another node is about to lead."""
         self._node = node
         self._file: QuorumFile | None = None
         self._listeners: list[Callable[[], object]] = []
@@ -89,7 +92,10 @@ class Quorum:
     # Life
 
     async def start(self) -> None:
-        """Reads what is kept; a leader asks the others whether it may lead on. CorruptCheckpoint, StorageError."""
+        """Read the stored state. A former leader asks the others if it may continue.
+
+        CorruptCheckpoint, StorageError.
+        """
         if self.replica_set is None:
             return
         store = self._node.store
@@ -109,7 +115,7 @@ class Quorum:
         self.later(watch(self, self._node.node_id))
 
     async def stop(self) -> None:
-        """Ends what goes on; the others are not told."""
+        """Stop all tasks in progress, without notifying the other nodes."""
         await self.handover.stop()
         await self.lending.stop()
         if self.replica_set is not None:
@@ -120,35 +126,36 @@ class Quorum:
         await self.peers.close()
 
     def on_change(self, callback: Callable[[], object]) -> None:
-        """Let it be called after each change."""
+        """Call `callback` after each change."""
         self._listeners.append(callback)
 
     def others(self, node_id: int) -> tuple[int, ...]:
-        """All nodes of the set but this one."""
+        """Return all nodes of the set except this one."""
         return self._set.others(node_id)
 
     def take_leaders_changes(self, changes: int) -> None:
-        """The leader has changed topics or settings so often; `on_leaders_change` is called where that is news."""
+        """Record the leader's number of changes, and call `on_leaders_change` if it is new."""
         if changes != self.leaders_changes:
             self.leaders_changes = changes
             self.on_leaders_change()
 
     async def tell(self, other: int) -> None:
-        """Let another node know that this one leads, and look at once what has changed here."""
+        """Notify another node that this one leads, so that it asks for changes at once."""
         await self.poll.tell(other, self.state)
 
     def later(self, work: Coroutine[Any, Any, object]) -> None:
-        """Let this be done beside all else, while the node runs."""
+        """Run `work` in the background while the node runs."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # What the others ask and tell
+    # Requests from other nodes
 
     async def vote(self, ballot: Ballot, *, is_pre_vote: bool = False) -> Vote:
-        """Whether the candidate has this node's vote, which is on disk by then, and the state. StorageError.
+        """Decide on a ballot and return the vote, which is on disk by then. StorageError.
 
-        With `is_pre_vote` nothing changes: it is what the answer would be. What is `ahead` here may then be copied.
+        With `is_pre_vote` nothing changes: the answer is what the vote would be. The candidate may then copy what this
+        node is `ahead` with.
         """
         async with self._changing:
             vote = self._decide(ballot, "asks about" if is_pre_vote else "wants")
@@ -159,9 +166,9 @@ class Quorum:
             elif vote.is_granted:
                 self.lending.end()
             if vote.is_granted and not is_pre_vote:
-                # what this node has is compared when it follows nobody any more: what it told a leader to have counts
+                # compare after this node has stopped following: everything that it reported to a leader counts
                 async with self._node.following.held():
-                    # nothing comes between the comparison and the step down: what a leader appends later is not
+                    # nothing runs between the comparison and stepping down: a leader's later appends are not
                     # acknowledged
                     vote = self._decide(ballot, "wants")
                     if vote.is_granted:
@@ -177,31 +184,39 @@ class Quorum:
         return vote
 
     async def heard(self, term: int, leader: int) -> QuorumState:
-        """The state after somebody said who leads in which term; this node steps down for a later one. StorageError."""
+        """Apply a report that `leader` leads in `term` and return the state. StorageError.
+
+        A leader steps down for a later term.
+        """
         async with self._changing:
             await self._take(heard(self.state, term, leader, self._set))
             return self.state
 
     def role(self) -> Role:
-        """The role of all partitions. A follower knows of nobody but the leader that it is in sync, until that tells it
-        (`Partition.learn_in_sync`)."""
+        """Return the role of all partitions.
+
+        A follower knows only that the leader is in sync, until the leader reports the ISR (`Partition.learn_in_sync`).
+        """
         state, ids = self.state, self._set.ids
         if self.leads:
             return Role(self._node.node_id, state.term, 0, ids, self.alive)
-        leader = NOBODY if state.leader == self._node.node_id else state.leader  # it may not lead on yet
+        leader = NOBODY if state.leader == self._node.node_id else state.leader  # not confirmed as leader yet
         return Role(leader, state.term, 0, ids, () if leader == NOBODY else (leader,))
 
     @property
     def leader(self) -> int:
-        """The node that leads, as far as it is known; -1: nobody."""
+        """Node that leads, as far as it is known; -1: none."""
         return self._node.node_id if self.replica_set is None else self.role().leader
 
     def positions(self) -> Positions:
-        """How far each log is."""
+        """Return the position of each log."""
         return messages.positions_of(self._node.store.logs, position_of)
 
     def ballot(self, term: int) -> Ballot:
-        """What this node says of itself as a candidate. Where a disk is away nobody can tell what was deleted."""
+        """Return this node's ballot as a candidate.
+
+        With an offline disk the ballot has no version, since deletions cannot be known then.
+        """
         is_whole = not any(True for _ in self._node.store.offline)
         version = self.metadata.versions.complete if is_whole else NONE
         return Ballot(term, self._node.node_id, self.positions(), version, self._topics())
@@ -213,8 +228,10 @@ class Quorum:
     # Leading
 
     async def promote(self, *, is_forced: bool = False) -> None:
-        """Return when this node leads: a leader that answers hands over to it first. Forced, it needs neither that nor
-        votes. ElectionFailed, StorageError."""
+        """Make this node the leader. A leader that answers first hands over to it. ElectionFailed, StorageError.
+
+        With `is_forced`, neither a handover nor votes are needed.
+        """
         async with self._electing:
             if not self.leads:
                 await self._elect(is_forced)
@@ -223,10 +240,10 @@ class Quorum:
         me = self._node.node_id
         told = await self.poll.leaders()
         term = next_term(max([self.state.term, *(one[0] for one in told.values())]), me, self._set)
-        needed: tuple[int, ...] = ()  # who handed over steps down by its vote, or not at all
+        needed: tuple[int, ...] = ()  # a leader that handed over steps down by its vote, or not at all
         if not is_forced:
             needed = await self._taken_over(told)
-        async with self._node.following.held():  # nothing of another leader is written behind the begin of the term
+        async with self._node.following.held():  # another leader's records must not follow the start of the term
             if not is_forced:
                 would = await self._would_vote(term)
                 if not has_won(would, self._set) or not would.issuperset(needed):
@@ -257,7 +274,7 @@ class Quorum:
         self._notify()
 
     def _begin_epochs(self, term: int) -> None:
-        """The term begins at the end of each log: a log that ends there is ahead of one of an earlier term."""
+        """Begin the term at the end of each log, which puts the log ahead of one that ends there in an earlier term."""
         for key, log in tuple(self._node.store.logs.items()):
             try:
                 log.begin_epoch(term)
@@ -283,7 +300,7 @@ class Quorum:
             await asyncio.sleep(RESUME_SECONDS)
 
     async def _regain(self) -> None:
-        """A leader has stepped down for a term: where nobody leads in it in the end, it asks for votes again."""
+        """After stepping down, ask for votes again if no one leads in the term."""
         while True:
             await asyncio.sleep(REGAIN_SECONDS)
             if self.leads or self.state.leader != NOBODY:
@@ -294,7 +311,7 @@ class Quorum:
                 _LOG.warning("nobody leads since this node stepped down, and it cannot lead again: %s", error)
 
     async def _take(self, state: QuorumState) -> None:
-        """Keep a later state: this node does not lead in it."""
+        """Adopt and store a state in which this node does not lead."""
         if state == self.state:
             return
         if self.leads:
@@ -317,8 +334,10 @@ class Quorum:
         return self.replica_set
 
     async def is_confirmed(self) -> bool:
-        """Whether a majority says, asked now, that this node leads in its term: one that stood still may not know that
-        another has led since. A node alone leads."""
+        """Return True if a majority confirms now that this node leads in its term.
+
+        A leader that was suspended may not know that another node has led since. A node that is alone always leads.
+        """
         if self.replica_set is None:
             return True
         mine = (self.state.term, self._node.node_id)
@@ -328,7 +347,10 @@ class Quorum:
     # Asking
 
     async def _taken_over(self, told: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
-        """The leader, where one answers: it has handed over, and waits for the vote. ElectionFailed."""
+        """Ask the current leader to hand over and return it in a tuple, or () if no leader answers. ElectionFailed.
+
+        A leader that handed over waits for the vote.
+        """
         leaders = [(term, other) for other, (term, leader) in told.items() if leader == other]
         if not leaders:
             return ()
@@ -356,8 +378,10 @@ class Quorum:
         return (leader,)
 
     async def _would_vote(self, term: int) -> set[int]:
-        """Who would vote for this node, once it has copied what others have more of: from one after the other, since
-        each comparison counts for the logs as they are."""
+        """Return the nodes that would vote for this one, after copying what other nodes have more of.
+
+        It copies from one node at a time, since each comparison applies to the logs as they are then.
+        """
         left, within_s = set(self._set.ids), self._node.config[TIMEOUT] / 1000
         while True:
             would, ahead = await self.poll.votes(self.ballot(term), is_pre_vote=True)
@@ -386,10 +410,10 @@ async def _no_copy(voter: int, ahead: object) -> None:
 
 
 def make(node: Node) -> Quorum:
-    """The quorum of a node that has its `store` and `topics`. ConfigError where it is none of its set."""
+    """Return the quorum of a node that has `store` and `topics`. ConfigError if the node is not in its set."""
     replicas = parse_replicas(node.config["kafkalog.replicas"])
     if replicas is not None:
-        from kafkalog.server.quorum.links import PeerLinks, settings_of  # a node alone does without
+        from kafkalog.server.quorum.links import PeerLinks, settings_of  # not needed by a node that is alone
 
         check_member(replicas, node.node_id)
         return Quorum(node, replicas, PeerLinks(replicas, settings_of(node.config)))

@@ -1,4 +1,4 @@
-"""The nodes that have copies of all partitions, as `kafkalog.replicas` names them."""
+"""The nodes with copies of all partitions, as named in `kafkalog.replicas`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HINT: Final = f"{SETTING}=1@first:9092,2@second:9092,3@third:9092, the same on 
 
 
 class Member(NamedTuple):
-    """A node of the set, and where the others and clients reach it."""
+    """A node of the set, and its address for other nodes and clients."""
 
     node_id: int
     host: str
@@ -23,7 +23,7 @@ class Member(NamedTuple):
 
 
 class ReplicaSet:
-    """The members by their numbers, sorted. Immutable."""
+    """The members, sorted by node id. Immutable."""
 
     __slots__ = ("_by_id", "ids")
 
@@ -42,15 +42,15 @@ class ReplicaSet:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All of them, by number."""
+        """All members, by node id."""
         return tuple(self._by_id.values())
 
     def others(self, node_id: int) -> tuple[int, ...]:
-        """The numbers of all but this one."""
+        """Return the ids of all members except this one."""
         return tuple(one for one in self.ids if one != node_id)
 
     def is_majority(self, nodes: Collection[int]) -> bool:
-        """Whether more than half of the members are among these nodes."""
+        """Return True if more than half of the members are among these nodes."""
         return 2 * len(self._by_id.keys() & set(nodes)) > len(self._by_id)
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class ReplicaSet:
 
 
 def parse_replicas(texts: Iterable[str]) -> ReplicaSet | None:
-    """The set that `ID@HOST:PORT` texts name; None for no text: the node is alone. ConfigError."""
+    """Parse `ID@HOST:PORT` texts into a set; None without texts: the node is alone. ConfigError."""
     members: list[Member] = []
     for text in texts:
         found = _FORM.fullmatch(text.strip())
@@ -74,7 +74,7 @@ def parse_replicas(texts: Iterable[str]) -> ReplicaSet | None:
 
 
 def check_member(replicas: ReplicaSet, node_id: int) -> None:
-    """Return where the node is one of the set; ConfigError otherwise."""
+    """Raise ConfigError if the node is not in the set."""
     if node_id not in replicas:
         named = ", ".join(map(str, replicas.ids))
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""`kafkalog.metadata.json`: how new the topics, settings, users, ACLs and quotas of a node of a replica set are.
+"""`kafkalog.metadata.json`: version of the topics, settings, users, ACLs and quotas of a node of a replica set.
 
-A version is the term of a leader and how often it had changed them. What a node has is between two of them: it has all
-of `complete`, and nothing that is newer than `begun`. The file lies beside that of the term, is replaced whole and
-synced before an answer tells of it. A file that cannot be read ends the start.
+A version is a leader's term and its number of changes in that term. A node's data is between two versions: it has all
+of `complete`, and nothing newer than `begun`. The file lies beside the term's file, and is replaced as a whole and
+synced before an answer reports it. An unreadable file aborts the start.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _MAX_FILE_BYTES: Final = 1 << 16
 _HINT: Final = "bring the file back as it was; without it this node may vote for one that lacks what was acknowledged"
 
 Version = tuple[int, int]
-"""The term of a leader, and how often it had changed something. The larger one is newer."""
+"""A leader's term and its number of changes. The larger version is newer."""
 NONE: Final[Version] = (-1, 0)
 
 
 class Versions(NamedTuple):
-    """What is newer than `begun` is not here, and what `complete` has is; NONE as `complete`: nobody knows."""
+    """The node has all of `complete` and nothing newer than `begun`; a `complete` of NONE means unknown."""
 
     begun: Version = NONE
     complete: Version = NONE
 
 
 def unknown(term: int) -> Versions:
-    """Of a node that keeps no version yet: what it has is of leaders up to this term."""
+    """Return the versions of a node that stores none yet: its data is of leaders up to this term."""
     return Versions((term, MAX_LONG), NONE)
 
 
 def format_versions(versions: Versions) -> bytes:
-    """The file's content: JSON with a version of its own and a final newline."""
+    """Return the file's content: JSON with a format version and a final newline."""
     tree = {name: {"term": term, "changes": changes} for name, (term, changes) in versions._asdict().items()}
     return (json.dumps({"version": VERSION, **tree}) + "\n").encode()
 
 
 def parse_versions(content: bytes) -> Versions:
-    """What a file's content says; ValueError says what is wrong in it."""
+    """Parse the file's content. ValueError names the fault."""
     data = json.loads(content.decode())
     if not isinstance(data, dict) or type(data.get("version")) is not int or data["version"] != VERSION:
         raise ValueError(f"it is no object with version {VERSION}")
@@ -76,7 +76,7 @@ class VersionFile:
         self._fs = fs
 
     def read(self) -> Versions | None:
-        """What the file says; None where there is none. CorruptCheckpoint, StorageError."""
+        """Return the stored versions, or None if the file is missing. CorruptCheckpoint, StorageError."""
         try:
             content = self._fs.read_file(self.path, _MAX_FILE_BYTES)
         except FileNotFoundError:
@@ -91,7 +91,7 @@ class VersionFile:
             raise self._corrupt(error) from None
 
     def write(self, versions: Versions) -> None:
-        """Return when the versions are on disk. StorageError: the old ones are there."""
+        """Write the versions to disk. StorageError: the old ones remain."""
         try:
             atomic_write(self._fs, self.path, format_versions(versions))
         except OSError as error:

@@ -1,7 +1,7 @@
-"""How a node learns who leads: it asks, again and again.
+"""Polling for the leader of a set.
 
-A follower asks the leader, and all others while it knows none or has no answer; a leader asks all others, so that one
-that was cut off steps down as soon as it reaches a node that knows better.
+A follower asks the leader, or all others while it knows no leader or gets no answer. A leader asks all others. So a
+leader that was cut off steps down as soon as it reaches a node with newer information.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANSWER_SECONDS: Final = 2.0
 
 
 async def watch(quorum: Quorum, node_id: int) -> None:
-    """Ask for ever; what is heard counts at once."""
+    """Poll forever and apply each answer at once."""
     while True:
         with suppress(TimeoutError):
             async with asyncio.timeout(LEADER_SECONDS if quorum.leads else FOLLOWER_SECONDS):
@@ -39,9 +39,9 @@ async def watch(quorum: Quorum, node_id: int) -> None:
 
 
 async def _ask(quorum: Quorum, other: int) -> bool:
-    """Whether the node answered."""
+    """Ask one node. Return True if it answered."""
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):  # `wait_for` of 3.11 may swallow the end of this task
+        async with asyncio.timeout(ANSWER_SECONDS):  # `wait_for` of 3.11 may swallow the cancellation of this task
             answer = await quorum.peers.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request())
         term, leader, changes = messages.read_changes(answer)
         state = await quorum.heard(term, leader)

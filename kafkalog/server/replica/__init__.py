@@ -1,1 +1,1 @@
-"""Partitions with their promises: roles, replicas, high watermarks, and requests that wait for them."""
+"""Partitions and their guarantees: roles, replicas, high watermarks, and the requests that wait for them."""

@@ -1,4 +1,4 @@
-"""What a produce answers for a partition: an append that was done, or the error that it met (FLOW-7, FLOW-8)."""
+"""Results of a produce request for a partition: a finished append or an error (FLOW-7, FLOW-8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalog.errors import (
 )
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.partition import Partition
-from kafkalog.server.replica.results import AppendResult
+from kafkalog.server.replica.results import AppendResult, new_result
 from kafkalog.types import LogAppendInfo, TopicPartition
 
 _LOG: Final = logging.getLogger(__name__)
@@ -29,17 +29,15 @@ _SAYS_NO_START: Final = (
 
 
 def appended(info: LogAppendInfo) -> AppendResult:
-    """The answer to what was written, or had been before."""
-    return AppendResult(
-        0, info.first_offset, info.log_append_time, info.log_start_offset, last_offset=info.last_offset
-    )
+    """Return the result of an append, or of a duplicate of an earlier one."""
+    return new_result((0, info.first_offset, info.log_append_time, info.log_start_offset, (), None, info.last_offset))
 
 
 def refused(key: TopicPartition, error: Exception, partition: Partition | None) -> AppendResult:
-    """The answer to what was not written.
+    """Return the result of a failed append.
 
-    The log start is told where the error is about the records themselves, the records' own errors with a text. What is
-    no error of ours is logged.
+    It has the log start if the error is about the records themselves, and a text if single records were rejected.
+    Errors other than KafkalogError are logged if their code is UNKNOWN_SERVER_ERROR.
     """
     code = code_of(error)
     if code == ErrorCode.UNKNOWN_SERVER_ERROR and not isinstance(error, KafkalogError):
@@ -53,7 +51,7 @@ def refused(key: TopicPartition, error: Exception, partition: Partition | None) 
 
 
 def code_for_reader(error: Exception, key: TopicPartition) -> int:
-    """The code of an error that a reader of a partition met; logged where it is no error of ours."""
+    """Return the error code for a failed read; log errors other than KafkalogError."""
     if not isinstance(error, KafkalogError):
         _LOG.error("cannot read %s", key, exc_info=error)
     return code_of(error)

@@ -1,4 +1,4 @@
-"""A DeleteRecords request that waits until all replicas have given up what it names (PART-11)."""
+"""A DeleteRecords request that waits until all replicas have deleted the records (PART-11)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ UNKNOWN: Final = -1
 
 
 class Deletion(NamedTuple):
-    """What came of it: the lowest log start of all replicas, -1 where there is an error."""
+    """Outcome of a deletion: the lowest log start of all replicas, -1 with an error."""
 
     error_code: int
     low_watermark: int = UNKNOWN
 
 
 class DelayedDelete(DelayedOperation):
-    """Waits until the low watermark of each partition is the offset `wanted` of it, or above."""
+    """A request waiting until the low watermark of each partition is at least its offset in `wanted`."""
 
     __slots__ = ("_find", "_respond", "_results", "_waiting")
 

@@ -1,4 +1,4 @@
-"""A fetch that waits until there is as much to read as it asks for."""
+"""A fetch that waits until enough data is available."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafkalog.types import LogOffsetMetadata, TopicPartition
 
 FindPartition = Callable[[TopicPartition], Partition]
 Waiting = tuple[FetchPartition, LogOffsetMetadata]
-"""What is asked of a partition, and the place that it began from; an offset of -1 is a place that is not known."""
+"""Request for a partition, and the place where its read began; offset -1 means that the place is unknown."""
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits until what came since it asked has `min_bytes` (FLOW-13); `respond` then reads anew."""
+    """A fetch waiting until `min_bytes` have arrived since its request (FLOW-13); `respond` then reads again."""
 
     __slots__ = ("_find", "_params", "_respond", "_waiting")
 
@@ -40,7 +40,7 @@ class DelayedFetch(DelayedOperation):
                 continue
             try:
                 available = self._available(asked, place)
-            except KafkalogError:  # gone, offline, not led here any more, or of another epoch
+            except KafkalogError:  # deleted, offline, led by another node, or of another epoch
                 available = None
             if available is None:
                 return self.force_complete()
@@ -56,13 +56,13 @@ class DelayedFetch(DelayedOperation):
         self._waiting = ()
 
     def _available(self, asked: FetchPartition, place: LogOffsetMetadata) -> int | None:
-        """Bytes that there are to read from `place` on; None where the answer cannot wait."""
+        """Return the bytes that can be read from `place` on, or None if the fetch must be answered now."""
         partition = self._find(asked.topic_partition)
         partition.check_topic_id(asked.topic_id)
         partition.check_epoch(asked.current_leader_epoch, self._params.only_leader)
         end = partition.log.readable_end(self._params.isolation)
         available = 0
-        if place.message_offset > end.message_offset:  # the log was cut
+        if place.message_offset > end.message_offset:  # the log was truncated
             return None
         if place.message_offset < end.message_offset and not (place.message_offset_only or end.message_offset_only):
             if place.on_older_segment(end):

@@ -1,6 +1,6 @@
 """A produce request with acks=all that waits until enough replicas have its records.
 
-It keeps offsets and codes, no record bytes: those are given back before it waits.
+It keeps offsets and codes but no record bytes: the request releases those before it waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FindPartition = Callable[[TopicPartition], Partition]
 
 
 class DelayedProduce(DelayedOperation):
-    """Waits for the partitions that were appended to; those that failed have their answer (FLOW-3, FLOW-4)."""
+    """A produce request waiting for its successful appends; failed ones already have a result (FLOW-3, FLOW-4)."""
 
     __slots__ = ("_find", "_respond", "_results", "_waiting")
 

@@ -1,7 +1,7 @@
-"""The check of what a fetch sends, made once for the batches that lay on disk when their log was opened.
+"""The check of fetched data, made once for batches that were on disk when their log was opened.
 
-A client skips what lies below its position. So a size or a base offset that is damaged would lead it past sound
-records without a word. What the server itself appends needs no check; checksums are the client's to compare.
+A client skips the records below its position, so a damaged size or base offset would silently lead it past sound
+records. Batches that the server itself appends need no check. The client compares checksums.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["FetchCheck", "MustReadData"]
 
 _LOG: Final = logging.getLogger(__name__)
 MOST_BYTES: Final = 1 << 20
-"""What is checked for one answer; a longer one is cut, and the client fetches the rest."""
+"""Limit in bytes for the check of one answer; a longer answer is cut, and the client fetches the rest."""
 OFFSET_BYTES: Final = 8
 MOST_RANGES: Final = 16
-"""Parts of a file that are remembered as checked, where they do not touch."""
+"""Number of separate ranges of a file that are remembered as checked."""
 MOST_PLACES: Final = 1000
-"""Damaged places that are remembered, so that each is logged once."""
+"""Number of damaged places that are remembered, so that each is logged once."""
 _REPORTING: Final = threading.Lock()
 
 
 class MustReadData(Exception):
-    """A check has to read data, for which the disk may have to be waited for."""
+    """A check has to read data, which may wait for the disk."""
 
 
 class _Checked(NamedTuple):
-    """Batches of a segment that are checked without a break; `next_offset` comes behind them."""
+    """Batches of a segment that are checked without a break; `next_offset` follows them."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class _Checked(NamedTuple):
 
 
 class FetchCheck:
-    """Reads of one log for fetches, checked. Threads: any."""
+    """Checked reads of one log for fetches. Threads: any."""
 
     __slots__ = ("_checked", "_last_base", "_last_size", "_places", "log")
 
@@ -60,18 +60,23 @@ class FetchCheck:
     def read(
         self, offset: int, max_length: int, isolation: Isolation, min_one_message: bool, *, may_block: bool = True
     ) -> FetchDataInfo:
-        """Return what `UnifiedLog.read` returns, with the data up to the first damage.
+        """Return the result of `UnifiedLog.read`, with the data up to the first damage.
 
-        CorruptRecord where `offset` lies in the damage; it is logged, and counted in the log's metrics. MustReadData
-        unless it `may_block`, where data has to be read for the check.
+        CorruptRecord if `offset` lies in the damage; it is logged, and counted in the log's metrics. MustReadData if
+        `may_block` is False and the check has to read data.
         """
         log = self.log
         while True:
             cuts, segments = log.cuts, log.segments
             try:
                 found = log.read(offset, max_length, isolation, min_one_message)
-                if found.first_entry_incomplete or not found.records.size or not self._is_old(offset, found):
+                if found.first_entry_incomplete or not found.records.size:
                     return found
+                place = found.fetch_offset_metadata
+                base, last_base = place.segment_base_offset, self._last_base
+                if base > last_base or base == last_base and place.relative_position_in_segment >= self._last_size:
+                    if base <= offset or not self._is_old(offset):  # the segment of the offset, or one behind it
+                        return found
                 data = self._known(offset, found, cuts)
                 if data is None and may_block:
                     data = self._old(offset, found, cuts)
@@ -88,23 +93,22 @@ class FetchCheck:
                 found.records = data
                 return found
 
-    def _is_old(self, offset: int, found: FetchDataInfo) -> bool:
-        """Return True if anything from the segment of `offset` to the data was there when the log was opened."""
+    def _is_old(self, offset: int) -> bool:
+        """Return True if the segment of `offset`, which begins before the data's, existed when the log was opened."""
         segment = self.log.segment_of(offset)
-        base = found.fetch_offset_metadata.segment_base_offset
-        first = base if segment is None else min(base, segment.base_offset)
-        position = found.fetch_offset_metadata.relative_position_in_segment if first == base else 0
-        return first < self._last_base or first == self._last_base and position < self._last_size
+        if segment is None:
+            return False
+        return segment.base_offset < self._last_base or segment.base_offset == self._last_base and self._last_size > 0
 
     def _ranges(self, data: FileSlice, cuts: int) -> tuple[_Checked, ...]:
-        """Return what is checked of the file of `data`, where the log was not cut since."""
+        """Return the checked ranges of the file of `data`, or none if the log was truncated since."""
         counted, ranges = self._checked.get(data.file, (cuts, ()))
         return ranges if counted == cuts else ()
 
     def _known(self, offset: int, found: FetchDataInfo, cuts: int) -> FileSlice | None:
-        """Return the data as far as it is checked; None where too little is.
+        """Return the checked part of the data, or None if too little is checked.
 
-        So it is behind a gap, too: only a batch that holds `offset` shows by itself that it is the right one.
+        Data after a gap is treated as unchecked: only a batch that holds `offset` proves that it is the right one.
         """
         data: FileSlice = found.records
         place = found.fetch_offset_metadata
@@ -132,7 +136,7 @@ class FetchCheck:
         return data if sent.size == data.size else sent
 
     def _note(self, data: FileSlice, checked: _Checked, cuts: int) -> None:
-        """Remember that a part of the file of `data` is checked, together with those that it touches."""
+        """Record a checked part of the file of `data`, merged with the ranges that it touches."""
         if checked.start == checked.end:
             return
         others = []
@@ -145,7 +149,7 @@ class FetchCheck:
         self._checked[data.file] = cuts, (*others[1 - MOST_RANGES :], checked)
 
     def _walked_to(self, offset: int, base: int, data: FileSlice) -> int:
-        """Return the base offset of the batch at the beginning of `data`, where a walk to `offset` leads there too."""
+        """Return the base offset of the batch at the start of `data`, if a walk to `offset` also leads there."""
         chunk = self._first_chunk(offset)
         position = None if chunk is None else chunk.batches.position(chunk.first)
         if chunk is None or chunk.path != data.path or position != data.position:
@@ -157,7 +161,7 @@ class FetchCheck:
     def _first_chunk(self, offset: int) -> Chunk | None:
         """Return the batches from the one that holds `offset`, or the next one, on.
 
-        CorruptRecord where damage hides it.
+        CorruptRecord if damage hides it.
         """
 
         def damaged(error: CorruptRecord) -> None:
@@ -183,10 +187,10 @@ class FetchCheck:
 
 
 def _sound_part(data: FileSlice, extent: Extent, expected: int) -> tuple[FileSlice, _Checked]:
-    """Return what of `data` to send, and how far its batches follow one another.
+    """Return the part of `data` to send, and the range in which its batches follow one another.
 
-    That is all of it, with the part of a batch at its end, or the whole batches before the first damage. CorruptRecord
-    where there is not one.
+    The part is all of `data`, including an incomplete batch at its end, or the whole batches before the first damage.
+    CorruptRecord if there are none.
     """
     raw = data.read()
     table = scan(raw, check_crc=False, file_mode=True, base_position=data.position)
@@ -211,7 +215,7 @@ def _sound_part(data: FileSlice, extent: Extent, expected: int) -> tuple[FileSli
 
 
 def _is_contradicted(table: BatchTable, expected: int, data: FileSlice, extent: Extent) -> bool:
-    """Return True if the last row begins behind a gap, and the next batch shows that its base offset is too high."""
+    """Return True if the last row begins after a gap, and the next batch shows that its base offset is too high."""
     row = len(table) - 1
     end = table.position(row) + table.size(row)
     if not table.begins_behind_gap(row, expected) or end >= extent.data.size:

@@ -1,8 +1,7 @@
-"""Fetch sessions (KIP-227): what a consumer has asked for is remembered, so that it names only what changes, and is
-answered only with what changed.
+"""Fetch sessions (KIP-227): requests and answers name only the partitions that changed.
 
-The cache is bounded by its slots and by the partitions in all sessions together; who gets no session asks for
-everything each time, as before there were any.
+The cache is limited by its slots and by the number of partitions in all sessions. A client without a session sends full
+requests, as before KIP-227.
 """
 
 from __future__ import annotations
@@ -10,37 +9,36 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
-from uuid import UUID
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.wire.fetch_response import FetchedPartition
+from kafkalog.server.replica.results import FetchResult
 
 NO_SESSION: Final = 0
 FULL: Final = 0
-"""The epoch of a request that asks for everything and wants a session."""
+"""Epoch of a full request that asks for a new session."""
 FINAL: Final = -1
-"""The epoch of a request that asks for everything and wants none."""
+"""Epoch of a full request that asks for no session."""
 EVICTION_MS: Final = 120_000
-"""A session that was not used for so long gives its slot to another one."""
+"""Idle time after which a session may lose its slot to another one."""
 MOST_PARTITIONS: Final = 200_000
-"""Of all sessions together: about 100 MB."""
+"""Limit on the partitions of all sessions: about 100 MB."""
 _LONGEST_NAME: Final = 249
-"""A longer one is no topic's, and is not kept."""
+"""Length limit for topic names; no topic has a longer name, so the cache does not store one."""
 _MAX_EPOCH: Final = 2**31 - 1
 
-Key = tuple[str | UUID | None, int]
-"""A partition as a session names it: by the id of its topic, in versions before 13 by the name."""
+Key = tuple[str | int | None, int]
+"""A partition's key in a session: the topic id's number (in versions before 13, the topic name) and the index."""
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after this one; behind the largest comes 1."""
+    """Return the epoch after this one; 1 follows the largest."""
     if epoch < 0:
         return FINAL
     return 1 if epoch == _MAX_EPOCH else epoch + 1
 
 
 class SessionPartition:
-    """A partition of a session: what is asked of it, and what the client was last told."""
+    """A partition of a session: the client's request for it, and the last values sent to the client."""
 
     __slots__ = (
         "current_leader_epoch", "fetch_offset", "high_watermark", "index", "last_fetched_epoch", "log_start_offset",
@@ -49,7 +47,7 @@ class SessionPartition:
 
     def __init__(
         self,
-        topic: str | UUID | None,
+        topic: str | int | None,
         index: int,
         fetch_offset: int,
         max_bytes: int,
@@ -69,21 +67,21 @@ class SessionPartition:
 
     @property
     def key(self) -> Key:
-        """What it is known by."""
+        """Key of the partition in its session."""
         return self.topic, self.index
 
     def asks_as(self, other: SessionPartition) -> None:
-        """Ask for what the other one asks for."""
+        """Copy the request of `other`."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset
 
-    def told(self, answer: FetchedPartition) -> bool:
-        """Note what is answered; True when there is something to tell: records, an error, a place that has moved.
+    def told(self, answer: FetchResult) -> bool:
+        """Record an answer. Return True if the client needs it: for records, an error, or an offset that moved.
 
-        An error forgets the high watermark, so that its end is told too.
+        An error resets the recorded high watermark, so that the end of the error is sent too.
         """
         has_news = answer.records is not None and answer.records.size > 0
         if self.high_watermark != answer.high_watermark:
@@ -95,12 +93,11 @@ class SessionPartition:
         if answer.error_code:
             self.high_watermark = -1
             has_news = True
-        return has_news or answer.diverging_epoch is not None or answer.preferred_read_replica >= 0
+        return has_news or answer.diverging_epoch is not None
 
 
 class FetchSession:
-    """What one client asks for, in the order in which it is read: what gave records goes to the end, so that all
-    partitions have their turn."""
+    """One client's partitions in the order of reading; one that returned records goes last, for fairness."""
 
     __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "partitions", "uses_ids")
 
@@ -113,19 +110,23 @@ class FetchSession:
         self.is_follower = is_follower
         self.partitions: dict[Key, SessionPartition] = {}
 
-    def update(self, asked: Iterable[SessionPartition], forgotten: Iterable[Key]) -> None:
-        """Take in what a request adds, changes and takes back."""
+    def update(self, asked: Iterable[SessionPartition], forgotten: Iterable[Key]) -> bool:
+        """Apply a request's additions, changes and removals. Return True if it adds a partition."""
+        has_new = False
         for one in asked:
-            known = self.partitions.get(one.key)
+            key = one.topic, one.index
+            known = self.partitions.get(key)
             if known is None:
-                self.partitions[one.key] = one
+                self.partitions[key] = one
+                has_new = True
             else:
                 known.asks_as(one)
         for key in forgotten:
             self.partitions.pop(key, None)
+        return has_new
 
-    def news(self, answers: Sequence[tuple[Key, FetchedPartition]]) -> list[tuple[Key, FetchedPartition]]:
-        """What of the answers the client does not know yet."""
+    def news(self, answers: Sequence[tuple[Key, FetchResult]]) -> list[tuple[Key, FetchResult]]:
+        """Return the answers that the client does not know yet."""
         chosen = []
         for key, answer in answers:
             known = self.partitions.get(key)
@@ -139,7 +140,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of all clients, at most `slots`. Belongs to the loop."""
+    """The sessions of all clients, at most `slots`. The event loop owns it."""
 
     def __init__(
         self, slots: int, now_ms: Callable[[], int], *, most_partitions: int = MOST_PARTITIONS, seed: int | None = None
@@ -148,7 +149,7 @@ class FetchSessions:
         self._now_ms = now_ms
         self._most_partitions = most_partitions
         self._random = random.Random(seed)
-        self._sessions: dict[int, FetchSession] = {}  # the one that was used last stands last
+        self._sessions: dict[int, FetchSession] = {}  # in order of use, the latest last
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -156,15 +157,15 @@ class FetchSessions:
 
     @property
     def partitions(self) -> int:
-        """The partitions in all sessions."""
+        """Number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session with this id."""
+        """Return the session with this id, or None."""
         return self._sessions.get(session_id)
 
     def close(self, session_id: int) -> None:
-        """End a session; nothing where there is none."""
+        """Close a session; no effect if it does not exist."""
         self._sessions.pop(session_id, None)
 
     def resume(
@@ -175,10 +176,10 @@ class FetchSessions:
         asked: Sequence[SessionPartition],
         forgotten: Iterable[Key],
     ) -> FetchSession | ErrorCode:
-        """The session with what this request changed in it, or why there is none.
+        """Apply a request to its session and return the session, or an error code.
 
-        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR where a request names
-        topics by ids and the session by names, or the other way round.
+        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH. FETCH_SESSION_TOPIC_ID_ERROR if one of request and
+        session names topics by id and the other by name.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -187,13 +188,13 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_ids != uses_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(asked, forgotten)
+        has_new = session.update(asked, forgotten)
         if not session.partitions:
             self.close(session_id)
             session.id = NO_SESSION
             return session
-        if len(asked) and (self.partitions > self._most_partitions or _is_too_long(one.key for one in asked)):
-            self.close(session_id)  # what it asks for is answered, as one that asks without a session
+        if has_new and (self.partitions > self._most_partitions or _is_too_long(one.key for one in asked)):
+            self.close(session_id)  # the request is answered as one without a session
             session.id = NO_SESSION
             return session
         session.epoch = next_epoch(session.epoch)
@@ -202,7 +203,7 @@ class FetchSessions:
         return session
 
     def create(self, asked: Mapping[Key, SessionPartition], uses_ids: bool, is_follower: bool) -> FetchSession | None:
-        """A new session; None where there is no room and nobody's is worth less."""
+        """Create a session. Return None if there is no room and no session that may be evicted."""
         if not asked or self.partitions + len(asked) > self._most_partitions or _is_too_long(asked):
             return None
         now_ms = self._now_ms()
@@ -216,8 +217,12 @@ class FetchSessions:
         return session
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
-        """Make room: the one not used for the longest time, where that is long; else the smallest of those that have
-        been there for a while, if it is smaller than what comes. A follower's goes for a follower's only."""
+        """Evict one session and return True, or return False if none may be evicted.
+
+        The least recently used session is evicted if it has been idle for EVICTION_MS. Otherwise, the lowest-ranked of
+        those older than EVICTION_MS is evicted if it ranks below the new one. Consumers rank below followers, then size
+        counts.
+        """
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))

@@ -1,7 +1,7 @@
-"""What a follower does with its leader's answers: values and decisions, without a socket and without a disk.
+"""Decisions of a follower about its leader's answers: values and functions, without sockets or disks.
 
-A follower asks from its own log's end on, and says its last epoch (KIP-595). The leader gives records, or tells where
-that epoch ended with it, and the follower cuts its log there and asks again.
+A follower fetches from its own log end and sends its last epoch (KIP-595). The leader answers with records, or with the
+offset where that epoch ended in its own log. The follower then truncates its log there and fetches again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ UNKNOWN: Final = -1
 
 
 class FetchLimits(NamedTuple):
-    """How a follower fetches: Kafka's `replica.fetch.*`; a failure is followed by a pause that grows up to
-    `backoff_ms`. An answer has to come within `timeout_ms`, the wait at the leader counted (KafkaConfig: it is never
-    the shorter one)."""
+    """Limits of a follower's fetches: Kafka's `replica.fetch.*`.
+
+    The pause after a failure grows up to `backoff_ms`. An answer must arrive within `timeout_ms`, which includes the
+    wait at the leader (KafkaConfig: it is never the shorter one).
+    """
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -29,7 +31,7 @@ class FetchLimits(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a log is: its end, its last epoch (-1: none), its start."""
+    """Position of a log: its end, its last epoch (-1: none) and its start."""
 
     end_offset: int
     last_epoch: int
@@ -37,7 +39,10 @@ class Position(NamedTuple):
 
 
 class Following(NamedTuple):
-    """One partition that is followed. `leader_epoch` -1 tells the leader none; `failures` in a row until now."""
+    """State of one followed partition.
+
+    With a `leader_epoch` of -1, requests carry no epoch. `failures` counts the failures in a row.
+    """
 
     position: Position
     leader_epoch: int = UNKNOWN
@@ -47,15 +52,15 @@ class Following(NamedTuple):
     stands_still: bool = False
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether it is asked for now."""
+        """Return True if the partition is due for a fetch."""
         return not self.stands_still and now_ms >= self.not_before_ms
 
     def moved(self, position: Position, *, is_in_sync: bool) -> Following:
-        """After something came of an answer."""
+        """Return the state after an answer that had an effect."""
         return self._replace(position=position, is_in_sync=is_in_sync, failures=0, not_before_ms=0)
 
     def failed(self, now_ms: int, limits: FetchLimits, position: Position | None = None) -> Following:
-        """After a failure: it is asked for again once the pause is over."""
+        """Return the state after a failure: the partition is due again after a pause."""
         return self._replace(
             position=self.position if position is None else position,
             is_in_sync=False,
@@ -65,12 +70,12 @@ class Following(NamedTuple):
 
 
 def pause_ms(failures: int, limits: FetchLimits) -> int:
-    """How long to wait after a failure that follows so many others: twice as long each time, up to `backoff_ms`."""
+    """Return the pause after a failure that follows `failures` others: it doubles each time, up to `backoff_ms`."""
     return min(limits.backoff_ms, limits.least_backoff_ms << min(failures, 20))
 
 
 class Answered(NamedTuple):
-    """What a leader answers for one partition; offsets that are not known are -1."""
+    """A leader's answer for one partition; unknown offsets are -1."""
 
     error_code: int
     high_watermark: int = UNKNOWN
@@ -80,7 +85,7 @@ class Answered(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Append the records, and take over high watermark and log start."""
+    """Append the records, and adopt the leader's high watermark and log start."""
 
     records: memoryview | None
     high_watermark: int
@@ -88,36 +93,36 @@ class Take(NamedTuple):
 
 
 class CutToEpoch(NamedTuple):
-    """The leader's newest epoch up to the one that was asked about, and where it ends there."""
+    """Truncate to the leader's newest epoch up to the requested one; `end_offset` is where it ends at the leader."""
 
     epoch: int
     end_offset: int
 
 
 class CutTo(NamedTuple):
-    """Cut the log's end, so that it ends at this offset."""
+    """Truncate the log so that it ends at this offset."""
 
     offset: int
 
 
 class BeginAt(NamedTuple):
-    """Give up all records: the log begins anew at this offset."""
+    """Discard all records and restart the log at this offset."""
 
     offset: int
 
 
 class AskBounds(NamedTuple):
-    """Ask the leader where its log begins and ends: the offset that was asked for lies outside."""
+    """Ask the leader for its log start and end: the fetch offset lies outside them."""
 
 
 class TryLater(NamedTuple):
-    """Nothing can be done now."""
+    """Do nothing now and retry later."""
 
     error_code: int
 
 
 class StandStill(NamedTuple):
-    """Nothing can be done until the role is another one: the leader has a later epoch."""
+    """Do nothing until the role changes: the leader has a later epoch."""
 
     error_code: int
 
@@ -127,7 +132,7 @@ Plan = OnDisk | AskBounds | TryLater | StandStill
 
 
 def plan_of(answer: Answered) -> Plan:
-    """What to do with an answer."""
+    """Return the plan for an answer."""
     code = answer.error_code
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return AskBounds()
@@ -141,29 +146,34 @@ def plan_of(answer: Answered) -> Plan:
 
 
 def first_plan(position: Position, high_watermark: int) -> CutTo | None:
-    """What to do before the first fetch in an epoch of leadership. Records without any epoch are of an old format: no
-    leader can say where they differ, so all above the high watermark goes."""
+    """Return the plan before the first fetch in an epoch of leadership, or None.
+
+    Records without an epoch have an old format, and no leader can say where they differ. So the follower truncates to
+    the high watermark.
+    """
     if position.last_epoch >= 0 or position.end_offset <= position.start_offset:
         return None
     return CutTo(high_watermark) if high_watermark < position.end_offset else None
 
 
 def cut_offset(leader_end: int, own_end: int, own: tuple[int, int] | None) -> int:
-    """Where to cut the own log when the leader's newest epoch up to ours ends at `leader_end`.
+    """Return where to truncate the own log if the leader's newest epoch up to our last one ends at `leader_end`.
 
-    `own` is (epoch, end) of our newest epoch up to the leader's. What lies behind either end cannot be the same in both
-    logs. Where our epoch is another one than the leader's, the next fetch tells more.
+    `own` is (epoch, end) of our newest epoch up to the leader's. Records past either end cannot be the same in both
+    logs. If our epoch differs from the leader's, the next fetch continues the search.
     """
     offset = min(leader_end, own_end)
     return max(0, offset if own is None else min(offset, own[1]))
 
 
 def last_epoch_for(leader_epoch: int, epochs: Sequence[tuple[int, int]], end_offset: int) -> int:
-    """The last epoch that the leader of an epoch is told: its own once it was begun, else that of the last record, -1
-    without one. `epochs` are (epoch, first offset) of the own log.
+    """Return the last epoch to send to the leader of `leader_epoch`, or -1.
 
-    An epoch of another leader that was begun and has no record is nothing that this one could compare: where it had to
-    be given up first, a node that stops then would be behind logs that lack what it has.
+    It is the leader's own epoch once that has begun, otherwise the epoch of the last record. `epochs` are (epoch, first
+    offset) of the own log.
+
+    An epoch of another leader that has begun but has no record cannot be compared by this leader. If it had to be
+    removed first, a node that stops then would rank behind logs that lack its records.
     """
     for epoch, begin in reversed(epochs):
         if begin < end_offset or epoch == leader_epoch:
@@ -172,16 +182,18 @@ def last_epoch_for(leader_epoch: int, epochs: Sequence[tuple[int, int]], end_off
 
 
 def begins_for_nothing(epochs: Sequence[tuple[int, int]], end_offset: int, next_epoch: int) -> bool:
-    """Whether the last epoch was begun at the log's end, and the next record there is of an earlier one: its leader
-    knew less than this one, whose log does not have that begin."""
+    """Return True if the last epoch began at the log end, but the next record there has an earlier epoch.
+
+    The leader of that record knew less than this one, whose log does not have that start of an epoch.
+    """
     return bool(epochs) and epochs[-1][1] >= end_offset and epochs[-1][0] > next_epoch
 
 
 def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> CutTo | BeginAt | TryLater:
-    """What to do when the leader's log is from `leader_start` to `leader_end`, and ours ends outside of it.
+    """Return the plan if the leader's log is from `leader_start` to `leader_end` and ours ends outside of it.
 
-    A leader with a shorter log was elected without being in sync. One whose log begins behind our end has let go of
-    what we lack. Where our end lies inside by now, it is asked again.
+    A leader with a shorter log was elected without being in sync. A leader whose log begins after our end has deleted
+    the records that we lack. If our end is inside by now, the follower asks again.
     """
     if not 0 <= leader_start <= leader_end:
         return TryLater(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -193,7 +205,7 @@ def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> CutTo | 
 
 
 class Row(NamedTuple):
-    """What is asked of one partition."""
+    """The request for one partition."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -203,11 +215,11 @@ class Row(NamedTuple):
 
 
 def row_of(state: Following, limits: FetchLimits) -> Row:
-    """What to ask for a partition."""
+    """Return the request for a partition."""
     end, epoch, start = state.position
     return Row(end, epoch, start, state.leader_epoch, limits.partition_max_bytes)
 
 
 def next_due_ms(states: Iterable[Following]) -> int | None:
-    """When the first of those that wait is due; None where nobody waits for a time."""
+    """Return the time when the first waiting partition is due, or None if none waits for a time."""
     return min((state.not_before_ms for state in states if not state.stands_still), default=None)

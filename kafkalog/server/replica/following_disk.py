@@ -1,4 +1,4 @@
-"""A follower's plans carried out on its logs, by a thread: what was asked of the disk, and where the logs are then."""
+"""Execution of a follower's plans on its logs, in a thread, and the resulting positions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafkalog.types import TopicPartition
 
 
 class Work(NamedTuple):
-    """A plan for one partition; `leader_epoch` is the newest that its batches may have."""
+    """A plan for one partition; `leader_epoch` is the newest epoch that its batches may have."""
 
     key: TopicPartition
     partition: Partition
@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Where the log is after a plan, and what kept it from being carried out, if something did."""
+    """Position of a log after a plan, and the error if the plan failed."""
 
     key: TopicPartition
     position: Position
@@ -43,13 +43,16 @@ class Done(NamedTuple):
 
 
 def position_of(log: UnifiedLog, leader_epoch: int) -> Position:
-    """Where a log is, for the leader of this epoch."""
+    """Return the position of a log, for the leader of this epoch."""
     end = log.log_end_offset
     return Position(end, last_epoch_for(leader_epoch, log.leader_epochs, end), log.log_start_offset)
 
 
 def carry_out(works: Sequence[Work], cutting: Cutting) -> list[Done]:
-    """All plans, those that cut a log before the others; one that fails harms no other. Returned in the order given."""
+    """Carry out all plans and return the results in the order given.
+
+    Plans that truncate a log come first. A failed plan does not affect the others.
+    """
     ends = {work.key: end for work in works if (end := _new_end(work)) is not None}
     errors: dict[TopicPartition, Exception] = {}
     try:
@@ -72,7 +75,10 @@ def _carry_out_all(works: Sequence[Work], cutting: Cutting, errors: dict[TopicPa
 
 
 def _carry_out(work: Work, cutting: Cutting) -> None:
-    """Errors as `Partition.append_as_follower`; IllegalState for a partition that is led here: nothing is written."""
+    """Carry out one plan. IllegalState, with no write, if this node leads.
+
+    Other errors as in `Partition.append_as_follower`.
+    """
     partition, plan = work.partition, work.plan
     if partition.is_leader:
         raise IllegalState(f"{partition.topic_partition} is led here: a leader's log is nobody's to change")
@@ -91,7 +97,7 @@ def _carry_out(work: Work, cutting: Cutting) -> None:
 
 
 def _new_end(work: Work) -> int | None:
-    """The offset that a plan cuts its log back to, or begins it anew at; None where it does neither."""
+    """Return the offset that a plan truncates its log to or restarts it at, or None if it does neither."""
     log, plan = work.partition.log, work.plan
     match plan:
         case _ if work.partition.is_leader:
@@ -116,10 +122,10 @@ def _drop_begin(log: UnifiedLog, records: memoryview) -> None:
 
 
 def _borne_out(records: memoryview, next_offset: int) -> memoryview:
-    """Return the batches without a last one that begins behind a gap; the next fetch begins with that one.
+    """Return the batches without a last one that begins after a gap; the next fetch begins with that one.
 
-    A damaged base offset, which no checksum covers, looks like a gap that compaction left. The batch after it shows
-    which of the two it is: where that one goes back, the append refuses both, and nothing is passed over.
+    A damaged base offset, which no checksum covers, looks like a gap left by compaction. The batch after it
+    distinguishes the two: if its offsets go back, the append rejects both batches, and no record is skipped.
     """
     table = scan(records, check_crc=False)
     last = len(table) - 1
@@ -127,21 +133,28 @@ def _borne_out(records: memoryview, next_offset: int) -> memoryview:
 
 
 def _may_begin(log: UnifiedLog, epoch: int, offset: int) -> bool:
-    """Whether the leader says that its epoch begins at the log's end: all up to there is the same in both logs."""
+    """Return True if the leader's epoch begins at the log end: both logs are the same up to there."""
     return epoch > log.state.leader_epoch and offset == log.log_end_offset
 
 
 def _cut(log: UnifiedLog, offset: int, *, keeps_begin: bool = False) -> None:
-    """With `keeps_begin` the log is the same as the leader's up to there, and an epoch that began there stays: what was
-    acknowledged in it lies before, and logs of earlier epochs must not count as ahead before the leader's has begun."""
+    """Truncate the log to `offset`.
+
+    With `keeps_begin` the log equals the leader's up to there, and an epoch that began there stays. The records
+    acknowledged in that epoch lie before it. Until the leader's epoch begins, logs of earlier epochs must not rank
+    ahead.
+    """
     log.truncate_to(offset, keeps_begin=keeps_begin)
-    if log.data_end_offset < log.log_end_offset:  # it lay inside a batch, which is asked for as a whole
+    if log.data_end_offset < log.log_end_offset:  # the offset lay inside a batch, which the next fetch requests whole
         log.truncate_to(log.data_end_offset, keeps_begin=keeps_begin)
 
 
 def _take(partition: Partition, plan: Take, leader_epoch: int, cutting: Cutting) -> None:
-    """Checksums are compared by the append, before it writes. The high watermark is the leader's as far as the own log
-    goes, the log start at most the high watermark."""
+    """Append the records and adopt the leader's high watermark and log start.
+
+    The append compares checksums before it writes. The high watermark is limited to the own log end, and the log start
+    to the high watermark.
+    """
     log = partition.log
     if plan.records is not None and len(plan.records):
         _drop_begin(log, plan.records)

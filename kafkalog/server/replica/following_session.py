@@ -1,4 +1,4 @@
-"""The asking side of fetch sessions (KIP-227): after the first request only what has changed is said again."""
+"""Client side of fetch sessions (KIP-227): requests after the first one send only changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN_ERRORS: Final = frozenset({
 
 
 class Ask(NamedTuple):
-    """One fetch: which session, what is new in it, and what is no longer asked for."""
+    """One fetch: the session, the new or changed partitions, and the removed ones."""
 
     session_id: int
     epoch: int
@@ -25,7 +25,7 @@ class Ask(NamedTuple):
 
 
 class AskingSession:
-    """What the leader remembers of us. `next` is followed by `answered`, or by `lost` where no answer came."""
+    """The leader's view of this follower's session. After `next`, call `answered`, or `lost` if no answer arrived."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -33,7 +33,7 @@ class AskingSession:
         self._known: dict[TopicPartition, Row] = {}
 
     def next(self, wanted: Mapping[TopicPartition, Row]) -> Ask:
-        """How to ask for all that is wanted."""
+        """Return the next request, which covers everything in `wanted`."""
         if self._epoch == FULL:
             self._known = dict(wanted)
             return Ask(self._id, FULL, self._known, ())
@@ -44,7 +44,7 @@ class AskingSession:
         return Ask(self._id, self._epoch, rows, forgotten)
 
     def answered(self, error_code: int, session_id: int) -> bool:
-        """Whether the answer counts: else the next request begins a session anew."""
+        """Record an answer. Return False if it is an error: the next request then starts a new session."""
         if error_code:
             self.lost()
             if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -57,11 +57,11 @@ class AskingSession:
         return True
 
     def lost(self) -> None:
-        """No answer came: what the leader remembers is not known. The next request ends that session."""
+        """Record that no answer arrived: the leader's view is unknown, and the next request ends that session."""
         self._epoch = FULL
         self._known = {}
 
 
 def is_of_session(error_code: int) -> bool:
-    """Whether an error is about the session alone, and asking anew mends it."""
+    """Return True if the error concerns the session alone, so that a new session solves it."""
     return error_code in _OWN_ERRORS

@@ -1,4 +1,4 @@
-"""How fast a follower that is behind may fetch (`follower.replication.throttled.rate`, KIP-73)."""
+"""Rate limit for fetches of a follower that is behind (`follower.replication.throttled.rate`, KIP-73)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NO_LIMIT: Final = 2**63 - 1
 
 
 class FollowingThrottle:
-    """Throttled partitions that are not in sync are left out of fetches while the rate is above the limit.
+    """Rate limit above which throttled partitions that are not in sync are left out of fetches.
 
-    `bytes_per_second` may be changed at any time; `is_throttled` says which partitions count.
+    `bytes_per_second` may change at any time. `is_throttled` returns True for the partitions that count.
     """
 
     def __init__(
@@ -28,16 +28,16 @@ class FollowingThrottle:
         self._rate = Rate(Windows() if windows is None else windows)
 
     def record(self, key: TopicPartition, size: int, now_ms: int) -> None:
-        """So many bytes of a partition have come."""
+        """Record `size` bytes fetched for a partition."""
         if size and self.bytes_per_second != NO_LIMIT and self.is_throttled(key):
             self._rate.record(size, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until throttled partitions may be fetched again; 0 where they may be now."""
+        """Return the time until throttled partitions may be fetched again; 0 if they may be fetched now."""
         if self.bytes_per_second == NO_LIMIT:
             return 0
         return self._rate.throttle_ms(max(1, self.bytes_per_second), now_ms)
 
     def holds_back(self, key: TopicPartition, is_in_sync: bool, wait_ms: int) -> bool:
-        """Whether a partition is left out now."""
+        """Return True if the partition is left out of fetches now."""
         return wait_ms > 0 and not is_in_sync and self.is_throttled(key)

@@ -1,7 +1,7 @@
-"""High watermarks as they were when a node of a replica set stopped.
+"""High watermarks that a replica set's node had when it stopped.
 
-Alone, a log's high watermark is its end. In a set what lies above the checkpoint's may be taken back by the leader, so
-that nobody may read it before the leader has told how far it is (PART-12).
+On a single node, a log's high watermark is its end. In a replica set, the leader may discard records above the
+checkpoint's high watermark. So no one may read them before the leader reports its own (PART-12).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def restore_high_watermarks(store: LogManager) -> None:
-    """Set each log's high watermark to that of its directory's checkpoint, within the log; its start without one.
+    """Set each log's high watermark to the one in its directory's checkpoint, within the log; its start without one.
 
-    To be called before jobs write the checkpoint anew. CorruptCheckpoint, StorageError.
+    Call this before jobs rewrite the checkpoint. CorruptCheckpoint, StorageError.
     """
     known = {
         one.path: OffsetCheckpoint(os.path.join(one.path, HIGH_WATERMARK_FILE), fs=store.fs).read()

@@ -1,6 +1,7 @@
-"""What a follower asks of a peer over one connection: records, and where logs begin and end.
+"""Requests of a follower to a peer over one connection: records, and log start and end offsets.
 
-As a replica it sees logs to their end; as a consumer (`replica_id` -1), such as a mirror is, up to the high watermark.
+As a replica it sees logs up to their end. As a consumer (`replica_id` -1), for example a mirror, it sees them up to the
+high watermark.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LAST_WITH_NAMES: Final = 12
 
 
 class Answers(NamedTuple):
-    """What a fetch gave: rows where it has no error as a whole."""
+    """The answer to a fetch; it has rows if `error_code` is 0."""
 
     error_code: int
     session_id: int
@@ -31,7 +32,7 @@ class Answers(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Where a log begins and ends, or the error."""
+    """Start and end offset of a log, or the error."""
 
     error_code: int
     start_offset: int
@@ -39,7 +40,10 @@ class Bounds(NamedTuple):
 
 
 class LeaderSource:
-    """A leader, or any broker that leads what is asked for. Errors of all calls as `PeerConnection.request`."""
+    """A leader, or any broker that leads the requested partitions.
+
+    All calls raise the errors of `PeerConnection.request`.
+    """
 
     def __init__(self, connection: PeerConnection, replica_id: int, limits: FetchLimits) -> None:
         self.connection = connection
@@ -47,7 +51,7 @@ class LeaderSource:
         self._limits = limits
 
     async def fetch(self, ask: Ask, ids: Mapping[str, UUID | None]) -> Answers:
-        """One fetch; `ids` has every topic of the session, and tells whether topics are asked for by their ids."""
+        """Fetch once. `ids` has every topic of the session; topics are requested by id if all have one."""
         newest = None if all(ids.values()) else _LAST_WITH_NAMES
         version = self.connection.version_of(FETCH, newest)
         uses_ids = version > _LAST_WITH_NAMES
@@ -59,7 +63,7 @@ class LeaderSource:
         return Answers(code, session_id, answer.throttle_time, rows)
 
     async def bounds(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Bounds]:
-        """Begin and end of partitions; `asked` has the leader epoch of each, -1 for none."""
+        """Return the start and end offset of each partition. `asked` holds the leader epoch of each, -1 for none."""
         found = []
         for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             tree = {"replica_id": self._replica_id, "isolation_level": 0, "timeout": self._limits.timeout_ms}
@@ -84,7 +88,7 @@ class LeaderSource:
 
 
 def by_topic(rows: Mapping[TopicPartition, Any]) -> dict[str, list[tuple[int, Any]]]:
-    """(partition, value) of each topic, in order."""
+    """Return the (partition, value) pairs of each topic, in order."""
     found: dict[str, list[tuple[int, Any]]] = {}
     for key, value in rows.items():
         found.setdefault(key.topic, []).append((key.partition, value))
@@ -94,7 +98,7 @@ def by_topic(rows: Mapping[TopicPartition, Any]) -> dict[str, list[tuple[int, An
 def fetch_tree(
     ask: Ask, ids: Mapping[str, UUID | None], replica_id: int, limits: FetchLimits
 ) -> dict[str, Any]:
-    """A fetch with the fields of all versions; the writer takes those of the version at hand."""
+    """Return a fetch request with the fields of all versions; the writer picks those of its version."""
     forgotten = by_topic(dict.fromkeys(ask.forgotten))
     return {
         "replica_id": replica_id,

@@ -1,6 +1,6 @@
-"""Requests that cannot be answered yet: they wait under keys, are looked at when a key changes, and have a limit.
+"""Requests that cannot be answered yet: they wait under keys, are retried when a key changes, and have a time limit.
 
-All of it runs in one thread, that of the event loop, so an operation is completed once without a lock.
+Everything runs in the event loop's thread, so that an operation is completed once without a lock.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 from kafkalog.server.replica.timer import TimerTask, TimerWheel
 
 PURGE_INTERVAL: Final = 1000
-"""How many entries of operations that are done may lie under keys before they are swept (`purge.interval.requests`).
+"""Number of entries of completed operations that triggers a sweep (`purge.interval.requests`).
 
-More may where more wait than that: a sweep looks at all of them.
+If more entries than that are waiting, their number is the threshold, because a sweep visits all of them.
 """
 
 
 class DelayedOperation(TimerTask):
-    """A request that waits: subclasses say when it is done, and what then has to be sent.
+    """A waiting request. Subclasses define when it is done and what it then sends.
 
-    `on_complete` is called once, whatever comes first: the last condition, the limit, or a stop.
+    `on_complete` is called once: at the last condition, at the time limit, or at a stop.
     """
 
     __slots__ = ("delay_ms", "is_completed", "keys")
@@ -30,24 +30,24 @@ class DelayedOperation(TimerTask):
         self.delay_ms = delay_ms
         self.is_completed = False
         self.keys = 0
-        """Under how many keys it was put."""
+        """Number of keys that the operation was put under."""
 
     def try_complete(self) -> bool:
-        """Looks whether it can be answered, and if so ends in `force_complete()`; True if this call completed it."""
+        """Call `force_complete()` if the request can be answered. Return True if this call completed it."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Answers the request."""
+        """Answer the request."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Its limit passed: called before `on_complete`."""
+        """Handle the expired time limit. Called before `on_complete`."""
 
     def let_go(self) -> None:
-        """Drops what it remembers of the request: it is done, and may lie under keys for a while."""
+        """Drop references to the request: a completed operation may remain under its keys for a while."""
 
     def force_complete(self) -> bool:
-        """Answers with what there is; True if it was not done before."""
+        """Answer with the results available now. Return True if the operation was not yet completed."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -56,9 +56,9 @@ class DelayedOperation(TimerTask):
 
 
 class Purgatory:
-    """The operations that wait, by key, with their limits in a timer wheel.
+    """The waiting operations by key, with their time limits in a timer wheel.
 
-    `on_error` is told of an exception in an operation's own code: it must not reach the append that woke it (PART-17).
+    `on_error` receives exceptions that an operation raises: they must not reach the append that woke it (PART-17).
     """
 
     def __init__(
@@ -73,24 +73,19 @@ class Purgatory:
         self._on_error = on_error
         self._purge_interval = purge_interval
         self._watched: dict[Hashable, list[DelayedOperation]] = {}
-        self._waiting = 0
-        self._live = self._stale = 0  # entries under keys: of operations that wait, and at most of those that are done
-
-    @property
-    def delayed(self) -> int:
-        """How many operations wait."""
-        return self._waiting
+        self.delayed = 0  # number of waiting operations
+        self._live = self._stale = 0  # entries under keys of waiting operations, and at most of completed ones
 
     @property
     def watched(self) -> int:
-        """How many entries there are under all keys, those included that are done and not yet swept."""
+        """Number of entries under all keys, including completed ones that are not yet swept."""
         return sum(map(len, self._watched.values()))
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-        """True if it was done at once; else it waits under `keys`, each of which has to wake it by itself."""
+        """Return True if the operation completes at once. Otherwise put it under `keys`, each of which must wake it."""
         if self._tries(operation):
             return True
-        self._waiting += 1
+        self.delayed += 1
         for key in keys:
             self._watched.setdefault(key, []).append(operation)
             operation.keys += 1
@@ -100,7 +95,7 @@ class Purgatory:
         return operation.is_completed
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Looks at all that wait under the key, whose state changed; how many were completed by that."""
+        """Retry all operations under a key whose state changed. Return the number completed."""
         operations = self._watched.pop(key, None)
         if operations is None:
             return 0
@@ -113,12 +108,12 @@ class Purgatory:
                 self._done(operation)
             else:
                 left.append(operation)
-        if left:  # what came in meanwhile stands behind those that waited before
+        if left:  # operations added meanwhile go after those that waited before
             self._watched[key] = left + self._watched.get(key, [])
         return completed
 
     def expire(self, operation: DelayedOperation) -> None:
-        """The wheel says that its limit has passed."""
+        """Complete an operation whose time limit has expired."""
         if operation.is_completed:
             return
         try:
@@ -128,17 +123,17 @@ class Purgatory:
         self._complete(operation)
 
     def cancel(self, operation: DelayedOperation) -> None:
-        """Nobody waits for its answer any more: it is given up without one."""
+        """Drop an operation without an answer: no one waits for it."""
         if not operation.is_completed:
             operation.is_completed = True
             self._done(operation)
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Takes all operations from under the key, without completing them: they wait under their other keys."""
+        """Remove all operations from a key and return the unfinished ones, which still wait under their other keys."""
         return [operation for operation in self._watched.pop(key, ()) if not operation.is_completed]
 
     def complete_all(self) -> None:
-        """Answers all that wait, with what there is: before a stop."""
+        """Answer all waiting operations with the results available now; called before a stop."""
         for operations in list(self._watched.values()):
             for operation in operations:
                 if not operation.is_completed:
@@ -162,7 +157,7 @@ class Purgatory:
     def _done(self, operation: DelayedOperation) -> None:
         self._wheel.cancel(operation)
         operation.let_go()
-        self._waiting -= 1
+        self.delayed -= 1
         self._live -= operation.keys
         self._stale += operation.keys
         if self._stale >= max(self._purge_interval, self._live):

@@ -1,8 +1,10 @@
-"""One fetch over many partitions: how many bytes each may have, and whether the answer waits (FLOW-11, FLOW-12)."""
+"""One fetch over many partitions: the bytes that each may return, and whether the answer waits (FLOW-11, FLOW-12)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 from kafkalog.server.replica.append_results import code_for_reader
@@ -10,17 +12,19 @@ from kafkalog.server.replica.fetch_check import MustReadData
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
-from kafkalog.server.turns import Turns
+from kafkalog.server.turns import TURNS
 from kafkalog.types import TopicPartition
 
 Run = Callable[..., Awaitable[Any]]
 HeldBack = Callable[[Partition, int | None], bool]
-"""Whether a partition's follower gets no records now; given a size, so many bytes count as replicated before."""
+"""Function: True if a partition's follower gets no records now. A given size is first recorded as replicated."""
 
 
 def held_back_by(throttle: ReplicationRate, node_id: int, replica_id: int) -> HeldBack:
-    """How the leader's limit holds back a follower: in partitions that are throttled, while it is not in sync
-    (FLOW-19)."""
+    """Return the function that applies the leader's limit to a follower (FLOW-19).
+
+    It holds back throttled partitions in which the follower is not in sync, while the limit is exceeded.
+    """
 
     def held_back(partition: Partition, size: int | None) -> bool:
         replicas = partition.log.config.leader_replication_throttled_replicas
@@ -36,29 +40,34 @@ def held_back_by(throttle: ReplicationRate, node_id: int, replica_id: int) -> He
 async def read_partitions(
     params: FetchParams,
     asked: Sequence[FetchPartition],
+    known: Mapping[TopicPartition, Partition],
     find: Callable[[TopicPartition], Partition],
     run: Run,
     held_back: HeldBack | None = None,
     before: Sequence[FetchResult] = (),
 ) -> list[FetchResult]:
-    """What the partitions give, in order; others are served in between.
+    """Read the partitions and return their results in order, yielding to other tasks in between.
 
-    A partition has what is left of the whole, at most its own limit. The first one with records gives one batch at
-    least, whatever the limits; those after it only whole batches that fit. One that is held back gives none. `before`
-    are results of the same a moment ago: those of partitions in which nothing has changed since stand. `run` takes a
-    read that may wait for the disk to the pool.
+    A partition may return the bytes left of the whole limit, at most its own limit. The first one with records returns
+    at least one batch, whatever the limits; those after it return only whole batches that fit. A partition that is held
+    back returns none. `before` holds the results of the same read a moment ago, which are reused for unchanged
+    partitions. `run` moves a read that may wait for the disk to the pool.
     """
     left, min_one_message = params.max_bytes, True
     results = []
-    turns = Turns()
+    turns = cycle(TURNS)
     for index, one in enumerate(asked):
-        await turns.row()
+        if next(turns):
+            await asyncio.sleep(0)
         try:
-            partition = find(one.topic_partition)
+            partition = known.get(one.topic_partition)
+            if partition is None or partition.log.closed:
+                partition = find(one.topic_partition)
             if before and partition.reads_as(before[index]):
                 results.append(before[index])
                 continue
-            partition.check_topic_id(one.topic_id)
+            if one.topic_id is not partition.topic_id:
+                partition.check_topic_id(one.topic_id)
             if held_back is not None and held_back(partition, None):
                 result = partition.read(params, one, 0, False)
             else:
@@ -71,21 +80,21 @@ async def read_partitions(
                     held_back(partition, result.size)
         except Exception as error:
             result = FetchResult(code_for_reader(error, one.topic_partition))
-        size = result.size
-        if size:
+        if result.records is not None and result.records.size:
             min_one_message = False
-            left = max(0, left - size)
+            left = max(0, left - result.records.size)
         results.append(result)
     return results
 
 
 def must_wait(params: FetchParams, results: Sequence[FetchResult]) -> bool:
-    """Whether there is not enough yet, and nothing that has to be told at once."""
+    """Return True if there is too little data and no result that must be sent at once."""
     if params.max_wait_ms <= 0 or not results:
         return False
     size = 0
     for result in results:
         if result.error_code or result.diverging_epoch is not None:
             return False
-        size += result.size
+        if result.records is not None:
+            size += result.records.size
     return size < params.min_bytes

@@ -1,6 +1,7 @@
-"""Follows one leader: fetches in a session, and lets a thread write what comes.
+"""Follower of one leader: fetches in a session, and writes the answers in a thread.
 
-What to do is decided in `following.py` and done in `following_disk.py`; here is when. All of it belongs to the loop.
+`following.py` makes the decisions and `following_disk.py` carries them out; this module schedules them. The event loop
+owns everything here.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _NEWEST_EPOCH: Final = 2**31 - 1
 ABOUT_LEADERS: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
 })  # fmt: skip
-"""Errors that say that another one leads, or in another epoch."""
+"""Errors which say that another node leads, or that the leader's epoch differs."""
 Connect = Callable[[], Awaitable[LeaderSource]]
 
 
 class ReplicaFetcher:
-    """Keeps the logs of partitions like those of one leader, from `start` to `stop`.
+    """Follower of one leader, from `start` to `stop`: it keeps partitions equal to the leader's.
 
-    `connect` gives a connection to the leader, again after each that failed. `run` runs a function in a thread.
-    `on_appended` is told of each partition whose log or high watermark may have moved; `on_other_leader` of errors that
-    say that somebody else leads. `peer_error` is why there is no connection, None where there is one.
+    `connect` returns a connection to the leader, and is called again after each failure. `run` runs a function in a
+    thread. `on_appended` is called for each partition whose log or high watermark may have moved. `on_other_leader` is
+    called for errors which say that another node leads. `peer_error` is the reason why there is no connection, or None.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class ReplicaFetcher:
         self._on_appended = on_appended
         self._on_other_leader = on_other_leader
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._states: dict[TopicPartition, Following] = {}  # those that gave records last stand last
+        self._states: dict[TopicPartition, Following] = {}  # the partitions that returned records last are at the end
         self._new: dict[TopicPartition, OnDisk] = {}
         self._ids: dict[str, UUID | None] = {}
         self._session = AskingSession()
@@ -86,16 +87,16 @@ class ReplicaFetcher:
         self._news: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    # Which partitions
+    # Partitions
 
     def follow(self, partition: Partition, leader_epoch: int) -> None:
-        """Follow a partition, or go on with it in another epoch of leadership; -1 for a leader that tells none."""
+        """Follow a partition, or continue it in another leader epoch; -1 if the leader reports no epoch."""
         key, position = partition.topic_partition, position_of(partition.log, leader_epoch)
         known = self._states.get(key)
         if known is not None and known.leader_epoch == leader_epoch and self._partitions[key] is partition:
             return
         if self._ids.get(key.topic, partition.topic_id) != partition.topic_id:
-            self._session.lost()  # a topic of the same name was deleted and made again
+            self._session.lost()  # the topic was deleted and created again under its name
         self._partitions[key] = partition
         self._ids[key.topic] = partition.topic_id
         self._states[key] = Following(position, leader_epoch)
@@ -106,31 +107,31 @@ class ReplicaFetcher:
         self._wake()
 
     async def leave(self, keys: Iterable[TopicPartition]) -> None:
-        """Follow these no longer; on return nothing is being written to them."""
+        """Stop following these partitions. On return, nothing is being written to them."""
         for key in keys:
             for known in (self._states, self._partitions, self._new):
                 known.pop(key, None)
         await self.settled()
 
     async def settled(self) -> None:
-        """Return when what is being written is written."""
+        """Wait for the write in progress to finish."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
     @property
     def states(self) -> Mapping[TopicPartition, Following]:
-        """How far each partition is, and whether it waits."""
+        """The position and schedule of each followed partition."""
         return self._states
 
-    # From start to stop
+    # Start and stop
 
     def start(self) -> None:
-        """Begin to fetch."""
+        """Start fetching."""
         self._task = asyncio.get_running_loop().create_task(self._follow_on())
 
     async def stop(self) -> None:
-        """Fetch no more; on return nothing is being written."""
-        if self._task is not None:  # kept, so that who stops it a second time waits as well
+        """Stop fetching. On return, nothing is being written."""
+        if self._task is not None:  # kept, so that a second call waits as well
             self._task.cancel()
             await asyncio.wait([self._task])
         await self.settled()
@@ -175,7 +176,7 @@ class ReplicaFetcher:
     # One round
 
     async def fetch_once(self, source: LeaderSource) -> None:
-        """One fetch and all that follows from it; a pause where nothing is due. Errors as `LeaderSource.fetch`."""
+        """Fetch once and carry out the answer, or pause if nothing is due. Errors as in `LeaderSource.fetch`."""
         if self._new:
             new, self._new = self._new, {}
             await self._write({key: self._states[key] for key in new}, new)
@@ -219,7 +220,7 @@ class ReplicaFetcher:
                 raise PeerMisbehaved(f"it answers for {key}, which it was not asked for", peer=source.connection.peer)
             seen.add(key)
             if self._states.get(key) is not wanted[key]:
-                continue  # it was left, or has another leader meanwhile
+                continue  # no longer followed, or followed in another epoch
             match plan_of(answer):
                 case AskBounds():
                     outside[key] = wanted[key].leader_epoch
@@ -237,7 +238,7 @@ class ReplicaFetcher:
     async def _mend(
         self, source: LeaderSource, wanted: Mapping[TopicPartition, Following], outside: Mapping[TopicPartition, int]
     ) -> None:
-        """For logs that end outside of the leader's: ask where that one is, and begin there."""
+        """Repair logs that end outside the leader's: ask for the leader's bounds, and restart or truncate there."""
         plans: dict[TopicPartition, OnDisk] = {}
         for key, bounds in (await source.bounds(outside)).items():
             if self._states.get(key) is not wanted[key]:
@@ -265,7 +266,7 @@ class ReplicaFetcher:
         if not works:
             return
         self._writing = asyncio.ensure_future(self._run(carry_out, works, self._cutting))
-        for done in await asyncio.shield(self._writing):  # who stops us waits until the thread has come back
+        for done in await asyncio.shield(self._writing):  # `stop` waits for the thread
             self._written(done, wanted[done.key], plans[done.key])
         self._writing = None
 
@@ -284,7 +285,7 @@ class ReplicaFetcher:
         size = len(plan.records) if isinstance(plan, Take) and plan.records is not None else 0
         self.throttle.record(key, size, self._now_ms())
         is_to_move = size or not isinstance(plan, Take)
-        if is_to_move and done.position == before.position:  # asked again at once, it would be the same again
+        if is_to_move and done.position == before.position:  # an immediate retry would give the same answer
             self._failed(key, ErrorCode.UNKNOWN_SERVER_ERROR, done)
             return
         is_in_sync = isinstance(plan, Take) and done.position.end_offset >= plan.high_watermark
@@ -303,7 +304,7 @@ class ReplicaFetcher:
 
 
 def _is_idle(partition: Partition, plan: OnDisk) -> bool:
-    """Whether a plan changes nothing: an answer without news."""
+    """Return True if a plan changes nothing, because the answer had no news."""
     if not isinstance(plan, Take) or (plan.records is not None and len(plan.records)):
         return False
     log = partition.log

@@ -1,4 +1,4 @@
-"""The partitions of a node: appends and reads over several of them, and the requests that wait for one."""
+"""The partitions of a node: appends and reads over several of them, and requests that wait for a partition."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog._core.scan import BatchTable, scan
-from kafkalog.errors import InvalidTopic, KafkalogError, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
+from kafkalog.errors import (
+    InvalidTopic,
+    KafkalogError,
+    LogClosed,
+    NotLeaderOrFollower,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.replica.append_limits import UNPACKED_AT_ONCE, most_at_once
 from kafkalog.server.replica.append_results import appended, refused
 from kafkalog.server.replica.delayed_delete import DelayedDelete, Deletion
 from kafkalog.server.replica.delayed_fetch import DelayedFetch
 from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.fetch_session import FetchSessions
+from kafkalog.server.replica.listeners import HighWatermarkListener
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.reading import held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
-from kafkalog.server.replica.throttle import LEADER_RATE, ReplicationRate
+from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
-from kafkalog.server.replica.waiting import Later, WaitingRequests
+from kafkalog.server.replica.waiting import Later, WaitingRequests, answer_of
 from kafkalog.server.turns import Turns
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
@@ -33,21 +42,14 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 ACKS: Final = frozenset({-1, 0, 1})
-PLAIN_BYTES: Final = 1 << 20
-COMPRESSED_BYTES: Final = 2 << 10
-"""An append of more than this goes to the pool. What is compressed may be ten thousand times as large inside."""
-_LEFT_PLAIN: Final = frozenset({"producer", "uncompressed"})
-"""Settings of a topic with which a batch that comes plain is written plain: with others it is packed."""
-UNPACKED_AT_ONCE: Final = 2
-"""As many appends are decompressed side by side: each may take the 256 MiB that one batch may have."""
 _LAG_MAX_MS: Final = 30_000
 SETTLED_MS: Final = 5_000
-"""What a coordinator wrote has so long to be replicated, as `offsets.commit.timeout.ms` has it."""
+"""Time limit for replicating a coordinator's write, as `offsets.commit.timeout.ms` has it."""
 Batches = Mapping[TopicPartition, tuple[Any, BatchTable]]
 
 
 class Topics(Protocol):
-    """What is asked about topics here."""
+    """The part of a topic registry that the ReplicaManager uses."""
 
     def get(self, name: str, /) -> Any: ...
 
@@ -55,11 +57,11 @@ class Topics(Protocol):
 
 
 class ReplicaManager:
-    """All of it belongs to the loop; what takes long goes to the pool by `run`.
+    """All partitions of a node. The event loop owns it; long operations run in the pool through `run`.
 
-    `verify` asks the coordinator of a transaction; without it transactions are not verified. `set_role` tells what a
-    replica set says of all partitions; without it the node is alone, and leads. `settle` waits until what is known of a
-    transaction is replicated. `throttle` counts what followers fetch.
+    `verify` asks the coordinator of a transaction; without it, transactions are not verified. `set_role` returns the
+    role that a replica set gives all partitions; without it, the node is alone and leads. `settle` waits until the
+    known state of a transaction is replicated. `throttle` counts the bytes that followers fetch.
     """
 
     def __init__(
@@ -98,16 +100,16 @@ class ReplicaManager:
         self._appending = 0
         self._may_append = asyncio.Event()
         self._may_append.set()
+        self._holds_writes = False
         topics.on_change(self._topic_changed)
 
     async def start(self) -> None:
-        """In a replica set: followers that are late leave the replicas in sync from now on. Partitions are looked up
-        when they are first asked for."""
+        """Start removing late followers from the ISR, in a replica set. Partitions are looked up on first use."""
         if self._set_role is not None:
             self._lag_timer = self._later(self._lag_max_ms / 2, self._drop_late)
 
     async def stop(self) -> None:
-        """Answer all requests that wait, with what there is."""
+        """Answer all waiting requests with the results available now."""
         if self._lag_timer is not None:
             self._lag_timer.cancel()
         self.waiting.stop()
@@ -115,11 +117,11 @@ class ReplicaManager:
     # Partitions
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition; UnknownTopicOrPartition, or StorageError where its disk is offline."""
+        """Return the partition. UnknownTopicOrPartition; StorageError if its disk is offline."""
         return self.find(TopicPartition(topic, index))
 
     def find(self, key: TopicPartition) -> Partition:
-        """As `partition`."""
+        """Return the partition for `key`. Errors as in `partition`."""
         partition = self._partitions.get(key)
         if partition is not None and not partition.log.closed:
             return partition
@@ -139,7 +141,7 @@ class ReplicaManager:
             if any(True for _ in self._store.offline):
                 raise StorageError(f"the disk of {key} is offline", hint="the server's log has the disk's error")
             raise UnknownTopicOrPartition(f"there is no partition {key}")
-        if before is not None:  # its log was moved to another directory
+        if before is not None:  # the log was moved to another directory
             before.log = log
             partition = before
         else:
@@ -158,7 +160,7 @@ class ReplicaManager:
         return partition
 
     def _give(self, partition: Partition, role: Role) -> None:
-        """A role of the whole set, for one partition, later than the one that it has."""
+        """Give one partition the role of the whole set, with a partition epoch above its current one."""
         role = role._replace(partition_epoch=partition.role.partition_epoch + 1)
         if role.leader == self._node_id:
             partition.become_leader(role)
@@ -166,28 +168,30 @@ class ReplicaManager:
             partition.become_follower(role)
 
     def take_roles(self) -> None:
-        """Give all partitions the role that the replica set has now, and answer who waits for what is over (FLOW-4)."""
+        """Give all partitions the set's current role, and answer requests that can no longer succeed (FLOW-4)."""
         if self._set_role is None:
             return
         role = self._set_role()
         for key, partition in tuple(self._partitions.items()):
             try:
                 self._give(partition, role)
-            except KafkalogError as error:  # its disk: it keeps the role that it had, in which nobody writes
+            except KafkalogError as error:  # a disk error: the partition keeps its old role, which takes no writes
                 _LOG.error("%s cannot be led: %s", key, error)
             self.waiting.wake(key)
 
     def hold_writes(self) -> None:
-        """Append nothing until `release_writes`: requests wait, coordinators are told that this node does not lead."""
+        """Append nothing until `release_writes`: requests wait, and coordinators get NotLeaderOrFollower."""
         self._may_append.clear()
+        self._holds_writes = True
 
     def release_writes(self) -> None:
-        """Let those who wait go on, as the roles of their partitions say then."""
+        """Resume the waiting appends, under the roles that their partitions have by then."""
+        self._holds_writes = False
         self._may_append.set()
 
     @property
     def is_appending(self) -> bool:
-        """Whether appends that began are not done."""
+        """True while an append in the pool is unfinished."""
         return self._appending > 0
 
     def _drop_late(self) -> None:
@@ -207,27 +211,53 @@ class ReplicaManager:
                 self.waiting.wake(key)
 
     def on_high_watermark(self, key: TopicPartition, callback: Callable[[TopicPartition, int], object]) -> bool:
-        """Call back with each move of a partition's high watermark; False for one that is gone."""
-        return self.find(key).add_listener(_HighWatermarkListener(callback))
+        """Call `callback` whenever the partition's high watermark moves. Return False if the partition was deleted."""
+        return self.find(key).add_listener(HighWatermarkListener(callback))
 
     # Appends
+
+    def append_at_once(self, key: tuple[str, int], data: Any, table: BatchTable, acks: int) -> AppendResult | None:
+        """Append a client's batch on the loop and return the result, or return None with nothing done. It takes small,
+        non-transactional batches that stay unchanged, without other replicas; `append_scanned` takes all."""
+        partition = self._partitions.get(key)  # type: ignore[call-overload]  # equal to its TopicPartition
+        if partition is None or self._holds_writes or acks not in ACKS:
+            return None
+        log, role = partition.log, partition.role
+        config = log.config
+        most_bytes = most_at_once(config.flush_messages, config.compression_type, table.codec)
+        if partition.followers or role.leader != self._node_id or table.valid_bytes > most_bytes:
+            return None
+        try:
+            info = log.append_ready(data, leader_epoch=role.leader_epoch, table=table)
+        except LogClosed:
+            return None  # the log may be reopened elsewhere
+        except Exception as error:
+            return refused(partition.topic_partition, error, partition)
+        if info is None:
+            return None
+        if partition.listeners:
+            partition.after_append()
+        waiting = self.waiting
+        if waiting.produce.delayed or waiting.fetch.delayed or waiting.deletion.delayed:
+            waiting.wake(partition.topic_partition)
+        return appended(info)
 
     async def append(
         self, entries: Mapping[TopicPartition, Any], params: AppendParams
     ) -> dict[TopicPartition, AppendResult]:
-        """What came of an append of one batch to each partition, in the order given; it waits as `params` says.
+        """Append one batch to each partition and return the results in the same order. Wait as `params` says.
 
-        Batches are writable buffers and are edited in place. A partition that fails harms no other (FLOW-6).
+        Batches are writable buffers and are edited in place. A failed partition does not affect the others (FLOW-6).
         """
         return await self.append_scanned({key: (data, scan(data)) for key, data in entries.items()}, params)
 
     async def append_scanned(self, batches: Batches, params: AppendParams) -> dict[TopicPartition, AppendResult]:
-        """As `append`, of batches that were scanned already."""
+        """Append batches that are already scanned; otherwise like `append`."""
         if params.required_acks not in ACKS:
             return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
         checked = self._verified(batches, params) if params.origin == "client" else _NOT_ASKED
         if checked.guards and self._settle is not None and await self._settle(params.transactional_id or ""):
-            # no record before it is certain that the transaction has its partition: nobody would end it there
+            # append only once the transaction is certain to have the partition: otherwise no one would end it there
             too_few = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
             checked = Verified({**dict.fromkeys(checked.guards, too_few), **checked.refused}, {})
         results = {}
@@ -240,7 +270,7 @@ class ReplicaManager:
                 results[key] = refusal
                 continue
             partition = None
-            while not self._may_append.is_set():
+            while self._holds_writes:
                 await self._may_append.wait()
             try:
                 partition = self._writable(key, params.internal_allowed)
@@ -250,7 +280,7 @@ class ReplicaManager:
             else:
                 results[key] = appended(info)
                 must_wait = must_wait or not partition.is_alone
-        if params.required_acks != ALL or not must_wait:  # alone, a leader's append is replicated as soon as it is done
+        if params.required_acks != ALL or not must_wait:  # without followers, an append is replicated at once
             return results
         return await self._replicated(results, params)
 
@@ -264,8 +294,8 @@ class ReplicaManager:
         guard: VerificationGuard | None = None,
         epoch_bumps: bool = False,
     ) -> int:
-        """The last offset of a small batch of a coordinator, written on the loop. Errors as `Partition.append`."""
-        if not self._may_append.is_set():
+        """Append a coordinator's batch on the loop and return its last offset. Errors as in `Partition.append`."""
+        if self._holds_writes:
             raise NotLeaderOrFollower(f"the leader of {key} hands over")
         data = bytearray(batch) if isinstance(batch, bytes) else batch
         partition = self.find(key)
@@ -274,7 +304,7 @@ class ReplicaManager:
         return info.last_offset
 
     def appended_to(self, partition: Partition) -> None:
-        """Let those know who wait for a partition: something was appended, or its high watermark moved."""
+        """Wake the requests that wait for a partition, after an append or a move of its high watermark."""
         partition.after_append()
         self.waiting.wake(partition.topic_partition)
 
@@ -289,7 +319,8 @@ class ReplicaManager:
         self, partition: Partition, data: Any, table: BatchTable, params: AppendParams, guard: VerificationGuard | None
     ) -> LogAppendInfo:
         append = partial(partition.append, data, params.required_acks, origin=params.origin, table=table, guard=guard)
-        if not (partition.append_syncs or _takes_long(table, partition.log.config.compression_type)):
+        config = partition.log.config
+        if table.valid_bytes <= most_at_once(config.flush_messages, config.compression_type, table.codec):
             info: LogAppendInfo = append()
             self.appended_to(partition)
             return info
@@ -308,7 +339,7 @@ class ReplicaManager:
 
         self._appending += 1
 
-        # a client that goes away does not undo what is being written, and readers are told of it all the same
+        # a disconnected client does not undo a write in progress, and readers still get notified
         return await asyncio.shield(asyncio.ensure_future(in_pool()))
 
     def _verified(self, batches: Batches, params: AppendParams) -> Verified:
@@ -329,7 +360,7 @@ class ReplicaManager:
         self, results: dict[TopicPartition, AppendResult], params: AppendParams
     ) -> dict[TopicPartition, AppendResult]:
         future: asyncio.Future[dict[TopicPartition, AppendResult]] = asyncio.get_running_loop().create_future()
-        operation = DelayedProduce(params.timeout_ms, results, self.find, _answer(future))
+        operation = DelayedProduce(params.timeout_ms, results, self.find, answer_of(future))
         if not self.waiting.watch(self.waiting.produce, operation, results) and params.on_wait is not None:
             params.on_wait()
         try:
@@ -338,8 +369,8 @@ class ReplicaManager:
             self.waiting.produce.cancel(operation)
 
     async def settled(self, keys: Iterable[TopicPartition], timeout_ms: int = SETTLED_MS) -> int:
-        """0 once all that lies in these partitions now is replicated, at once where nobody else has a copy; else the
-        error code: of a partition that is not led here (any more), or REQUEST_TIMED_OUT."""
+        """Wait until everything now in these partitions is replicated, and return 0 or an error code:
+        REQUEST_TIMED_OUT, or that of a partition not led here. Partitions without other replicas need no wait."""
         written: dict[TopicPartition, AppendResult] = {}
         for key in keys:
             try:
@@ -356,13 +387,16 @@ class ReplicaManager:
     # Reads
 
     async def fetch(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
-        """What the partitions give, in the order asked; it waits until there is enough, or as long as `params` says."""
-        results = await self.read(params, asked)
+        """Read the partitions and return their results in the order asked, waiting for enough data as `params` says."""
+        if params.replica_id < 0:
+            results = await read_partitions(params, asked, self._partitions, self.find, self._run)
+        else:
+            results = await self.read(params, asked)
         if not must_wait(params, results):
             return results
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = [(one, result.place) for one, result in zip(asked, results, strict=True)]
-        operation = DelayedFetch(params, waiting, self.find, _wake(future))
+        operation = DelayedFetch(params, waiting, self.find, partial(answer_of(future), None))
         self.waiting.watch(self.waiting.fetch, operation, [one.topic_partition for one in asked])
         try:
             await future
@@ -373,12 +407,12 @@ class ReplicaManager:
     async def read(
         self, params: FetchParams, asked: Sequence[FetchPartition], before: Sequence[FetchResult] = ()
     ) -> list[FetchResult]:
-        """As `fetch`, of what there is now; `before` as in `read_partitions`."""
+        """Read the partitions without waiting; otherwise like `fetch`. `before` is as in `read_partitions`."""
         follows = params.is_from_follower and not params.is_from_candidate
         held_back = None
         if self._throttle is not None and follows:
             held_back = held_back_by(self._throttle, self._node_id, params.replica_id)
-        results = await read_partitions(params, asked, self.find, self._run, held_back, before)
+        results = await read_partitions(params, asked, self._partitions, self.find, self._run, held_back, before)
         if follows:
             kept = {id(one) for one in before}
             self._follower_read(
@@ -406,13 +440,13 @@ class ReplicaManager:
     # Deleting
 
     async def delete_records(self, key: TopicPartition, offset: int) -> int:
-        """The low watermark of a partition of which what lies below `offset` was given up (PART-11).
+        """Delete a partition's records below `offset` and return its low watermark (PART-11).
 
-        InvalidTopic for a topic of the node's own; errors as `Partition.delete_records`.
+        InvalidTopic for an internal topic; other errors as in `Partition.delete_records`.
         """
         partition = self.find(key)
         topic = self._topics.get(key.topic)
-        if topic is None:  # it is being deleted, and its partitions are not all gone yet
+        if topic is None:  # deletion is in progress, and some partitions remain
             raise UnknownTopicOrPartition(f"there is no topic {key.topic}")
         if topic.is_internal:
             raise InvalidTopic(f"Cannot delete records of internal topic {key.topic}")
@@ -422,9 +456,9 @@ class ReplicaManager:
     async def deleted_everywhere(
         self, wanted: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, Deletion]:
-        """What came of it that all replicas give up what lies below these offsets; it waits until they have."""
+        """Wait until all replicas have deleted the records below these offsets, and return each outcome."""
         future: asyncio.Future[dict[TopicPartition, Deletion]] = asyncio.get_running_loop().create_future()
-        operation = DelayedDelete(timeout_ms, wanted, self.find, _answer(future))
+        operation = DelayedDelete(timeout_ms, wanted, self.find, answer_of(future))
         self.waiting.watch(self.waiting.deletion, operation, wanted)
         try:
             return await future
@@ -432,41 +466,11 @@ class ReplicaManager:
             self.waiting.deletion.cancel(operation)
 
 
-class _HighWatermarkListener:
-    """A listener that is one function."""
-
-    def __init__(self, callback: Callable[[TopicPartition, int], object]) -> None:
-        self.on_high_watermark = callback
-
-    def on_failed(self, topic_partition: TopicPartition) -> None:
-        """Its next append says so."""
-
-    def on_deleted(self, topic_partition: TopicPartition) -> None:
-        """There is nothing more to follow."""
-
-
 _NOT_ASKED: Final = Verified({}, {})
 
 
-def _takes_long(table: BatchTable, compression_type: str) -> bool:
-    is_plain = not table.codec and compression_type in _LEFT_PLAIN
-    return table.valid_bytes > (PLAIN_BYTES if is_plain else COMPRESSED_BYTES)
-
-
-def _answer(future: asyncio.Future[Any]) -> Callable[[Any], object]:
-    return lambda result: None if future.done() else future.set_result(result)
-
-
-def _wake(future: asyncio.Future[Any]) -> Callable[[], object]:
-    return lambda: None if future.done() else future.set_result(None)
-
-
-def _throttle(node: Any) -> ReplicationRate:
-    return ReplicationRate(lambda: int(node.config[LEADER_RATE]), node.monotonic_ms)
-
-
 def make(node: Any) -> ReplicaManager:
-    """The replicas of a node that has its `store` and `topics`; its transactions are asked once there are any."""
+    """Return the ReplicaManager of a node that has `store` and `topics`; `transactions` may be set later."""
     config = node.config
 
     def verify(*who: Any, **more: Any) -> Mapping[TopicPartition, int]:
@@ -487,7 +491,7 @@ def make(node: Any) -> ReplicaManager:
         verify=verify if config["transaction.partition.verification.enable"] else None,
         set_role=None if node.quorum.replica_set is None else node.quorum.role,
         settle=None if node.quorum.replica_set is None else settle,
-        throttle=None if node.quorum.replica_set is None else _throttle(node),
+        throttle=None if node.quorum.replica_set is None else leaders_rate(node),
         fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
         produce_purge_interval=config["producer.purgatory.purge.interval.requests"],
         fetch_purge_interval=config["fetch.purgatory.purge.interval.requests"],

@@ -1,8 +1,9 @@
-"""What is asked of partitions and what they answer: values without wire formats, codes of the protocol in them."""
+"""Requests to partitions and their results: values without wire formats, with the protocol's error codes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
     from kafkalog.storage.file_slice import FileSlice
 
 CONSUMER: Final = -1
-"""The replica id of one who fetches and is no replica."""
+"""Replica id of a reader that is not a replica."""
 DEBUGGER: Final = -2
 
 
 class AppendParams(NamedTuple):
-    """What is the same for all partitions of an append.
+    """Parameters common to all partitions of an append.
 
-    `internal_allowed`: also the node's own topics. `on_wait` is called before a wait, when the batches are needed no
-    more. `produce_version` is 0 for what no client's request asks for.
+    `internal_allowed`: internal topics may be written as well. `on_wait` is called before a wait, when the batches are
+    no longer needed. `produce_version` is 0 for appends that are not a client's.
     """
 
     required_acks: int
@@ -36,10 +37,10 @@ class AppendParams(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """What came of an append to one partition; offsets and times (ms) that are not known are -1.
+    """Result of an append to one partition; unknown offsets and times (ms) are -1.
 
-    `record_errors` are (index in the batch, words) of the records that were refused; `message` is None where the code
-    says it all.
+    `record_errors` are (index in the batch, text) of the rejected records. `message` is None if the code says
+    everything.
     """
 
     error_code: int = 0
@@ -51,8 +52,12 @@ class AppendResult(NamedTuple):
     last_offset: int = -1
 
 
+new_result: Final[Callable[[tuple[object, ...]], AppendResult]] = partial(tuple.__new__, AppendResult)
+"""Make a result from a tuple of all its fields, in order; each append makes one."""
+
+
 class FetchParams(NamedTuple):
-    """What a fetch asks for over all partitions; bytes and ms."""
+    """Parameters of a fetch over all partitions, in bytes and ms."""
 
     max_wait_ms: int
     min_bytes: int
@@ -60,21 +65,21 @@ class FetchParams(NamedTuple):
     isolation: Isolation = "high_watermark"
     replica_id: int = CONSUMER
     is_from_candidate: bool = False
-    """Whether a replica copies what it lacks, before it asks for a vote: from a node that leads nothing."""
+    """True if a replica copies missing records before it asks for votes, from a node that leads nothing."""
 
     @property
     def is_from_follower(self) -> bool:
-        """Whether a replica fetches, and so sees the log to its end."""
+        """True if a replica fetches, and thus sees the log up to its end."""
         return self.replica_id >= 0
 
     @property
     def only_leader(self) -> bool:
-        """Whether only a leader may answer; a debugging reader takes any replica."""
+        """True if only a leader may answer; debugging readers and candidates may read from any replica."""
         return self.replica_id != DEBUGGER and not self.is_from_candidate
 
 
 class FetchPartition(NamedTuple):
-    """What a fetch asks of one partition; epochs that are not given are -1."""
+    """Request of a fetch for one partition; epochs that are not given are -1."""
 
     topic_partition: TopicPartition
     fetch_offset: int
@@ -85,17 +90,24 @@ class FetchPartition(NamedTuple):
     log_start_offset: int = -1
 
 
-class FetchResult:
-    """What a partition gives. With an error all offsets are -1.
+new_key: Final[Callable[[tuple[str, int]], TopicPartition]] = partial(tuple.__new__, TopicPartition)
+new_params: Final[Callable[[tuple[object, ...]], FetchParams]] = partial(tuple.__new__, FetchParams)
+new_asked: Final[Callable[[tuple[object, ...]], FetchPartition]] = partial(tuple.__new__, FetchPartition)
+"""`new_key`, `new_params` and `new_asked` make a value from a tuple of all its fields, in order, for each fetch."""
 
-    `aborted` are (producer id, first offset) for a committed read, else None. `place` is where the fetch begins, which
-    a fetch that waits compares with where the log ends; `log_end_offset` is the leader's. `role` is the
-    partition's when a reading found all that there is told already, None otherwise.
+
+class FetchResult:
+    """Result of a fetch for one partition. With an error, all offsets are -1.
+
+    `aborted` are (producer id, first offset) for a committed read, otherwise None. `place` is where the fetch begins; a
+    waiting fetch compares it with the log end. `log_end_offset` is the leader's. `role` is the partition's role if a
+    read found nothing new, otherwise None. `current_leader` is the (node id, epoch) of the current leader, if it is
+    reported with an error.
     """
 
     __slots__ = (
-        "aborted", "diverging_epoch", "error_code", "high_watermark", "last_stable_offset", "log_end_offset",
-        "log_start_offset", "place", "records", "role",
+        "aborted", "current_leader", "diverging_epoch", "error_code", "high_watermark", "last_stable_offset",
+        "log_end_offset", "log_start_offset", "place", "records", "role",
     )  # fmt: skip
 
     def __init__(
@@ -120,16 +132,17 @@ class FetchResult:
         self.diverging_epoch = diverging_epoch
         self.place = place
         self.role: Role | None = None
+        self.current_leader: tuple[int, int] | None = None
 
     def end_for(self, isolation: Isolation) -> int:
-        """Below which offset a reader of this kind saw records."""
+        """Return the offset below which a reader with this isolation sees records."""
         if isolation == "log_end":
             return self.log_end_offset
         return self.last_stable_offset if isolation == "committed" else self.high_watermark
 
     @property
     def size(self) -> int:
-        """Bytes of records."""
+        """Size of the records in bytes."""
         return 0 if self.records is None else self.records.size
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Who leads a partition, who has copies of it, and how far each copy is: values, and the rules over them."""
+"""Leader, replicas and replication progress of a partition: values, and the rules over them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Final, NamedTuple
 from kafkalog.types import LogOffsetMetadata
 
 ALL: Final = -1
-"""`acks` of a produce request that is answered once all replicas in sync have its records."""
+"""`acks` of a produce request that is answered once all in-sync replicas have its records."""
 UNKNOWN_PLACE: Final = LogOffsetMetadata(-1)
 
 
 class Role(NamedTuple):
-    """What the metadata says of a partition, replaced as a whole: the leader's node, its epoch, the epoch of the whole
-    (which counts changes of the ISR too), the replicas, and those of them in sync, the leader among them."""
+    """The metadata of a partition, replaced as a whole.
+
+    `partition_epoch` also counts changes of the ISR. `isr` holds the in-sync replicas, including the leader.
+    """
 
     leader: int
     leader_epoch: int
@@ -24,7 +26,7 @@ class Role(NamedTuple):
 
 
 class FollowerState(NamedTuple):
-    """How far a follower has come, by its fetches; times are monotonic ms."""
+    """Progress of a follower, known from its fetches; times are monotonic ms."""
 
     log_start_offset: int = -1
     log_end: LogOffsetMetadata = UNKNOWN_PLACE
@@ -35,9 +37,9 @@ class FollowerState(NamedTuple):
     def fetched(
         self, place: LogOffsetMetadata, log_start_offset: int, now_ms: int, leader_end_offset: int
     ) -> FollowerState:
-        """The state after a fetch from `place`, when the leader's log ended at `leader_end_offset`.
+        """Return the state after a fetch from `place`, when the leader's log ended at `leader_end_offset`.
 
-        A follower has caught up when it asks for the leader's end, or for what was the end at its fetch before.
+        A follower has caught up if it fetches from the leader's end, or from what was the end at its previous fetch.
         """
         caught_up_ms = self.last_caught_up_ms
         if place.message_offset >= leader_end_offset:
@@ -49,34 +51,36 @@ class FollowerState(NamedTuple):
         )
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether it has all, or had all at most `replica.lag.time.max.ms` ago."""
+        """Return True if the follower has everything, or had everything at most `replica.lag.time.max.ms` ago."""
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def is_heard_of(self, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether it has fetched, or was in sync, at most `replica.lag.time.max.ms` ago."""
+        """Return True if the follower fetched, or was in sync, at most `replica.lag.time.max.ms` ago."""
         return now_ms - max(self.last_fetch_ms, self.last_caught_up_ms) <= lag_max_ms
 
 
 def effective_min_isr(min_insync_replicas: int, role: Role, least: int = 1) -> int:
-    """How many replicas in sync a write with acks=all needs: never more than there are replicas (PART-1).
+    """Return the number of in-sync replicas that acks=all needs, at most the number of replicas (PART-1).
 
-    `least` counts whatever the setting says: in a replica set a majority, without which votes could pass by a record.
+    `least` applies whatever the setting is. In a replica set it is a majority: with fewer, an election could lose a
+    record.
     """
     return min(max(min_insync_replicas, least), len(role.replicas))
 
 
 def majority_of(replicas: int) -> int:
-    """The smallest number that is more than half."""
+    """Return the smallest number that is more than half."""
     return replicas // 2 + 1
 
 
 def epoch_to_begin(
     newest: tuple[int, int], offset: int, last_epoch: int, log_start_offset: int
 ) -> tuple[int, int] | None:
-    """(epoch, offset) of the leader's epoch for a follower that has to begin it, None where there is nothing to begin.
+    """Return the (epoch, offset) of the leader's epoch that a follower has to begin, or None.
 
-    `newest` is the leader's epoch and where it began; the rest is what a follower asks whose last epoch did not end
-    elsewhere. It has all from before the epoch when its log ends there, or is empty and begins behind that.
+    `newest` is the leader's epoch and its start offset. The other parameters come from the request of a follower whose
+    last epoch did not end elsewhere. The follower has everything from before the epoch if its log ends at that offset,
+    or if its log is empty and begins after it.
     """
     epoch, begin = newest
     if last_epoch >= epoch:
@@ -88,9 +92,10 @@ def epoch_to_begin(
 def next_high_watermark(
     end: LogOffsetMetadata, role: Role, followers: Mapping[int, FollowerState], now_ms: int, lag_max_ms: int
 ) -> LogOffsetMetadata:
-    """The lowest log end of the leader, those in sync, and those that have caught up and are about to be (PART-2).
+    """Return the lowest log end of the leader, the in-sync replicas and the caught-up followers (PART-2).
 
-    Who is about to join is waited for: a high watermark beyond it would be taken back if it became the leader.
+    Caught-up followers count because they are about to join the ISR. If one became the leader, a high watermark beyond
+    its log end would move back.
     """
     lowest = end
     for node_id, state in followers.items():
@@ -101,13 +106,13 @@ def next_high_watermark(
 
 
 def may_join(state: FollowerState, high_watermark: int, epoch_start: int | None) -> bool:
-    """Whether a follower is in sync again: it has all that is safe, and all from before the leader's epoch."""
+    """Return True if a follower is in sync again: it has all safe records, and all from before the leader's epoch."""
     reached = state.log_end.message_offset
     return reached >= high_watermark and (epoch_start is None or reached >= epoch_start)
 
 
 def with_isr(role: Role, isr: Iterable[int]) -> Role:
-    """The role with these replicas in sync, in the order of the replicas: a change counts in its partition epoch."""
+    """Return the role with these in-sync replicas, in the order of `replicas`; a change raises the partition epoch."""
     chosen = frozenset(isr)
     ordered = tuple(node_id for node_id in role.replicas if node_id in chosen)
     return role if ordered == role.isr else role._replace(isr=ordered, partition_epoch=role.partition_epoch + 1)
@@ -116,9 +121,12 @@ def with_isr(role: Role, isr: Iterable[int]) -> Role:
 def without_late(
     role: Role, followers: Mapping[int, FollowerState], leader_end_offset: int, now_ms: int, lag_max_ms: int
 ) -> Role:
-    """The role without the followers that have not caught up for `replica.lag.time.max.ms`, or have not asked for
-    anything for so long: where nothing is written, a dead one has all. With the reference the controller takes out
-    who sends it no heartbeats. The leader stays."""
+    """Return the role without late followers; the leader stays.
+
+    A follower is late if it has not caught up, or not fetched, for `replica.lag.time.max.ms`. The second condition is
+    needed because a dead follower has everything while nothing is written. In the reference, the controller removes
+    nodes that send no heartbeats.
+    """
     late = {
         node_id for node_id, state in followers.items()
         if not (state.is_caught_up(leader_end_offset, now_ms, lag_max_ms) and state.is_heard_of(now_ms, lag_max_ms))
@@ -127,6 +135,6 @@ def without_late(
 
 
 def low_watermark(log_start_offset: int, followers: Iterable[FollowerState], future_start: int | None) -> int:
-    """The lowest log start of the leader, these followers, and the future replica (PART-11)."""
+    """Return the lowest log start of the leader, these followers and the future replica (PART-11)."""
     starts = [log_start_offset, *(state.log_start_offset for state in followers)]
     return min(starts if future_start is None else [*starts, future_start])

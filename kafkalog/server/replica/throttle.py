@@ -1,12 +1,12 @@
-"""Replication that is held back (KIP-73): what followers that are behind may fetch of some partitions in a second.
+"""Replication throttling (KIP-73): limits the rate at which followers that are behind fetch some partitions.
 
-Followers in sync, and consumers, are never held back (FLOW-19).
+In-sync followers and consumers are never held back (FLOW-19).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Any, Final
 
 from kafkalog.config_keys import MAX_LONG
 from kafkalog.server.security.rates import Rate, Windows
@@ -16,12 +16,12 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
 
 def is_throttled(replicas: Collection[str], partition: int, node_id: int) -> bool:
-    """Whether a topic's `...replication.throttled.replicas` name this replica: `*`, or `PARTITION:NODE`."""
+    """Return True if a topic's `...replication.throttled.replicas` name this replica: `*`, or `PARTITION:NODE`."""
     return "*" in replicas or f"{partition}:{node_id}" in replicas
 
 
 class ReplicationRate:
-    """What was replicated of throttled partitions, against a limit in bytes a second. Belongs to the loop."""
+    """Replication rate of throttled partitions, with a limit in bytes per second. The event loop owns it."""
 
     def __init__(self, limit: Callable[[], int], now_ms: Callable[[], int], windows: Windows | None = None) -> None:
         self._limit = limit
@@ -29,11 +29,16 @@ class ReplicationRate:
         self._rate = Rate(Windows() if windows is None else windows)
 
     def record(self, size: int) -> None:
-        """So many bytes were replicated."""
+        """Record `size` replicated bytes."""
         self._rate.record(size, self._now_ms())
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more was replicated than the limit allows."""
+        """True if the rate is above the limit."""
         limit = self._limit()
         return limit < MAX_LONG and self._rate.per_second(self._now_ms()) > limit
+
+
+def leaders_rate(node: Any) -> ReplicationRate:
+    """Return the rate at which a node's followers fetch, with the limit from the node's settings."""
+    return ReplicationRate(lambda: int(node.config[LEADER_RATE]), node.monotonic_ms)

@@ -1,8 +1,8 @@
 """A hierarchical timer wheel: adding and cancelling take constant time, however many requests wait.
 
-Most requests that wait are done long before their limit, so a heap would be full of entries that nobody needs any more.
-A wheel of `size` buckets of one ms holds what is due soon; a wheel above it, whose bucket is as long as the whole wheel
-below, what is due later. A bucket whose time has come is emptied into the wheels below it.
+Most waiting requests finish long before their limit, so a heap would fill with obsolete entries. The lowest wheel has
+`size` buckets of one ms and holds the tasks due soon. Each bucket of the next wheel is as long as the whole wheel below
+it and holds tasks due later. A bucket that becomes due is emptied into the wheels below it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SIZE: Final = 64
 
 
 class TimerTask:
-    """Something with a limit in time. It may be in one wheel, once."""
+    """A task with a time limit. It can be in one wheel, once."""
 
     __slots__ = ("_bucket", "due_ms")
 
@@ -24,12 +24,12 @@ class TimerTask:
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether its time is still to come."""
+        """True while the task is in a wheel."""
         return self._bucket is not None
 
 
 class _Level:
-    """One wheel: buckets by the number of the tick, as many at a time as the wheel has."""
+    """One wheel: buckets by tick number, at most as many as the wheel has."""
 
     __slots__ = ("buckets", "tick_ms")
 
@@ -39,9 +39,9 @@ class _Level:
 
 
 class TimerWheel:
-    """Tasks by the time when they are due, in ms of a clock that never goes back.
+    """Tasks by due time, in ms of a monotonic clock.
 
-    It has no thread and no clock: who owns it calls `advance_to` at `next_due_ms` or later. One thread at a time.
+    It has no thread and no clock: the owner calls `advance_to` at `next_due_ms` or later. One thread at a time.
     """
 
     def __init__(self, now_ms: int, size: int = SIZE) -> None:
@@ -50,14 +50,14 @@ class TimerWheel:
         self._size = size
         self._now_ms = now_ms
         self._levels = [_Level(1)]
-        self._expirations: list[tuple[int, int, int]] = []  # (when, level, bucket) of each bucket that has tasks
+        self._expirations: list[tuple[int, int, int]] = []  # (due ms, level, bucket) of each bucket that has tasks
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, task: TimerTask, due_ms: int) -> bool:
-        """Takes the task in; False where its time has come already, and then it is not in the wheel."""
+        """Add a task. Return False, without adding it, if it is due already."""
         if task.is_scheduled:
             raise ValueError("the task is in a wheel already")
         task.due_ms = due_ms
@@ -67,7 +67,7 @@ class TimerWheel:
         return True
 
     def cancel(self, task: TimerTask) -> bool:
-        """Takes the task out; False where it is in no wheel, or no more."""
+        """Remove a task. Return False if it is not in a wheel."""
         bucket, task._bucket = task._bucket, None
         if bucket is None:
             return False
@@ -76,7 +76,7 @@ class TimerWheel:
         return True
 
     def next_due_ms(self) -> int | None:
-        """When `advance_to` has something to do next, None with no task in the wheel. It may be early, never late."""
+        """Return the time of the next work for `advance_to`, None without tasks. It may be early, never late."""
         while self._expirations:
             when, level, index = self._expirations[0]
             if self._levels[level].buckets.get(index):
@@ -86,7 +86,7 @@ class TimerWheel:
         return None
 
     def advance_to(self, now_ms: int) -> list[Any]:
-        """The tasks that are due by `now_ms`, in the order of their ticks; they are in the wheel no more."""
+        """Remove the tasks due by `now_ms` and return them in the order of their ticks."""
         due: list[TimerTask] = []
         while self._expirations and self._expirations[0][0] <= now_ms:
             when, level, index = heapq.heappop(self._expirations)

@@ -1,4 +1,4 @@
-"""What has to change so that a follower has the topics of its leader: a function of values."""
+"""Changes that give a follower the topics of its leader, as a function of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 class TopicState(NamedTuple):
-    """A topic as it is, or as it should be; `settings` are its own, None where they are not known."""
+    """Actual or wanted state of a topic; `settings` are its overrides, None if unknown."""
 
     id: UUID | None
     partitions: int
@@ -16,7 +16,7 @@ class TopicState(NamedTuple):
 
 
 class Make(NamedTuple):
-    """A topic is missing."""
+    """Create a missing topic."""
 
     name: str
     id: UUID | None
@@ -25,21 +25,21 @@ class Make(NamedTuple):
 
 
 class Grow(NamedTuple):
-    """A topic has fewer partitions than it should."""
+    """Add partitions to a topic that has too few."""
 
     name: str
     partitions: int
 
 
 class Alter(NamedTuple):
-    """Settings differ; None takes one back."""
+    """Change settings that differ; None removes an override."""
 
     name: str
     changes: Mapping[str, str | None]
 
 
 class Delete(NamedTuple):
-    """A topic should not be there: the leader has none of that name, or another one."""
+    """Delete a topic that the leader does not have, or has with another id."""
 
     name: str
 
@@ -48,7 +48,7 @@ Change = Make | Grow | Alter | Delete
 
 
 def topic_changes(wanted: Mapping[str, TopicState], own: Mapping[str, TopicState]) -> list[Change]:
-    """The changes, in an order in which they can be made. A topic whose leader does not tell an id keeps its own."""
+    """Return the changes in a feasible order. A topic keeps its own id if the leader reports none."""
     changes: list[Change] = [Delete(name) for name in sorted(own) if name not in wanted]
     for name, topic in sorted(wanted.items()):
         have = own.get(name)
@@ -67,7 +67,7 @@ def topic_changes(wanted: Mapping[str, TopicState], own: Mapping[str, TopicState
 
 
 def setting_changes(wanted: Mapping[str, str] | None, own: Mapping[str, str] | None) -> dict[str, str | None]:
-    """What to set and, as None, what to take back; nothing where either is not known."""
+    """Return the settings to set, with None for those to remove; empty if either side is unknown."""
     if wanted is None or own is None:
         return {}
     changes: dict[str, str | None] = {name: value for name, value in wanted.items() if own.get(name) != value}

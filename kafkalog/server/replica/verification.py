@@ -1,4 +1,4 @@
-"""Transactional batches of a produce request: whose they are, and what their coordinator says of them (FLOW-9)."""
+"""Transactional batches of a produce request, and their verification by the coordinator (FLOW-9)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.types import TopicPartition
 
 EPOCH_BUMPS_VERSION = 12
-"""From this version of Produce on a client's epoch grows with each transaction (KIP-890)."""
+"""First version of Produce with which a client's epoch grows with each transaction (KIP-890)."""
 
 
 class Verifier(Protocol):
-    """The coordinator's answer, by partition: 0 to go on, or the code for the client."""
+    """Function that returns the coordinator's answer by partition: 0 to proceed, or the error code for the client."""
 
     def __call__(
         self,
@@ -33,7 +33,7 @@ class Verifier(Protocol):
 
 
 class TransactionalBatch(NamedTuple):
-    """Who wrote it."""
+    """Producer and first sequence of a transactional batch."""
 
     producer_id: int
     producer_epoch: int
@@ -41,7 +41,7 @@ class TransactionalBatch(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The partitions that are refused, and the guards that the others' appends have to bring."""
+    """The rejected partitions, and the guards to pass to the appends of the others."""
 
     refused: dict[TopicPartition, AppendResult]
     guards: dict[TopicPartition, VerificationGuard]
@@ -50,7 +50,7 @@ class Verified(NamedTuple):
 def transactional_batches(
     tables: Iterable[tuple[TopicPartition, BatchTable]],
 ) -> dict[TopicPartition, TransactionalBatch]:
-    """The first transactional batch of each partition that has any."""
+    """Return the first batch of each partition where that batch is transactional."""
     found = {}
     for key, table in tables:
         if not table.has_producers:
@@ -68,10 +68,10 @@ def verified(
     find: Callable[[TopicPartition], Partition],
     verify: Verifier | None,
 ) -> Verified:
-    """Asks the coordinator about the transactions that begin with these batches.
+    """Verify with the coordinator the transactions that begin with these batches.
 
-    Batches of more than one producer refuse the whole request, INVALID_PRODUCER_ID_MAPPING. Where a partition is none
-    of this node's, its append says so.
+    If the batches have more than one producer, the whole request is rejected with INVALID_PRODUCER_ID_MAPPING. Raise
+    the errors of `find` for a missing partition.
     """
     result = Verified({}, {})
     if len({(one.producer_id, one.producer_epoch) for one in batches.values()}) > 1:
@@ -89,7 +89,7 @@ def verified(
                 guard = log.maybe_start_verification(
                     batch.producer_id, batch.base_sequence, batch.producer_epoch, bumps
                 )
-            except KafkalogError as error:  # it takes no writes, which is told for this partition alone
+            except KafkalogError as error:  # the log takes no writes: reject this partition alone
                 result.refused[key] = refused(key, error, None)
                 continue
             if guard is not None:

@@ -1,4 +1,4 @@
-"""How a candidate copies what a voter has more of: the follower's way, from a node that leads nothing."""
+"""Copying the records that a voter has and a candidate lacks: like a follower, from a node that leads nothing."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kafkalog.server.replica.results import DEBUGGER
 from kafkalog.types import TopicPartition
 
 LIMITS: Final = FetchLimits(max_wait_ms=0, min_bytes=0)
-"""A voter's log does not grow meanwhile: there is nothing to wait for."""
+"""Limits without a wait: a voter's log does not grow meanwhile."""
 
 
 class VoterSource(LeaderSource):
-    """A voter that lends its logs. It is told no epoch of a leader: there is none."""
+    """A voter that grants access to its logs. Requests carry no leader epoch, since no node leads."""
 
     is_dry = False
-    """Whether the last answer had nothing new at all: an answer with room has something of a log that has more."""
+    """True if the last answer had nothing new. A log with more records has some in every answer that has room."""
 
     async def fetch(self, ask: Ask, ids: Mapping[str, UUID | None]) -> Answers:
-        """As `LeaderSource.fetch`."""
+        """Fetch once, without a leader epoch. Set `is_dry`. Otherwise like `LeaderSource.fetch`."""
         rows = {key: row._replace(leader_epoch=UNKNOWN) for key, row in ask.rows.items()}
         answers = await super().fetch(ask._replace(rows=rows), ids)
         self.is_dry = not answers.error_code and not any(
@@ -36,7 +36,7 @@ class VoterSource(LeaderSource):
         return answers
 
     async def bounds(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Bounds]:
-        """As `LeaderSource.bounds`; asked as who reads from any replica."""
+        """Return the bounds as `LeaderSource.bounds` does, requested as a reader that may use any replica."""
         anyone = LeaderSource(self.connection, DEBUGGER, LIMITS)
         return await anyone.bounds(dict.fromkeys(asked, UNKNOWN))
 
@@ -50,10 +50,11 @@ async def copy_ahead(
     monotonic_ms: Callable[[], int],
     on_appended: Callable[[Partition], object],
 ) -> None:
-    """Return when the voter has nothing more of these partitions; each comes with the last epoch of its log there.
+    """Copy partitions until the voter has nothing more of them; each comes with the last epoch of the voter's log.
 
-    A log is cut where the voter's went another way, as a follower does, and then has the voter's records and epochs.
-    What cannot be copied stays as it is. Errors as `LeaderSource.fetch`; on return nothing is being written.
+    A log is truncated where it diverges from the voter's, as a follower's is, and then has the voter's records and
+    epochs. Partitions that cannot be copied stay unchanged. Errors as in `LeaderSource.fetch`. On return, nothing is
+    being written.
     """
 
     async def again() -> LeaderSource:

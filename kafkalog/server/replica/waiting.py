@@ -1,7 +1,8 @@
-"""The requests that wait for partitions, and the timer that ends them."""
+"""Requests that wait for partitions, and the timer that ends them."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -14,11 +15,11 @@ from kafkalog.types import TopicPartition
 
 _LOG: Final = logging.getLogger(__name__)
 Later = Callable[[float, Callable[[], object]], Any]
-"""Calls back after so many ms; what it gives has `cancel()`."""
+"""Function that calls back after the given ms and returns a handle with `cancel()`."""
 
 
 class WaitingRequests:
-    """Purgatories for `produce`, `fetch` and `deletion`, over one timer wheel that ticks only while something waits."""
+    """Purgatories for `produce`, `fetch` and `deletion` on one timer wheel, which ticks only while something waits."""
 
     def __init__(
         self,
@@ -38,14 +39,14 @@ class WaitingRequests:
         self.deletion = Purgatory(self._wheel, monotonic_ms, _note, 1)
 
     def watch(self, purgatory: Purgatory, operation: DelayedOperation, keys: Iterable[TopicPartition]) -> bool:
-        """True if it was answered at once; else it waits under the keys, as long as it says."""
+        """Return True if the request was answered at once. Otherwise it waits under the keys until its time limit."""
         done = purgatory.try_complete_else_watch(operation, keys)
         if not done:
             self._set_timer()
         return done
 
     def wake(self, key: TopicPartition) -> None:
-        """Look at all that wait for this partition."""
+        """Retry all requests that wait for this partition."""
         if self.produce.delayed:
             self.produce.check_and_complete(key)
         if self.fetch.delayed:
@@ -54,7 +55,7 @@ class WaitingRequests:
             self.deletion.check_and_complete(key)
 
     def stop(self) -> None:
-        """Answer all that wait, with what there is."""
+        """Answer all waiting requests with the results available now."""
         self.produce.complete_all()
         self.fetch.complete_all()
         self.deletion.complete_all()
@@ -81,6 +82,11 @@ class WaitingRequests:
         if isinstance(operation, DelayedDelete):
             return self.deletion
         return self.produce if isinstance(operation, DelayedProduce) else self.fetch
+
+
+def answer_of(future: asyncio.Future[Any]) -> Callable[[Any], object]:
+    """Return a function that sets the result of `future`, unless it is already done."""
+    return lambda result: None if future.done() else future.set_result(result)
 
 
 def _note(operation: DelayedOperation, error: Exception) -> None:

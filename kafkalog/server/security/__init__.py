@@ -1,1 +1,1 @@
-"""Who may do what, how much, and who somebody is: ACLs, quotas, passwords."""
+"""Security of a server: authentication, ACLs and quotas."""

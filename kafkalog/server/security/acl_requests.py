@@ -1,4 +1,4 @@
-"""ACLs and filters as requests have them: numbers to what they stand for, and what may be made."""
+"""Conversion of ACLs and filters between requests and entries, and validation of new entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def filter_of(row: Any) -> AclFilter:
-    """The filter of a request; InvalidRequest for numbers that stand for nothing."""
+    """Return the filter of a request row. InvalidRequest for unknown numbers."""
     return AclFilter(
         _known(ResourceType, row.resource_type_filter),
         row.resource_name_filter,
@@ -38,7 +38,7 @@ def filter_of(row: Any) -> AclFilter:
 
 
 def acl_of(row: Any) -> Acl:
-    """The entry that is to be made; InvalidRequest for one that cannot be."""
+    """Return the entry to be created by a request row. InvalidRequest if it is invalid."""
     acl = Acl(
         _known(ResourceType, row.resource_type),
         row.resource_name,
@@ -69,7 +69,7 @@ def acl_of(row: Any) -> Acl:
 
 
 def acl_fields(acl: Acl) -> dict[str, Any]:
-    """The part of an entry that is not its resource, as responses have it."""
+    """Return an entry's fields in responses, without its resource."""
     return {
         "principal": acl.principal,
         "host": acl.host,
@@ -79,7 +79,7 @@ def acl_fields(acl: Acl) -> dict[str, Any]:
 
 
 def resource_fields(acl: Acl) -> dict[str, Any]:
-    """An entry's resource, as responses have it."""
+    """Return the fields of an entry's resource in responses."""
     return {
         "resource_type": int(acl.resource_type),
         "resource_name": acl.resource_name,
@@ -100,7 +100,10 @@ def _known(kind: type[E], number: int) -> E:
 def refusal(
     node: Node, context: RequestContext, operation: Operation, disabled: str = "No Authorizer is configured."
 ) -> tuple[ErrorCode, str | None] | None:
-    """Code and words for who may not do this with ACLs, or where there are none; `disabled` says the latter."""
+    """Return the error code and message if the request must be rejected, else None.
+
+    `disabled` is the message when no authorizer is configured.
+    """
     if not node.authorizer.is_enabled:
         return ErrorCode.SECURITY_DISABLED, disabled
     if not node.authorizer.allows_cluster(context, operation):

@@ -1,4 +1,4 @@
-"""What an access control list is made of (KIP-11, KIP-140, KIP-290): codes, entries, and filters that match them."""
+"""Access control lists (KIP-11, KIP-140, KIP-290): codes, entries, and filters that match entries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 WILDCARD: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
 NOT_ASKED: Final = -(2**31)
-"""What stands in a field of operations where the client did not ask for them."""
+"""Value of a field of operations that the client did not request."""
 
 
 class ResourceType(IntEnum):
-    """What an entry is about."""
+    """Type of an entry's resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -26,7 +26,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an entry's name is meant; ANY and MATCH are for filters alone."""
+    """Interpretation of an entry's name; ANY and MATCH are only for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -36,7 +36,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What somebody wants to do."""
+    """Operation that an entry allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -57,7 +57,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether an entry allows or denies."""
+    """Effect of an entry: allow or deny."""
 
     UNKNOWN = 0
     ANY = 1
@@ -80,11 +80,11 @@ SUPPORTED: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }  # fmt: skip
-"""Which operations mean something for a resource."""
+"""Valid operations by resource type."""
 
 
 class Acl(NamedTuple):
-    """One entry: who, from where, may or may not do what with which resources. `principal` is `User:name`."""
+    """One entry: it allows or denies a principal (`User:name`) from a host an operation on resources."""
 
     resource_type: ResourceType
     resource_name: str
@@ -95,7 +95,7 @@ class Acl(NamedTuple):
     permission: Permission
 
     def covers(self, resource_type: ResourceType, name: str) -> bool:
-        """Whether the entry is about this resource."""
+        """Return True if the entry applies to this resource."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == PatternType.PREFIXED:
@@ -104,7 +104,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which entries somebody asks for; None stands for any name, principal or host."""
+    """A filter of entries; None matches any name, principal or host."""
 
     resource_type: ResourceType
     resource_name: str | None
@@ -115,7 +115,7 @@ class AclFilter(NamedTuple):
     permission: Permission
 
     def matches(self, acl: Acl) -> bool:
-        """Whether an entry is one of those; MATCH takes every pattern that is about the name."""
+        """Return True if an entry passes the filter; MATCH accepts every pattern that covers the name."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self.principal in (None, acl.principal)
@@ -134,7 +134,7 @@ class AclFilter(NamedTuple):
 
 
 def bit_field(operations: Iterable[Operation]) -> int:
-    """Operations as the 32 bits that a response has for them."""
+    """Return operations as the 32-bit field of a response."""
     field = 0
     for operation in operations:
         field |= 1 << operation

@@ -1,8 +1,8 @@
-"""Who may do what: the rules of the reference's authorizer (KIP-11, KIP-290, KIP-679).
+"""Authorization by ACLs, with the rules of the reference's authorizer (KIP-11, KIP-290, KIP-679).
 
-A super user may do everything. An entry that denies comes before any that allows. What no entry is about is open to
-everyone with `allow.everyone.if.no.acl.found`, else to nobody. READ, WRITE, DELETE and ALTER allow DESCRIBE, too, and
-ALTER_CONFIGS allows DESCRIBE_CONFIGS; they deny no more than they say.
+A super user may do everything. DENY takes precedence over ALLOW. A resource without any entry is open to everyone with
+`allow.everyone.if.no.acl.found`, else to no one. An ALLOW for READ, WRITE, DELETE or ALTER also allows DESCRIBE, and
+one for ALTER_CONFIGS also allows DESCRIBE_CONFIGS; a DENY implies nothing else.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _IMPLIED_BY: Final = {
 }
 _MAX_KEPT_LETTERS: Final = 255
 _ANY_NAME: Final = "hardcode"
-"""A name that no entry is about in person: whoever may do something with it may do it with anything."""
+"""A name that no entry contains; a principal that is allowed an operation on it is allowed it on any resource."""
 
 
 class Authorizer:
-    """The rules over the entries that `acls` gives. All is called on the loop.
+    """Authorizes requests by the entries that `acls` returns. Only for the event loop's thread.
 
-    `is_enabled` False: everything is allowed. `super_users` are principals (`User:name`).
+    If `is_enabled` is False, everything is allowed. `super_users` are principals (`User:name`).
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Authorizer:
         self._known: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
 
     async def start(self) -> None:
-        """Nothing to do: the entries are read by whoever keeps them."""
+        """Do nothing; `Credentials.start` reads the entries."""
 
     async def stop(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def allows(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether whoever asks may do this."""
+        """Return True if the requesting principal may perform the operation."""
         if not self.is_enabled:
             return True
         principal, host = context.principal, context.connection.peer_host
@@ -75,7 +75,7 @@ class Authorizer:
     def is_allowed(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
-        """Whether this principal may do this from there."""
+        """Return True if the principal may perform the operation from this host."""
         if not self.is_enabled or principal in self._super_users:
             return True
         self._take_in()
@@ -83,7 +83,7 @@ class Authorizer:
         known = self._known.get(asked)
         if known is None:
             known = self._decided(*asked)
-            if len(name) <= _MAX_KEPT_LETTERS:  # what strangers ask for may be 100 times as long
+            if len(name) <= _MAX_KEPT_LETTERS:  # a client may send names 100 times as long
                 if len(self._known) >= 10_000:
                     self._known.clear()
                 self._known[asked] = known
@@ -93,11 +93,11 @@ class Authorizer:
         return known
 
     def allows_cluster(self, context: RequestContext, operation: Operation) -> bool:
-        """Whether whoever asks may do this with the cluster."""
+        """Return True if the requesting principal may perform the operation on the cluster."""
         return self.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_any(self, context: RequestContext, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether whoever asks may do this with at least one resource of that type (KIP-679)."""
+        """Return True if the requesting principal may perform the operation on any resource of the type (KIP-679)."""
         if self.allows(context, operation, resource_type, _ANY_NAME):
             return True
         principal, host = context.principal, context.connection.peer_host
@@ -109,7 +109,7 @@ class Authorizer:
         return any(acl.permission == Permission.ALLOW and not _is_denied(acl, denied) for acl in named)
 
     def allowed_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
-        """What whoever asks may do with a resource, as the bits of a response."""
+        """Return the operations that the requesting principal may perform on a resource, as a response's bit field."""
         return bit_field(
             operation for operation in SUPPORTED[resource_type] if self.allows(context, operation, resource_type, name)
         )
@@ -148,7 +148,7 @@ def _answers(acl: Acl, operation: Operation) -> bool:
 
 
 def _is_denied(allowed: Acl, denied: Iterable[Acl]) -> bool:
-    """Whether what an entry allows is all denied by another one: the same name, or a prefix of it."""
+    """Return True if an entry of `denied` covers all that `allowed` allows: the same name, or a prefix of it."""
     for acl in denied:
         if acl.pattern_type == PatternType.PREFIXED:
             if allowed.resource_name != WILDCARD and allowed.resource_name.startswith(acl.resource_name):
@@ -159,12 +159,12 @@ def _is_denied(allowed: Acl, denied: Iterable[Acl]) -> bool:
 
 
 def split_principals(text: str) -> frozenset[str]:
-    """The principals of `super.users`, which stand between semicolons."""
+    """Parse the principals of `super.users`, separated by semicolons."""
     return frozenset(part.strip() for part in text.split(";") if part.strip())
 
 
 def make(node: Any) -> Authorizer:
-    """The authorizer of a node, which has its `config` and its `security` file."""
+    """Create the authorizer of a node from its `config` and the security file of its credentials."""
     config = node.config
     return Authorizer(
         lambda: node.credentials.file.state.acls,

@@ -1,4 +1,4 @@
-"""The users of a server: who has which keys, and whether a password is right."""
+"""The users of a server: their keys and the check of passwords."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from kafkalog.server.security.scram import ScramServer
 
 _CHECKS: Final = 2
-"""Passwords that are checked at once: strangers leave threads to the log."""
+"""Limit of concurrent password checks, so that clients cannot occupy the threads that the log needs."""
 _NOBODY: Final = ScramKeys(bytes(24), bytes(32), bytes(32), MIN_ITERATIONS)
 
 
 class Credentials:
-    """The users in a security file. PLAIN is checked by the keys of SCRAM: no password is kept as it is.
+    """The users in a security file. PLAIN is checked with the keys of SCRAM, so no password is stored in plain text.
 
-    `login` is the user and the password that the nodes of a replica set have in their settings: a node lets the others
-    in before it has the leader's users.
+    `login` is the user and password in the settings of a replica set's nodes. With it, a node accepts the other nodes
+    before it has the leader's users.
     """
 
     def __init__(self, file: SecurityFile, run: Run, login: tuple[str, str] | None = None) -> None:
@@ -34,7 +34,7 @@ class Credentials:
         self._run = run
         self._checking = asyncio.Semaphore(_CHECKS)
         self._seen: object = None
-        self._usuals: dict[str, tuple[int, int]] = {}  # of the users that were seen
+        self._usuals: dict[str, tuple[int, int]] = {}  # by mechanism, for the users in _seen
 
     async def start(self) -> None:
         """Read the file. CorruptCheckpoint, StorageError."""
@@ -46,22 +46,22 @@ class Credentials:
                 self._login_keys[mechanism] = await self._run(keys_of_password, mechanism, self._login[1])
 
     async def stop(self) -> None:
-        """Nothing to do: every change is on disk."""
+        """Do nothing; every change is already on disk."""
 
     def keys_of(self, user: str, mechanism: str) -> ScramKeys | None:
-        """A user's keys for a mechanism."""
+        """Return a user's keys for a mechanism, or None."""
         if self._login is not None and user == self._login[0]:
             return self._login_keys.get(mechanism)
         return self.file.state.users.get(user, {}).get(mechanism)
 
     def scram(self, mechanism: str) -> ScramServer:
-        """An exchange that begins."""
+        """Begin an exchange."""
         from kafkalog.server.security.scram import ScramServer
 
         return ScramServer(mechanism, lambda user: self.keys_of(user, mechanism), self._usual(mechanism))
 
     def _usual(self, mechanism: str) -> tuple[int, int]:
-        """Bytes of salt and iterations that most users of a mechanism have."""
+        """Return the most common (salt bytes, iterations) of a mechanism's users."""
         users = self.file.state.users
         if users is not self._seen:
             self._seen = users
@@ -77,7 +77,7 @@ class Credentials:
         return found
 
     async def is_password(self, user: str, password: str) -> bool:
-        """Whether this is the user's password; who is not known is checked, too, with the fewest rounds."""
+        """Return True if this is the user's password. For an unknown user, a check runs as well."""
         from kafkalog.server.security.scram import password_fits
 
         if self._login is not None and user == self._login[0]:
@@ -92,7 +92,7 @@ class Credentials:
 
 
 def make(node: Any) -> Credentials:
-    """Return the users of a node. ConfigError for settings that name others wrongly, IllegalArgument for two files."""
+    """Return the users of a node. ConfigError for invalid users in the settings, IllegalArgument for two files."""
     for name, value in node.config.given().items():
         if name.endswith(".plain.sasl.jaas.config"):
             plain_users(value)

@@ -1,7 +1,7 @@
 """`kafkalog.security.json`: ACLs, quotas and users of a server, in one of its data directories.
 
-Replaced whole, synced, readable by its owner alone. A file that cannot be read ends the start: a server that took no
-ACLs for none would be open.
+A write replaces and syncs the whole file, which only its owner can read. The server does not start if the file cannot
+be read, since it would be open without its ACLs.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ Run = Callable[..., Awaitable[Any]]
 
 
 def kept_by_broker(known: KnownTopics, topics: Iterable[str]) -> SecurityState:
-    """Return the users, ACLs and quotas of a broker's metadata in the directories, which hold `topics`; none without.
+    """Return the users, ACLs and quotas in a broker's metadata; an empty state without metadata.
 
-    IllegalArgument if it is what a broker began with, and the broker has made topics since: its metadata lies in a
-    directory that was not given. Errors of `security_of`.
+    `topics` are those in the directories. IllegalArgument if the metadata is only the broker's initial one and the
+    broker has created topics since: its current metadata is in a directory that was not given. Raises the errors of
+    `security_of`.
     """
     if known.cluster is None:
         return SecurityState()
@@ -52,7 +53,7 @@ def kept_by_broker(known: KnownTopics, topics: Iterable[str]) -> SecurityState:
 def security_directory(directories: Sequence[str | os.PathLike[str]], *, fs: FileSystem = OS) -> str:
     """Return the directory of a server's security file: the one that has it, else the first.
 
-    IllegalArgument if two have one: which of them counts is not guessed.
+    IllegalArgument if more than one has it, since it is unclear which one applies.
     """
     paths = [os.fspath(path) for path in directories]
     found = [path for path in dict.fromkeys(paths) if fs.exists(os.path.join(path, SECURITY_FILE))]
@@ -65,11 +66,11 @@ def security_directory(directories: Sequence[str | os.PathLike[str]], *, fs: Fil
 
 
 class SecurityFile:
-    """The file of a data directory, and what it said when it was read or written last: `state`.
+    """The security file of a data directory, and its content when last read or written: `state`.
 
-    `before` gives the state of a broker in the directories: it counts as long as there is no file, which the first
-    change writes. The file keeps a digest of it, so that what the broker changed later is noticed.
-    `read` and `write` wait for the disk; `change` is for the loop.
+    `before` returns the state of a broker in the directories. It applies until the first change writes the file. The
+    file keeps its digest, so that later changes by the broker are detected.
+    `read` and `write` block on the disk; `change` is for the event loop.
     """
 
     def __init__(
@@ -82,19 +83,19 @@ class SecurityFile:
         self.path = os.path.join(os.fspath(directory), SECURITY_FILE)
         self.state = SecurityState()
         self.on_change: Callable[[], object] = lambda: None
-        """Called on the loop when a change is on disk."""
+        """Called on the event loop once a change is on disk."""
         self._before = before
         self._taken_from: str | None = None
         self._fs = fs
         self.check_change: Callable[[], object] = lambda: None
-        """Called before each change, and raises where none may begin."""
+        """Called before each change; raises if changes are not allowed."""
         self._changing = asyncio.Lock()
 
     def read(self) -> SecurityState:
-        """Return what the file says, or the broker's state if there is none.
+        """Read and return the file's state, or the broker's state if there is no file.
 
-        IllegalState if the broker has changed its users, ACLs or quotas since the file began with them: which of the
-        two count is not guessed. CorruptCheckpoint, StorageError; errors of `before`.
+        IllegalState if the broker has changed its users, ACLs or quotas since the file took them over, since it is
+        unclear which ones apply. CorruptCheckpoint, StorageError; errors of `before`.
         """
         try:
             content = self._fs.read_file(self.path, MAX_FILE_BYTES)
@@ -119,7 +120,7 @@ class SecurityFile:
         return self.state
 
     def write(self, state: SecurityState) -> None:
-        """Put a state in the place of the file's. StorageError: the old one is there."""
+        """Replace the file's state. StorageError; `state` is unchanged then."""
         try:
             atomic_write(self._fs, self.path, format_state(state, self._taken_from), private=True)
         except OSError as error:
@@ -127,14 +128,14 @@ class SecurityFile:
         self.state = state
 
     async def settled(self) -> None:
-        """Return when no change that has begun goes on."""
+        """Wait until no change is in progress."""
         async with self._changing:
             pass
 
     async def change(self, run: Run, change: Change) -> SecurityState:
-        """What `change` makes of the state, once it is on disk; one change goes after the other. StorageError.
+        """Apply `change` to the state, write the result and return it. Changes run one after the other. StorageError.
 
-        Errors of `change` reach the caller, and nothing has changed then.
+        Errors of `change` are raised to the caller; nothing has changed then.
         """
         async with self._changing:
             self.check_change()

@@ -1,4 +1,4 @@
-"""Users of PLAIN that stand in the settings, as a broker has them: `user_NAME="PASSWORD"` of a login module.
+"""Users of PLAIN in the settings, in a broker's format: options `user_NAME="PASSWORD"` of a login module.
 
     listener.name.LISTENER.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
         user_alice="secret" user_bob="other";
@@ -19,12 +19,12 @@ _USER: Final = "user_"
 
 @lru_cache(maxsize=16)
 def plain_users(text: str) -> dict[str, str]:
-    """Name to password. ConfigError for what is no login module with its options."""
+    """Return the passwords by user name. ConfigError if the text is not a login module with options."""
     return {name.removeprefix(_USER): value for name, value in _options(text).items() if name.startswith(_USER)}
 
 
 def own_login(text: str) -> tuple[str, str]:
-    """(user, password) that a client logs in with: `username="NAME" password="PASSWORD"`. ConfigError."""
+    """Return a client's (user, password) from `username="NAME" password="PASSWORD"`. ConfigError."""
     options = _options(text)
     try:
         return options["username"], options["password"]

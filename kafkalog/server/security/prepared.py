@@ -1,4 +1,4 @@
-"""Names and passwords as SASL wants them (RFC 4013, SASLprep), by the tables of Python's `stringprep`."""
+"""SASLprep of names and passwords (RFC 4013), by the tables of Python's `stringprep`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _PROHIBITED = (
 
 
 def prepared(text: str, what: str) -> str:
-    """The text itself, where it is its own normal form; IllegalArgument otherwise.
+    """Return the text if it is in its normal form; IllegalArgument otherwise.
 
-    Kafka's clients send a text as it is, and others send its normal form: one where both are the same works with all.
+    Kafka's clients send a text unchanged, and others send its normal form; if both are equal, it works with all
+    clients.
     """
     if not text:
         raise IllegalArgument(f"the {what} is empty")

@@ -1,4 +1,4 @@
-"""Quotas as requests have them: whom they are for, what may be set, and which ones somebody asks for (KIP-546)."""
+"""Quotas in requests: entities, limits to set, and filters (KIP-546)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 
 
 class UnsupportedEntity(ApiError):
-    """A type of entity that has no quotas."""
+    """Error for a type of entity without quotas."""
 
     code = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def entity_of(parts: Any) -> Entity:
-    """Whom an entry is for; InvalidRequest for what is nobody."""
+    """Return the entity of a request entry. InvalidRequest if it is invalid."""
     if not parts:
         raise InvalidRequest("Invalid empty client quota entity")
     named = {part.entity_type: part.entity_name for part in parts}
@@ -41,7 +41,7 @@ def entity_of(parts: Any) -> Entity:
 
 
 def limits_of(entity: Entity, operations: Any) -> dict[str, float | None]:
-    """The limits that are to be set; None for one that is to go. InvalidRequest."""
+    """Return the limits to set, None for one to remove. InvalidRequest if they are invalid."""
     known = IP_KEYS if entity[0][0] == IP else KEYS
     made: dict[str, float | None] = {}
     for one in operations:
@@ -61,7 +61,7 @@ def limits_of(entity: Entity, operations: Any) -> dict[str, float | None]:
 
 
 def with_limits(state: SecurityState, changes: Mapping[Entity, Mapping[str, float | None]]) -> SecurityState:
-    """The state with these limits set and taken away."""
+    """Return the state with these limits set or, if None, removed."""
     quotas = {entity: dict(limits) for entity, limits in state.quotas.items()}
     for entity, limits in changes.items():
         kept = quotas.setdefault(entity, {})
@@ -76,7 +76,7 @@ def with_limits(state: SecurityState, changes: Mapping[Entity, Mapping[str, floa
 
 
 class QuotaFilter:
-    """Which entities are asked for; `is_strict`: no others than of the types that are named."""
+    """A filter of entities; `is_strict` rejects entities with types that it does not name."""
 
     def __init__(self, components: Any, is_strict: bool) -> None:
         self._exact: dict[str, str | None] = {}
@@ -114,7 +114,7 @@ class QuotaFilter:
             raise InvalidRequest(f"Unknown match type {how}")
 
     def matches(self, entity: Entity) -> bool:
-        """Whether an entity is one of those."""
+        """Return True if an entity passes the filter."""
         named = dict(entity)
         if any(kind not in named or named[kind] != name for kind, name in self._exact.items()):
             return False

@@ -1,7 +1,7 @@
-"""Quotas of clients (KIP-13, KIP-55, KIP-124, KIP-599): bytes produced and fetched, time, partitions made and deleted.
+"""Client quotas (KIP-13, KIP-55, KIP-124, KIP-599): bytes produced and fetched, time, partitions created and deleted.
 
-The most specific limit counts: user and client id, user and any client, user, any user and client id, any user and any
-client, any user, client id, any client. Whoever has the same limit by the same entity shares it.
+The most specific limit applies: user and client id, user and any client, user, any user and client id, any user and any
+client, any user, client id, any client. Clients to which a limit applies by the same entity share it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ REQUEST: Final = "request_percentage"
 MUTATION: Final = "controller_mutation_rate"
 CONNECTION: Final = "connection_creation_rate"
 KEYS: Final[dict[str, str]] = {PRODUCE: "long", FETCH: "long", REQUEST: "double", MUTATION: "double"}
-"""What a user or client may be limited in, and of which type the limit is."""
+"""Quota keys of users and clients, with the type of the limit."""
 IP_KEYS: Final = {CONNECTION: "int"}
 _MAX_RATES: Final = 10_000
 _MAX_KEPT_LETTERS: Final = 255
 
 
 class Limit(NamedTuple):
-    """A limit, and whose it is: user and client id, "" where it is for all of them together."""
+    """A limit and its scope: user and client id, "" where it applies to all of them together."""
 
     value: float
     user: str
@@ -37,47 +37,50 @@ class Limit(NamedTuple):
 
 
 class Quotas:
-    """What clients have used. All is called on the loop, `clock` gives ms of a clock that never goes back."""
+    """Usage of clients and their limits. Only for the event loop's thread; `clock` returns ms of a monotonic clock.
+
+    If `file.state.quotas` is empty, no client is limited, nothing is recorded, and callers need not ask.
+    """
 
     def __init__(self, file: SecurityFile, clock: Any, windows: Windows) -> None:
-        self._file = file
+        self.file = file
         self._clock = clock
         self._windows = windows
-        self._rates: OrderedDict[tuple[str, str, str], Rate] = OrderedDict()  # the one used last is the last
+        self._rates: OrderedDict[tuple[str, str, str], Rate] = OrderedDict()  # in order of last use
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self._limits: dict[tuple[str, str, str], Limit | None] = {}
         self._seen: Mapping[Entity, Mapping[str, float]] | None = None
 
     async def start(self) -> None:
-        """Nothing to do: the limits are read by whoever keeps them."""
+        """Do nothing; `Credentials.start` reads the limits."""
 
     async def stop(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def record_produce(self, context: RequestContext, size_bytes: int) -> int:
-        """How many ms the client is to wait after it has sent so much."""
+        """Record bytes that the client sent; return its throttle time in ms."""
         return self._record(PRODUCE, context, size_bytes)
 
     def record_fetch(self, context: RequestContext, size_bytes: int) -> int:
-        """How many ms the client is to wait if it is sent so much; `unrecord_fetch` where it is not sent."""
+        """Record bytes for the client; return its throttle time in ms. Call `unrecord_fetch` if they are not sent."""
         return self._record(FETCH, context, size_bytes)
 
     def unrecord_fetch(self, context: RequestContext, size_bytes: int) -> None:
-        """What was recorded last was not sent."""
+        """Undo the last `record_fetch`, whose bytes were not sent."""
         self._record(FETCH, context, -size_bytes)
 
     def record_request(self, context: RequestContext, used_ms: float) -> int:
-        """How many ms the client is to wait after it has used so much of the server's time: a window at the most.
+        """Record server time that the client used; return its throttle time in ms, at most the length of a window.
 
-        A limit is a part of one thread's time, in percent.
+        The limit is a percentage of one thread's time.
         """
-        throttle_ms = self._record(REQUEST, context, used_ms / 10)  # ms a second to percent
+        throttle_ms = self._record(REQUEST, context, used_ms / 10)  # ms per second to percent
         return min(throttle_ms, self._windows.length_ms)
 
     def record_mutations(self, context: RequestContext, partitions: int, *, is_strict: bool) -> None:
-        """Partitions are made or deleted (KIP-599): the client waits by `context.throttle_ms`.
+        """Record created or deleted partitions (KIP-599); set `context.throttle_ms` to at least the throttle time.
 
-        `is_strict`: ThrottlingQuotaExceeded, and nothing counts, where it is to wait already.
+        With `is_strict`, ThrottlingQuotaExceeded if the client is already above its limit; nothing is recorded then.
         """
         limit = self.limit_of(MUTATION, context)
         if limit is None:
@@ -96,8 +99,8 @@ class Quotas:
             raise ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
 
     def takes_connection(self, host: str) -> bool:
-        """Whether an address may have another connection now (KIP-612); one that may not does not count."""
-        quotas = self._file.state.quotas
+        """Return True if an address may open another connection now (KIP-612), and record it only then."""
+        quotas = self.file.state.quotas
         value = quotas.get((("ip", host),), quotas.get((("ip", None),), {})).get(CONNECTION)
         if value is None:
             return True
@@ -110,15 +113,15 @@ class Quotas:
         return False
 
     def max_fetch_bytes(self, context: RequestContext) -> int | None:
-        """The most that one fetch may get: what the limit lets through in all samples but one; None for no limit."""
+        """Return the maximum bytes of one fetch: what the limit allows in all samples but one; None if unlimited."""
         limit = self.limit_of(FETCH, context)
         if limit is None:
             return None
         return int(limit.value * (self._windows.samples - 1) * self._windows.length_ms / 1000)
 
     def limit_of(self, key: str, context: RequestContext) -> Limit | None:
-        """The limit that counts for whoever asks; None where there is none."""
-        quotas = self._file.state.quotas
+        """Return the limit that applies to the client, or None."""
+        quotas = self.file.state.quotas
         if quotas is not self._seen:
             self._seen = quotas
             self._limits.clear()
@@ -153,14 +156,14 @@ class Quotas:
 
 
 def _kept(client_id: str) -> str:
-    """A client's id, as it is remembered: one of 32,767 letters is not kept whole."""
+    """Return a client id for use as a key; a long one (up to 32,767 characters) is cut and gets a hash."""
     if len(client_id) <= _MAX_KEPT_LETTERS:
         return client_id
     return f"{client_id[:_MAX_KEPT_LETTERS]}#{hash(client_id)}"
 
 
 def _limit(quotas: Mapping[Entity, Mapping[str, float]], key: str, user: str, client_id: str) -> Limit | None:
-    """The first of the eight places that has a limit, as the reference looks for it."""
+    """Return the limit of the first of eight entities that has one, in the reference's order; None if none has."""
     for entity, names in (
         ((("client-id", client_id), ("user", user)), (user, client_id)),
         ((("client-id", None), ("user", user)), (user, client_id)),
@@ -178,6 +181,6 @@ def _limit(quotas: Mapping[Entity, Mapping[str, float]], key: str, user: str, cl
 
 
 def make(node: Any) -> Quotas:
-    """The quotas of a node, whose users have read the file."""
+    """Create the quotas of a node from the security file of its credentials."""
     windows = Windows(node.config["quota.window.num"], node.config["quota.window.size.seconds"] * 1000)
     return Quotas(node.credentials.file, node.monotonic_ms, windows)

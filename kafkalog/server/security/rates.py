@@ -1,22 +1,22 @@
-"""A rate over sampled windows, and how long whoever is above it waits: as the reference's metrics compute both."""
+"""Rates over sampled windows and the throttle times above a limit, computed as by the reference's metrics."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 MAX_WAIT_MS: Final = 2**31 - 1
-"""The longest that an answer can tell of."""
+"""Longest throttle time that fits into an answer."""
 
 
 class Windows(NamedTuple):
-    """How many samples are kept, and how long each is (`quota.window.num`, `quota.window.size.seconds`)."""
+    """Number and length of the samples (`quota.window.num`, `quota.window.size.seconds`)."""
 
     samples: int = 11
     length_ms: int = 1000
 
 
 class Rate:
-    """What was recorded per second, over the samples that are kept. Times are ms of one clock."""
+    """The recorded values per second over the latest samples. Times are ms of one clock."""
 
     __slots__ = ("_samples", "_windows")
 
@@ -25,7 +25,7 @@ class Rate:
         self._samples: list[tuple[int, float]] = []  # (begin, sum), the oldest first
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add to the sample of this time."""
+        """Add a value to the current sample."""
         samples = self._samples
         if samples and now_ms - samples[-1][0] < self._windows.length_ms:
             samples[-1] = (samples[-1][0], samples[-1][1] + value)
@@ -34,7 +34,7 @@ class Rate:
             del samples[: -self._windows.samples]
 
     def window_ms(self, now_ms: int) -> int:
-        """The time that the rate is over: at least that of all samples but the last, as if they had been empty."""
+        """Return the time that the rate covers, at least that of all samples but one; missing samples are empty."""
         self._purge(now_ms)
         length_ms = self._windows.length_ms
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
@@ -42,17 +42,17 @@ class Rate:
         return max(elapsed_ms + max(missing, 0) * length_ms, length_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """The rate."""
+        """Return the rate."""
         window_ms = self.window_ms(now_ms)
         return sum(value for _, value in self._samples) * 1000 / window_ms
 
     def take_back(self, value: float) -> None:
-        """What was recorded last does not count after all."""
+        """Subtract a value from the last sample, to undo `record`."""
         begin, total = self._samples[-1]
         self._samples[-1] = (begin, total - value)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether no sample is left."""
+        """Return True if no sample is left."""
         self._purge(now_ms)
         return not self._samples
 
@@ -63,7 +63,7 @@ class Rate:
             del samples[0]
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long to wait until the rate is the limit again, when nothing comes meanwhile; 0 where it is not above."""
+        """Return the time until the rate falls to the limit without further values; 0 if it is not above."""
         rate = self.per_second(now_ms)
         if rate <= limit:
             return 0
@@ -71,7 +71,7 @@ class Rate:
 
 
 class TokenBucket:
-    """So much a second, and at once what is let through in all windows together (KIP-599). Times as for `Rate`."""
+    """Token bucket of `limit` tokens per second, with a burst of all windows together (KIP-599). Times as in `Rate`."""
 
     __slots__ = ("_full", "_tokens", "_updated_ms", "limit")
 
@@ -82,12 +82,12 @@ class TokenBucket:
         self._updated_ms = now_ms
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until something may be taken; 0 where it may be now."""
+        """Return the time until tokens may be taken; 0 if they may now."""
         earned = (now_ms - self._updated_ms) * self.limit / 1000
         self._tokens = min(self._tokens + earned, self._full)
         self._updated_ms = now_ms
         return min(max(round(-self._tokens / self.limit * 1000), 0), MAX_WAIT_MS)
 
     def take(self, count: float) -> None:
-        """Take tokens, also more than there are."""
+        """Take tokens, possibly more than available."""
         self._tokens -= count

@@ -1,6 +1,6 @@
-"""Authentication of a connection: PLAIN and SCRAM, once or again and again (RFC 4616, KIP-43, KIP-152, KIP-368).
+"""Authentication of a connection by PLAIN or SCRAM, and reauthentication (RFC 4616, KIP-43, KIP-152, KIP-368).
 
-A client that fails gets its answer `connection.failed.authentication.delay.ms` late, and its connection is closed then.
+A failed client gets its answer after `connection.failed.authentication.delay.ms`; then its connection is closed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 PLAIN: Final = "PLAIN"
 LEAST_INTERVAL_MS: Final = 1000
-"""A client may authenticate again after so long."""
+"""Minimum time before a client may reauthenticate."""
 
 
 class Outcome(NamedTuple):
-    """What SaslAuthenticate answers; a lifetime of 0 is one without an end."""
+    """Answer of SaslAuthenticate; a lifetime of 0 is unlimited."""
 
     error_code: int
     message: str | None = None
@@ -34,43 +34,43 @@ class Outcome(NamedTuple):
 
 
 class Session:
-    """What a connection remembers of its authentication."""
+    """Authentication state of a connection."""
 
     __slots__ = ("authenticated_ms", "expiry", "is_bare", "mechanism", "pending", "scram")
 
     def __init__(self) -> None:
-        self.pending: str | None = None  # the mechanism of an exchange that has begun
+        self.pending: str | None = None  # mechanism of the exchange in progress
         self.scram: ScramServer | None = None
         self.is_bare = False  # after SaslHandshake 0: frames are messages of the mechanism, without a header
-        self.mechanism: str | None = None  # of the last one that succeeded
+        self.mechanism: str | None = None  # of the last successful authentication
         self.authenticated_ms = 0
         self.expiry: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        """The connection is closed: nothing is kept of it until its authentication would expire."""
+        """Cancel the expiry timer, so that it does not keep a closed connection alive."""
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None
 
 
 def has_sasl(connection: Connection) -> bool:
-    """Whether the listener wants its clients to authenticate."""
+    """Return True if the listener requires authentication."""
     return connection.security_protocol.startswith("SASL_")
 
 
 def mechanisms_of(node: Node, connection: Connection) -> tuple[str, ...]:
-    """The mechanisms of a connection's listener."""
+    """Return the mechanisms of a connection's listener."""
     return tuple(node.config.of_listener(connection.listener, "sasl.enabled.mechanisms"))
 
 
 def _is_again(node: Node, connection: Connection) -> bool:
-    """Whether the client is authenticated, and may be so again."""
+    """Return True if the client has authenticated and may reauthenticate."""
     lifetime_ms = node.config.of_listener(connection.listener, "connections.max.reauth.ms")
     return isinstance(connection.sasl, Session) and connection.sasl.mechanism is not None and lifetime_ms > 0
 
 
 def begin(node: Node, connection: Connection, mechanism: str, *, is_bare: bool = False) -> ErrorCode:
-    """Begin an exchange: the code for SaslHandshake. Refused closes the connection."""
+    """Begin an exchange and return the code for SaslHandshake. Refused if the connection must be closed."""
     if not has_sasl(connection) or (connection.is_authenticated and not _is_again(node, connection)):
         return ErrorCode.ILLEGAL_SASL_STATE
     session = connection.sasl if isinstance(connection.sasl, Session) else Session()
@@ -90,7 +90,10 @@ def begin(node: Node, connection: Connection, mechanism: str, *, is_bare: bool =
 
 
 async def authenticate(node: Node, connection: Connection, token: bytes) -> Outcome:
-    """The answer to one message of the exchange; the last one makes the client who it says it is."""
+    """Answer one message of the exchange; the last one authenticates the client.
+
+    Refused if no exchange has begun: the connection must be closed.
+    """
     session, began_ms = connection.sasl, node.monotonic_ms()
     if not has_sasl(connection) or not isinstance(session, Session) or session.pending is None:
         if connection.is_authenticated:
@@ -116,7 +119,7 @@ async def authenticate(node: Node, connection: Connection, token: bytes) -> Outc
 
 
 async def authenticate_bare(node: Node, connection: Connection, token: bytes) -> bytes | None:
-    """As `authenticate`, for a client that sends no headers; None closes the connection."""
+    """Authenticate a client that sends no headers. Return the answer's token, or None to close the connection."""
     try:
         outcome = await authenticate(node, connection, token)
     except Refused as error:
@@ -126,9 +129,10 @@ async def authenticate_bare(node: Node, connection: Connection, token: bytes) ->
 
 
 def tell_refusal(node: Node, connection: Connection, error: Refused, mechanism: str | None = None) -> None:
-    """A warning for the first refusal by a mechanism (None: outside of an exchange); strangers fill no log with more.
+    """Log the first refusal by a mechanism (None: outside of an exchange) as a warning, further ones at DEBUG.
 
-    `mechanism` is one of the listener's: what clients send may not be what tells one kind from another.
+    This prevents clients from flooding the log. `mechanism` must be one of the listener's: with names from clients,
+    each new name would log a warning.
     """
     is_first = mechanism not in node.refusals_told
     node.refusals_told.add(mechanism)
@@ -165,7 +169,7 @@ async def _failed(node: Node, connection: Connection, session: Session, error: R
     tell_refusal(node, connection, error, mechanism)
     session.pending, session.scram, session.is_bare = None, None, False
     connection.is_authenticated = False
-    # counted from the message: how long the check took says whether there is such a user
+    # counted from the message, since the duration of the check would reveal whether the user exists
     until_ms = began_ms + node.config["connection.failed.authentication.delay.ms"]
     await asyncio.sleep(max(0, until_ms - node.monotonic_ms()) / 1000)
     connection.closes_after_answer = True
@@ -178,7 +182,7 @@ async def _failed(node: Node, connection: Connection, session: Session, error: R
 
 
 def _succeeded(node: Node, connection: Connection, session: Session, user: str) -> int:
-    """How long it holds, in ms; 0 for as long as the connection."""
+    """Mark the connection as authenticated; return the lifetime in ms, 0 for that of the connection."""
     session.mechanism, session.pending, session.scram, session.is_bare = session.pending, None, None, False
     session.authenticated_ms = node.monotonic_ms()
     connection.principal = f"User:{user}"
@@ -191,5 +195,5 @@ def _succeeded(node: Node, connection: Connection, session: Session, user: str) 
 
 
 def _expire(connection: Connection) -> None:
-    """From now on only another authentication is taken on this connection."""
+    """Require the client to reauthenticate before any other request."""
     connection.is_authenticated = False

@@ -1,6 +1,6 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side, and what a password is kept as.
+"""The server's side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), and the keys stored for a password.
 
-Comparisons take the same time whatever is wrong. A user that is not known gets the same first answer as one that is.
+Comparisons take constant time. An unknown user gets the same kind of first answer as a known one.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _FINAL: Final = re.compile(
     re.DOTALL,
 )
 NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""Mechanisms as the protocol numbers them."""
+"""Mechanisms and their numbers in the protocol."""
 USUAL_SALT_BYTES: Final = 24
 MAX_MESSAGE_BYTES: Final = 2048
-"""An exchange keeps what a stranger said."""
+"""Limit of a message, since an exchange keeps an unauthenticated client's text in memory."""
 _SECRET: Final = secrets.token_bytes(32)
 
 
 class Refused(Exception):
-    """The client is not who it says, or does not keep to the protocol; the text is for the log, not for the client."""
+    """Failed authentication or violation of the protocol; the text is for the log, not for the client."""
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """`SaltedPassword` of RFC 5802."""
+    """Return `SaltedPassword` of RFC 5802."""
     return hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password.encode(), salt, iterations)
 
 
 def keys_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramKeys:
-    """What is kept of a salted password."""
+    """Return the keys stored for a salted password."""
     digest = MECHANISMS[mechanism]
     client_key = hmac.digest(salted, b"Client Key", digest)
     stored_key = hashlib.new(digest, client_key).digest()
@@ -49,7 +49,7 @@ def keys_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) 
 
 
 def keys_of_password(mechanism: str, password: str, iterations: int = MIN_ITERATIONS) -> ScramKeys:
-    """What is kept of a new password, with a salt of its own. IllegalArgument for too few or too many iterations."""
+    """Return the keys stored for a new password, with a new salt. IllegalArgument for invalid `iterations`."""
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise IllegalArgument(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
     salt = secrets.token_bytes(USUAL_SALT_BYTES)
@@ -57,17 +57,17 @@ def keys_of_password(mechanism: str, password: str, iterations: int = MIN_ITERAT
 
 
 def password_fits(mechanism: str, password: str, keys: ScramKeys) -> bool:
-    """Whether this is the password that the keys are of."""
+    """Return True if the keys belong to this password."""
     salted = salted_password(mechanism, password, keys.salt, keys.iterations)
     made = keys_of_salted(mechanism, salted, keys.salt, keys.iterations)
     return hmac.compare_digest(made.stored_key, keys.stored_key)
 
 
 class ScramServer:
-    """One exchange: `answer` twice, then `user` is who the client is.
+    """One exchange: call `answer` twice, then `user` is the authenticated user.
 
-    `keys_of` gives a user's keys, or None; `usual` the bytes of salt and the iterations that an unknown user seems to
-    have, so that nothing in the first answer says who is known.
+    `keys_of` returns a user's keys, or None. `usual` is the salt's size in bytes and the iterations for an unknown
+    user, so that the first answer does not reveal which users are known.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ScramServer:
         self._said = ""
 
     def answer(self, message: bytes) -> bytes:
-        """What the server says to a message of the client; Refused ends the exchange."""
+        """Return the answer to a message of the client. Refused ends the exchange."""
         if len(message) > MAX_MESSAGE_BYTES or self.user is not None:
             raise Refused("a message too many, or too long")
         try:
@@ -133,14 +133,14 @@ class ScramServer:
 
 
 def _nobody(digest: str, name: str, salt_bytes: int, iterations: int) -> ScramKeys:
-    """Keys for a user that is not known, the same at each try; nobody has a password for them."""
+    """Return keys for an unknown user, the same at each try; no password matches them."""
     made = hmac.digest(_SECRET, name.encode(), digest)
     salt = b"".join(hmac.digest(made, bytes([part]), digest) for part in range(salt_bytes // len(made) + 1))
     return ScramKeys(salt[:salt_bytes], made, made, iterations)
 
 
 def _sasl_name(text: str) -> str:
-    """A name without its escapes: `=2C` is a comma, `=3D` an equals sign."""
+    """Unescape a name: `=2C` is a comma, `=3D` an equals sign. Refused for other escapes."""
     if re.search("=(?!2C|3D)", text):
         raise Refused("a name with an escape that is none")
     return text.replace("=2C", ",").replace("=3D", "=")

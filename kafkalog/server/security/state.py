@@ -1,6 +1,6 @@
-"""What a server keeps of its security: ACLs, quotas, users' keys, and how they stand in a file.
+"""The security state of a server (ACLs, quotas and users' keys), and its file format.
 
-The file is JSON with a version. No password is in it, only what a password is checked by (RFC 5802).
+The file is JSON with a version. It contains no passwords, only the keys to check them (RFC 5802).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kafkalog.server.security.acls import Acl, Operation, PatternType, Permissio
 
 VERSION: Final = 1
 MECHANISMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanism -> its hash function, by `hashlib`'s name."""
+"""Hash function of each mechanism, by `hashlib`'s name."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16_384
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: (type, name) pairs, sorted by type; the name None is the default of all others."""
+"""Entity of a quota: (type, name) pairs, sorted by type; the name None is the default for all others."""
 
 
 class ScramKeys(NamedTuple):
-    """What a password is checked by, for one mechanism."""
+    """Keys to check a password, for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -34,7 +34,7 @@ class ScramKeys(NamedTuple):
 
 
 class SecurityState(NamedTuple):
-    """All of it. Values do not change; a change makes another state."""
+    """The whole security state. It is immutable; a change creates another state."""
 
     acls: tuple[Acl, ...] = ()
     quotas: Mapping[Entity, Mapping[str, float]] = {}
@@ -44,7 +44,7 @@ class SecurityState(NamedTuple):
 def format_state(state: SecurityState, taken_from: str | None = None) -> bytes:
     """Return the file's content: indented JSON, sorted, with a final newline.
 
-    `taken_from` is the digest of the broker's state that this one began with.
+    `taken_from` is the digest of the broker's state that was taken over.
     """
     data = {
         "version": VERSION,
@@ -63,7 +63,7 @@ def format_state(state: SecurityState, taken_from: str | None = None) -> bytes:
 
 
 def parse_state(content: bytes) -> SecurityState:
-    """The state that a file's content holds; ValueError says what is wrong in it."""
+    """Parse a file's content. ValueError describes the fault."""
     data = json.loads(content.decode())
     if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") != VERSION:
         raise ValueError(f"it is no object with version {VERSION}")
@@ -78,13 +78,13 @@ def parse_state(content: bytes) -> SecurityState:
 
 
 def parse_taken_from(content: bytes) -> str | None:
-    """Return the digest of the broker's state that a sound file began with; None if it names none."""
+    """Return the digest of the broker's state that a valid file took over; None if it has none."""
     taken_from = json.loads(content.decode()).get("taken_from")
     return None if taken_from is None else str(_typed(taken_from, str))
 
 
 def digest(state: SecurityState) -> str:
-    """Return a digest that two states share only if they are the same."""
+    """Return a digest that is the same only for equal states."""
     return sha256(format_state(state)).hexdigest()
 
 

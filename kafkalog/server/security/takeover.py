@@ -1,4 +1,4 @@
-"""The ACLs, quotas and users that a broker keeps in its metadata, for a server that goes on in its directories."""
+"""ACLs, quotas and users from a broker's metadata, for a server that takes over its directories."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MECHANISMS: Final = {number: name for name, number in NUMBERS.items()}
 
 
 def security_of(image: ClusterImage) -> SecurityState:
-    """What a cluster's metadata says of security.
+    """Return the users, ACLs and quotas of a cluster's metadata.
 
-    What means nothing here is left out, and told. Only an ACL that denies something is not: InvalidRecord, for nobody
-    may be let in because it was not understood.
+    Unsupported items are skipped and logged. InvalidRecord for an unsupported ACL that denies something, since skipping
+    it would grant access.
     """
     users: dict[str, dict[str, ScramKeys]] = {}
     for (name, number), record in image.scram.items():

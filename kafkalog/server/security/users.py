@@ -1,4 +1,4 @@
-"""A user is added while no server runs: the first one, who makes the others (`kafkalog serve --add-user`)."""
+"""Add a user while no server runs, such as the first one, who creates the others (`kafkalog serve --add-user`)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def add_user(
     others: Iterable[str | os.PathLike[str]] = (),
     fs: FileSystem = OS,
 ) -> None:
-    """Let `name` log in with this password; one who is there gets another password.
+    """Add the user `name` with this password, or change an existing user's password.
 
-    The directory is made where it is missing; `others` are the server's further ones, in which a broker may have kept
-    its users: they stay. IllegalArgument for a name or password that not every client sends
-    alike or for two security files, IllegalState if the broker has changed its users since, DirectoryLocked while a
-    server runs on it (its users are made by clients), CorruptCheckpoint, StorageError; errors of a broker's metadata.
+    The directory is created if missing. `others` are the server's further directories; users in a broker's metadata
+    there are kept. IllegalArgument for a name or password that clients may send in different forms, and for two
+    security files. IllegalState if the broker has changed its users since. DirectoryLocked while a server runs on the
+    directory, where clients create users. CorruptCheckpoint, StorageError; errors of a broker's metadata.
     """
     prepared(name, "user's name")
     prepared(password, "password")
@@ -49,9 +49,10 @@ def add_user(
 
 
 def read_password(path: str | None = None, *, is_asked_for: bool = True) -> str:
-    """A password: the first line of the file `path`, else the environment's KAFKALOG_PASSWORD, else asked for, twice.
+    """Return a password: the first line of the file `path`, else KAFKALOG_PASSWORD of the environment, else a prompt.
 
-    IllegalArgument where there is none, or the two differ; StorageError.
+    The prompt asks twice. IllegalArgument if there is no password, if the two differ, or if the file is not UTF-8 or
+    too long; StorageError.
     """
     if path is not None:
         try:

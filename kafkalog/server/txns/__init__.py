@@ -1,1 +1,1 @@
-"""The transaction coordinator: what it decides, how it keeps that, and what it writes into partitions."""
+"""The transaction coordinator: its decisions, its log, and the markers it writes into partitions."""

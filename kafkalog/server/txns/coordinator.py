@@ -1,10 +1,10 @@
-"""The transaction coordinator: what producers may do, and the end of each transaction in all of its partitions.
+"""The transaction coordinator: it checks producers' calls and ends each transaction in all of its partitions.
 
-    a call -> decisions.py says what the transaction becomes -> its record -> (an end: markers, and one more record)
+    a call -> a decision (decisions.py) -> its record -> (for an end: markers, and one more record)
 
-All of it runs in the event loop's thread, and no step waits between a decision and its record: there is no transaction
-that is changed while it changes. An end is answered once its markers are written; where those are many, others are
-served in between, and whoever asks for that transaction is told to ask again.
+It runs in the event loop's thread. No step awaits between a decision and its record, so changes of a transaction never
+overlap. An end is answered once its markers are written. While many markers are written, other requests are served;
+those for the same transaction get an error to retry.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 RETRY_MS: Final = 100
-"""After how long an end is tried again that a disk refused; each further time after twice as long, up to a limit."""
+"""Delay before a failed end is retried; it doubles with each further retry, up to `MAX_RETRY_MS`."""
 MAX_RETRY_MS: Final = 10_000
 Codes = dict[TopicPartition, ErrorCode]
 
 
 class Assigned(NamedTuple):
-    """A producer id and epoch, both -1 with an error."""
+    """A producer id and epoch, both -1 in case of an error."""
 
     error: ErrorCode
     producer_id: int = -1
@@ -60,7 +60,7 @@ class Assigned(NamedTuple):
 
 
 class TransactionCoordinator:
-    """The transactions of a node. Used by the event loop's thread alone, between `start` and `stop`."""
+    """The transactions of a node. Only for the event loop's thread, between `start` and `stop`."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -73,21 +73,24 @@ class TransactionCoordinator:
         self._retry_ms = RETRY_MS
         self._timers: dict[str, Any] = {}
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
-        """Begins to read what is kept; calls with a transactional id are answered meanwhile, with
-        COORDINATOR_LOAD_IN_PROGRESS; those without one wait until it is known which producer ids were given before."""
+        """Start loading the transactions in the background.
+
+        Meanwhile, calls with a transactional id return COORDINATOR_LOAD_IN_PROGRESS; those without one wait until the
+        assigned producer ids are known.
+        """
         self._starting = asyncio.ensure_future(self._read())
         self._loading = asyncio.ensure_future(self._load())
-        if self._node.is_read_only:  # what is open stays so: its partitions cannot be written to
+        if self._node.is_read_only:  # open transactions stay open: no partition can be written
             return
         config = self._node.config
         self._every("late", config["transaction.abort.timed.out.transaction.cleanup.interval.ms"], self.abort_late)
         self._every("expired", config["transaction.remove.expired.transaction.cleanup.interval.ms"], self.expire)
 
     async def stop(self) -> None:
-        """Ends what `start` began. Ends that are open are taken up again by the next start."""
+        """Cancel timers and tasks. The next start resumes unfinished ends."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -97,7 +100,7 @@ class TransactionCoordinator:
                 await asyncio.gather(task, return_exceptions=True)
 
     async def loaded(self) -> None:
-        """Returns once everything kept is known, and the ends that a crash left open are written."""
+        """Wait until all transactions are loaded and the ends that a crash interrupted are written."""
         if self._loading is not None:
             await asyncio.shield(self._loading)
 
@@ -112,7 +115,10 @@ class TransactionCoordinator:
         self._timers[name] = self._node.later(period_ms, run)
 
     async def _read(self) -> None:
-        """What is kept, and the first producer id: not one of a transaction either, which may never have written."""
+        """Load the transactions and find the first free producer id.
+
+        It is also above the ids of transactions, whose producers may never have written.
+        """
         store = self._node.store
         directories = [directory.path for directory in store.online]
         first = await self._node.run(first_producer_id, directories, tuple(store.logs.values()), store.fs)
@@ -134,7 +140,7 @@ class TransactionCoordinator:
 
     async def _finish_all(self) -> None:
         await self._producer_ids()
-        # a marker in `__consumer_offsets` means something to a group coordinator that knows its pending offsets
+        # a marker in `__consumer_offsets` needs a group coordinator that has loaded its pending offsets
         await self._node.groups.loaded()
         self._log.is_loading = False
         cut_off = [] if self._node.is_read_only else [one for one in self._log if one.state.is_prepared]
@@ -152,7 +158,11 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: ProducerEpoch | None = None
     ) -> Assigned:
-        """A producer id to write under (InitProducerId). An open transaction of the id is aborted; then ask again."""
+        """Assign a producer id and epoch (InitProducerId).
+
+        An open transaction of the transactional id is aborted; the answer is then CONCURRENT_TRANSACTIONS, and the
+        client retries.
+        """
         if transactional_id is None:
             ids = await self._producer_ids()
             await ids.ready()
@@ -166,7 +176,7 @@ class TransactionCoordinator:
         if self._log.is_loading:
             return Assigned(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         ids = await self._producer_ids()
-        await ids.ready()  # from here on nothing waits
+        await ids.ready()  # no await from here to the record
         error, known = self._log.find(transactional_id)
         if error != ErrorCode.NONE:
             return Assigned(error)
@@ -188,7 +198,7 @@ class TransactionCoordinator:
         return Assigned(ErrorCode.NONE, after.producer_id, after.producer_epoch)
 
     async def settled(self, transactional_id: str) -> ErrorCode:
-        """NONE once all that was said of a transaction is replicated; else what its producer is told."""
+        """Wait until the transaction's records are replicated. Return NONE or the error for its producer."""
         return await self._log.settled(transactional_id)
 
     def add_partitions(
@@ -198,7 +208,7 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         client_version: int = CLASSIC,
     ) -> ErrorCode:
-        """Make partitions part of the transaction, which the first ones begin. They have to be there."""
+        """Add existing partitions to the transaction; the first ones begin it. Return the error code."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         error, known = self._log.find(transactional_id)
@@ -210,7 +220,7 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[TopicPartition]
     ) -> Codes:
-        """Whether the transaction has these partitions: TRANSACTION_ABORTABLE for one that it does not have."""
+        """Return NONE for each partition in the transaction, TRANSACTION_ABORTABLE for others, or an error for all."""
         if not transactional_id:
             return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         error, known = self._log.find(transactional_id)
@@ -227,7 +237,7 @@ class TransactionCoordinator:
         *,
         produce_version: int,
     ) -> Codes:
-        """What Produce of this version answers for partitions whose transaction is not open in their log (FLOW-9)."""
+        """Return Produce's error codes for partitions whose transaction is not open in their log (FLOW-9)."""
         producer = ProducerEpoch(producer_id, producer_epoch)
         found = self._verified_or_added(transactional_id, producer, partitions, produce_version >= PRODUCE_ADDS)
         return {partition: produce_error(code, produce_version) for partition, code in found.items()}
@@ -235,7 +245,7 @@ class TransactionCoordinator:
     def verify_commit(
         self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition, version: int
     ) -> ErrorCode:
-        """What TxnOffsetCommit of this version answers for the group's partition of `__consumer_offsets`."""
+        """Return TxnOffsetCommit's error code for the group's partition of `__consumer_offsets`."""
         found = self._verified_or_added(transactional_id, producer, [partition], version >= COMMIT_ADDS)
         return verification_error(found[partition], version >= COMMIT_ABORTABLE)
 
@@ -249,7 +259,7 @@ class TransactionCoordinator:
     async def end(
         self, transactional_id: str, producer: ProducerEpoch, committed: bool, client_version: int = CLASSIC
     ) -> Assigned:
-        """Commit or abort (EndTxn): answered once the markers are written, with the epoch to go on with."""
+        """Commit or abort (EndTxn). Return the id and epoch for the next transaction once the markers are written."""
         if not transactional_id:
             return Assigned(ErrorCode.INVALID_REQUEST)
         if self._log.is_loading:
@@ -257,7 +267,7 @@ class TransactionCoordinator:
         ids = await self._producer_ids()
         error, known = self._log.find(transactional_id)
         if known is not None and known.is_exhausted:
-            await ids.ready()  # from here on nothing waits
+            await ids.ready()  # no await from here to the record
             error, known = self._log.find(transactional_id)
         if error != ErrorCode.NONE:
             return Assigned(error)
@@ -276,10 +286,10 @@ class TransactionCoordinator:
             after = completed(decision.transaction, now_ms)
         return Assigned(ErrorCode.NONE, after.producer_id, after.producer_epoch)
 
-    # Questions
+    # Queries
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, Transaction | None]:
-        """The transaction of an id, or why there is none to tell of."""
+        """Return the transaction of an id, or the error code if it cannot be described."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, None
         error, known = self._log.find(transactional_id)
@@ -293,7 +303,7 @@ class TransactionCoordinator:
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
     ) -> list[Transaction] | None:
-        """Those that pass the filters of `listed`; None while they are not all known."""
+        """Return the transactions that pass the filters of `listed`; None while loading."""
         if self._log.is_loading:
             return None
         return list(listed(self._log, titles, producer_ids, duration_ms, self._node.clock()))
@@ -301,18 +311,18 @@ class TransactionCoordinator:
     # Ends
 
     def _end(self, prepared: Transaction) -> tuple[ErrorCode, asyncio.Task[ErrorCode] | None]:
-        """Write that a transaction ends, then its markers, then that it has ended.
+        """Write the decision to end a transaction, then its markers, then the completed state.
 
-        Once the first is in the log the end is certain: what a disk refuses of the rest is tried again.
+        Once the decision is in the log, the end is certain; later steps that fail are retried.
         """
         error = self._log.write(prepared)
         return error, self._finish(prepared, prepared.partitions) if error == ErrorCode.NONE else None
 
     def _finish(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> asyncio.Task[ErrorCode] | None:
-        """The rest of an end: at once, or by a task where there are many partitions, between which others are served,
-        and where each step has to be replicated before the next one.
+        """Write an end's markers and completed state, at once or in a task; return the task, or None.
 
-        Nobody comes between: whoever asks for a transaction that is being ended is told to ask again.
+        A task is used for many partitions, to serve other requests in between, and if each step must be replicated
+        before the next. Calls for a transaction that is being ended get an error to retry.
         """
         if len(partitions) <= TURN_ROWS and self._log.is_alone(prepared.transactional_id):
             self._complete(prepared, self._mark(prepared, partitions))
@@ -324,7 +334,7 @@ class TransactionCoordinator:
 
     @staticmethod
     async def _finished(task: asyncio.Task[ErrorCode] | None) -> ErrorCode:
-        """NONE where the end is certain, though something of it may have to be tried again."""
+        """Wait for the task. Return NONE if the end is certain, even if parts of it must be retried."""
         if task is None:
             return ErrorCode.NONE
         await asyncio.wait([task])
@@ -332,7 +342,7 @@ class TransactionCoordinator:
 
     async def _finish_in_turns(self, prepared: Transaction, partitions: Sequence[TopicPartition]) -> ErrorCode:
         error = await self._log.settled(prepared.transactional_id)
-        if error != ErrorCode.NONE:  # no marker may be there before it is certain which one
+        if error != ErrorCode.NONE:  # no marker before the decision is replicated
             if error != ErrorCode.NOT_COORDINATOR:
                 self._try_again(prepared, frozenset(partitions))
             return error
@@ -342,19 +352,19 @@ class TransactionCoordinator:
             await asyncio.sleep(0)
         there = [one for one in partitions if one not in left and self._node.topics.get(one.topic) is not None]
         if await self._node.replicas.settled(there):
-            left = set(partitions)  # a marker that is lost would leave it open: they are written again
+            left = set(partitions)  # a lost marker would leave it open: write all again
         self._complete(prepared, frozenset(left))
         return ErrorCode.NONE if left else await self._log.settled(prepared.transactional_id)
 
     def _mark(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
-        """The partitions that have no marker yet, and are to be tried again."""
+        """Write markers; return the partitions where this failed, to be retried."""
         try:
             marker = Marker(
                 prepared.producer_id, prepared.producer_epoch, prepared.state == TransactionState.PREPARE_COMMIT,
                 self._log.coordinator_epoch(prepared.transactional_id), prepared.client_version,
             )  # fmt: skip
             return write_markers(self._node, partitions, marker)
-        except Exception:  # whatever it is, the end has been promised
+        except Exception:  # retry after any error: the end is certain
             _LOG.exception("the end of the transaction %s is not complete", ascii(prepared.transactional_id[:80]))
             return partitions
 
@@ -385,21 +395,21 @@ class TransactionCoordinator:
     # Sweeps
 
     def abort_late(self) -> int:
-        """How many transactions were aborted for being open longer than their producers said."""
+        """Abort the transactions that are open longer than their timeout; return the number of such transactions."""
         now_ms = self._node.clock()
         late = [] if self._log.is_loading else [one for one in self._log if one.is_late(now_ms)]
         for transaction in late:
             name = ascii(transaction.transactional_id[:80])
             try:
                 error, _ = self._end(decide_abort(transaction, now_ms))
-            except IllegalState as failure:  # the others are aborted all the same
+            except IllegalState as failure:  # abort the others anyway
                 _LOG.error("the transaction %s cannot be aborted: %s", name, failure)
                 continue
             _LOG.info("the transaction %s of %d ms is over its time: %s", name, transaction.timeout_ms, error.name)
         return len(late)
 
     def expire(self) -> int:
-        """How many transactional ids were forgotten after having been idle for `transactional.id.expiration.ms`."""
+        """Remove transactional ids that were idle for `transactional.id.expiration.ms`; return their number."""
         if self._log.is_loading:
             return 0
         now_ms, limit_ms = self._node.clock(), self._node.config["transactional.id.expiration.ms"]
@@ -407,5 +417,5 @@ class TransactionCoordinator:
 
 
 def make(node: Node) -> TransactionCoordinator:
-    """The coordinator of a node."""
+    """Return the transaction coordinator of a node."""
     return TransactionCoordinator(node)

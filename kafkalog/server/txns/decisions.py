@@ -1,7 +1,7 @@
-"""What the coordinator says to a producer's call: an error, or the transaction as it is after the call.
+"""Decisions on producers' calls: an error, or the transaction after the call.
 
-Pure: the callers write what comes out, and only then does it count. The rules are those of the reference, KIP-360 and
-KIP-890 among them; where two errors fit, the order of the checks says which is told.
+The functions are pure; a result takes effect once the caller has written it. The rules are those of the reference,
+including KIP-360 and KIP-890. If several errors apply, the order of the checks decides which is returned.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _S = TransactionState
 
 
 class Decision(NamedTuple):
-    """`transaction` is what has to be written; None where nothing changes, with `error` as the answer."""
+    """The transaction to be written, or None if nothing changes; `error` is then the answer."""
 
     error: ErrorCode
     transaction: Transaction | None = None
 
 
 class ProducerEpoch(NamedTuple):
-    """The producer id and epoch that a producer says it has."""
+    """The producer id and epoch that a producer sends."""
 
     producer_id: int
     epoch: int
@@ -48,7 +48,7 @@ def decide_init(
     now_ms: int,
     new_producer_id: Callable[[], int],
 ) -> Decision:
-    """For InitProducerId. A transaction in PREPARE_EPOCH_FENCE comes back where an open one is to be aborted first."""
+    """Decide InitProducerId. A result in PREPARE_EPOCH_FENCE means that an open transaction must be aborted first."""
     if expected is not None and not _is_known(transaction, expected):
         return Decision(ErrorCode.PRODUCER_FENCED)
     if transaction.state.is_prepared:
@@ -63,10 +63,10 @@ def decide_init(
 
 
 def _is_known(transaction: Transaction, expected: ProducerEpoch) -> bool:
-    """Whether the producer may be the one the id belongs to; its epoch is looked at later."""
+    """Return True if the producer may own the transactional id; the caller checks its epoch."""
     if transaction.producer_epoch == NO_EPOCH or expected.producer_id == transaction.producer_id:
         return True
-    # it asks again after it got a new producer id, an answer that never reached it
+    # it repeats a request whose answer, a new producer id, it did not get
     return expected.producer_id == transaction.previous_producer_id and expected.epoch >= LAST_EPOCH
 
 
@@ -77,7 +77,7 @@ def decide_add(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """For AddPartitionsToTxn and AddOffsetsToTxn."""
+    """Decide AddPartitionsToTxn and AddOffsetsToTxn."""
     refusal = _refusal(transaction, producer)
     if transaction is None or refusal != ErrorCode.NONE:
         return Decision(refusal)
@@ -89,7 +89,10 @@ def decide_add(
 def decide_verify(
     transaction: Transaction | None, producer: ProducerEpoch, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether each partition is one of the transaction's: what a broker asks before it appends (KIP-890)."""
+    """Return NONE for each partition in the transaction, else TRANSACTION_ABORTABLE or an error for all (KIP-890).
+
+    A broker verifies this before it appends.
+    """
     refusal = _refusal(transaction, producer)
     if transaction is None or refusal != ErrorCode.NONE:
         return dict.fromkeys(partitions, refusal)
@@ -106,7 +109,7 @@ def _refusal(transaction: Transaction | None, producer: ProducerEpoch) -> ErrorC
 
 
 def decide_abort(transaction: Transaction, now_ms: int) -> Transaction:
-    """The end of an open transaction that its producer did not ask for: fenced before it is aborted."""
+    """Fence an open transaction and return it prepared to abort, without a request of its producer."""
     return prepared(fenced(transaction), False, CLASSIC, now_ms)
 
 
@@ -118,7 +121,7 @@ def decide_end(
     now_ms: int,
     new_producer_id: Callable[[], int],
 ) -> Decision:
-    """For EndTxn. NONE without a transaction: it has ended so already, and the producer asks again."""
+    """Decide EndTxn. NONE without a transaction means a repeated request: it has already ended this way."""
     if transaction is None:
         return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_version >= EPOCH_BUMPS:
@@ -133,7 +136,7 @@ def decide_end(
 
 
 def _repeated(state: TransactionState, committed: bool) -> ErrorCode:
-    """The answer to an end that comes again: it has ended so, is ending so, or not so at all."""
+    """Return the code for a repeated EndTxn: the same end is complete, is in progress, or never began."""
     if state == (_S.COMPLETE_COMMIT if committed else _S.COMPLETE_ABORT):
         return ErrorCode.NONE
     if state == (_S.PREPARE_COMMIT if committed else _S.PREPARE_ABORT):
@@ -148,7 +151,10 @@ def _decide_bumping_end(
     now_ms: int,
     new_producer_id: Callable[[], int],
 ) -> Decision:
-    """By version 2 an epoch belongs to one transaction, so it tells whether an end comes again or is the next one."""
+    """Decide EndTxn of transaction version 2.
+
+    An epoch belongs to one transaction, so it distinguishes a repeated end from the next one.
+    """
     is_current = producer.epoch == transaction.producer_epoch
     again_after_rotation = (
         transaction.previous_producer_id == producer.producer_id

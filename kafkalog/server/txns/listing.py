@@ -1,4 +1,4 @@
-"""Which transactions a list shows."""
+"""Filters of ListTransactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkalog.server.txns.transaction import Transaction
 
 
 def unknown_states(titles: Iterable[str]) -> list[str]:
-    """Those of the filters that name no state."""
+    """Return the titles that are not names of states."""
     return [title for title in titles if title not in BY_TITLE]
 
 
@@ -20,9 +20,9 @@ def listed(
     duration_ms: int,
     now_ms: int,
 ) -> Iterator[Transaction]:
-    """The transactions that pass all filters; one that is empty or negative lets all pass (KIP-664, KIP-994).
+    """Yield the transactions that pass all filters; an empty or negative filter accepts all (KIP-664, KIP-994).
 
-    `duration_ms` is how long one must have been open for at the least, by when it was begun, ended or not.
+    `duration_ms` accepts transactions that began more than this time ago, whether or not they have ended.
     """
     states = {BY_TITLE[title] for title in titles if title in BY_TITLE}
     for transaction in transactions:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _OVER: Final = frozenset({
-    # the partition was deleted; or it has a newer epoch of this producer, whose first batch or marker ended this one
+    # the partition was deleted, or has a newer epoch of this producer, whose first batch or marker ended this one
     ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH,
 })  # fmt: skip
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction, the same in all its partitions."""
+    """The end of a producer's transaction, the same in all of its partitions."""
 
     producer_id: int
     producer_epoch: int
@@ -35,7 +35,10 @@ class Marker(NamedTuple):
 
 
 def write_marker(node: Node, partition: TopicPartition, marker: Marker) -> ErrorCode:
-    """Append a marker to a partition; in `__consumer_offsets` the group coordinator learns of it, too."""
+    """Append a marker to a partition and return the error code.
+
+    For a partition of `__consumer_offsets`, also notify the group coordinator.
+    """
     kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
     try:
         batch = marker_batch(
@@ -54,17 +57,20 @@ def write_marker(node: Node, partition: TopicPartition, marker: Marker) -> Error
 
 
 def write_markers(node: Node, partitions: Iterable[TopicPartition], marker: Marker) -> frozenset[TopicPartition]:
-    """The partitions in which the transaction is open still: their disk fails, and they are to be tried again.
+    """Write the marker to all partitions; return those where this failed, to be retried.
 
-    While a directory is offline, a partition that is not known was not deleted: it may lie in that one.
+    While a directory is offline, an unknown partition does not count as deleted, since it may be in that directory.
     """
     over = _OVER - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if any(True for _ in node.store.offline) else _OVER
     return frozenset(one for one in sorted(partitions) if _written(node, one, marker) not in over)
 
 
 def _written(node: Node, partition: TopicPartition, marker: Marker) -> ErrorCode:
-    """As `write_marker`. A marker by hand may have had a later coordinator epoch: there is no other coordinator here,
-    so this one goes on with that epoch, or the transaction would stay open for readers."""
+    """Write the marker, if necessary with a later coordinator epoch, and return the error code.
+
+    A manually written marker may have had a later epoch. There is no other coordinator, so this one continues with that
+    epoch; otherwise the transaction would stay open for readers.
+    """
     code = write_marker(node, partition, marker)
     if code != ErrorCode.TRANSACTION_COORDINATOR_FENCED:
         return code

@@ -1,6 +1,6 @@
-"""Producer ids, each given once: a block is reserved on disk before the first of it is given.
+"""Unique producer ids: a block of ids is reserved on disk before its first id is assigned.
 
-In a replica set every node gives ids, and each block is one node's, so that no two give the same.
+In a replica set every node assigns ids. Each block belongs to one node, so that no two nodes assign the same id.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from kafkalog.server.node import Node
 
 BLOCK: Final = 1000
-"""How many ids are reserved at once, as many as a controller gives a broker."""
+"""Number of ids reserved at once, as many as a controller gives a broker."""
 MADE_UP: Final = 1 << 62
-"""No id from here on was given to anybody: who writes under one has made it up."""
+"""Ids from here on are never assigned; a producer with such an id chose it itself."""
 _LOG: Final = logging.getLogger(__name__)
 Run = Callable[..., Awaitable[Any]]
 
 
 class ProducerIds:
-    """Gives producer ids from `first` on.
+    """Assigns producer ids from `first` on.
 
-    `run` calls a function elsewhere than on the loop: that is where a block is reserved, in each of `directories`: any
-    of them may be away at the next start. Of `share` (place, count), each block whose number leaves that place as its
-    rest belongs to us.
+    `run` calls a function outside of the event loop. With it, a block is reserved in each of `directories`, since any
+    of them may be missing at the next start. With `share` (place, count), this node owns the blocks whose number modulo
+    count is place.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class ProducerIds:
         self._reserving: asyncio.Future[None] | None = None
 
     async def ready(self) -> None:
-        """Returns once there is an id to take; at once where there is one, so that nobody comes between.
+        """Wait until an id is available; if one is, return without a switch to another task.
 
-        StorageError where no directory takes the reservation of a block; IllegalState once all ids are given.
+        StorageError if a block cannot be reserved in any directory; IllegalState if all ids are assigned.
         """
         while self._next == self._end:
             if self._reserving is None:
@@ -80,21 +80,21 @@ class ProducerIds:
             raise failures[0]
 
     def take(self) -> int:
-        """An id that nobody has; `ready` was awaited just before. IllegalState else."""
+        """Return a new id. IllegalState if none is reserved: await `ready` just before."""
         if self._next == self._end:
             raise IllegalState("no producer id is reserved")
         self._next += 1
         return self._next - 1
 
     def above(self, used: int) -> None:
-        """Give only ids above `used`, which was found in a log."""
+        """Assign only ids above `used`, which was found in a log."""
         if used >= self._next:
             self._next = used + 1
             self._end = max(self._end, self._next)
 
 
 def own_id(at: int, share: tuple[int, int]) -> int:
-    """The first id from `at` on that lies in a block of this share."""
+    """Return the first id from `at` on that is in a block of this share."""
     place, count = share
     block = at // BLOCK
     ahead = (place - block) % count
@@ -102,7 +102,7 @@ def own_id(at: int, share: tuple[int, int]) -> int:
 
 
 async def ids_of(node: Node) -> ProducerIds:
-    """What a node of a replica set gives ids from, leading or not. Errors as `first_producer_id`."""
+    """Return the ProducerIds of a node of a replica set, leader or not. Raises the errors of `first_producer_id`."""
     made = node.producer_ids
     if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
         made = node.producer_ids = asyncio.ensure_future(_ids_of(node))
@@ -120,11 +120,11 @@ async def _ids_of(node: Node) -> ProducerIds:
 
 
 def first_producer_id(directories: Sequence[str | os.PathLike[str]], logs: Iterable[UnifiedLog], fs: FileSystem) -> int:
-    """The first id that neither we nor a broker gave out in these directories.
+    """Return the first id that neither kafkalog nor a broker has assigned in these directories.
 
-    What we gave says our file; what a broker was given, its metadata; and any log knows the producers that wrote to it,
-    those too that made up an id: a huge one would leave none to give, so it is passed over.
-    CorruptRecord or CorruptCheckpoint for damage in the first two, StorageError.
+    It is above the ids in kafkalog's own file, in a broker's metadata, and of the producers in all logs. Producers' ids
+    of at least `MADE_UP` are ignored, since they would leave none to assign. CorruptRecord or CorruptCheckpoint for
+    damage in the metadata or the file; StorageError.
     """
     first = 0
     for directory in directories:

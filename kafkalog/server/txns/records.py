@@ -1,6 +1,6 @@
-"""Records of `__transaction_state`: a transactional id as its key, the whole transaction as its value.
+"""Records of `__transaction_state`: the key is a transactional id, the value the whole transaction.
 
-Value versions 0 and 1 are read, 1 is written, as a broker of 4.3.1 does (format.md section 13, A10).
+Value versions 0 and 1 are read, and 1 is written, as by a broker of 4.3.1 (format.md section 13, A10).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from kafkalog._core.append_engine import ReadyBatch
+from kafkalog._core.encode import encode_ready
 from kafkalog.errors import InvalidRecord
-from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
@@ -30,9 +31,9 @@ _SHORT: Final = struct.Struct(">h")
 
 
 class LoadedTransactions(NamedTuple):
-    """What the records of one partition say: transactions by id, and of what could not be read, why.
+    """The transactions of one partition by id, and a message for each record that cannot be read.
 
-    `unreadable` are the ids whose last record is one that cannot be read; they are not among the transactions.
+    `unreadable` are the ids whose last record cannot be read; they are not in `transactions`.
     """
 
     transactions: dict[str, Transaction]
@@ -41,12 +42,12 @@ class LoadedTransactions(NamedTuple):
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    """The key of an id's records."""
+    """Return the key of an id's records."""
     return _SHORT.pack(_TYPE) + encoded(KEYS[_TYPE], {"transactionalId": transactional_id}, 0)
 
 
 def transaction_value(transaction: Transaction) -> bytes:
-    """The value that says all of a transaction but the epoch before the last bump, which no record has."""
+    """Return the value of a transaction's record. It lacks only `last_producer_epoch`, which no record has."""
     message: dict[str, Any] = {
         "producerId": transaction.producer_id,
         "previousProducerId": transaction.previous_producer_id,
@@ -63,7 +64,7 @@ def transaction_value(transaction: Transaction) -> bytes:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of partitions by their topic, in order."""
+    """Return the partition numbers by topic, in order."""
     found: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         found[topic].append(partition)
@@ -78,7 +79,7 @@ def _partitions(transaction: Transaction) -> list[dict[str, Any]] | None:
 
 
 def transaction_of(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
-    """The id of a record and its transaction, None for a tombstone. MessageError for what cannot be read."""
+    """Return a record's id and transaction, None for a tombstone. MessageError if the record cannot be read."""
     record = coordinator_record(key, value, KEYS, VALUES)
     transactional_id: str = record.key["transactionalId"]
     data = record.value
@@ -101,19 +102,21 @@ def transaction_of(key: bytes, value: bytes | None) -> tuple[str, Transaction | 
     )  # fmt: skip
 
 
-def transactions_batch(entries: Iterable[tuple[str, Transaction | None]], now_ms: int) -> bytearray:
-    """A batch with a record for each id; None makes its tombstone. Never compressed."""
-    builder = RecordsBuilder()
-    for transactional_id, transaction in entries:
-        value = None if transaction is None else transaction_value(transaction)
-        builder.append(now_ms, transaction_key(transactional_id), value)
-    return builder.build()
+def transactions_batch(entries: Iterable[tuple[str, Transaction | None]], now_ms: int) -> ReadyBatch:
+    """Return an uncompressed batch with a record for each id, a tombstone for None. `entries` must not be empty."""
+    records = [
+        (transaction_key(name), None if transaction is None else transaction_value(transaction))
+        for name, transaction in entries
+    ]
+    batch = encode_ready(records, timestamp=now_ms)
+    assert batch is not None
+    return batch
 
 
 def read_transactions(log: Walkable) -> LoadedTransactions:
     """Return the last value of each id in a partition. CorruptRecord, with its place, for damage; StorageError.
 
-    A record of a later format is a problem that is told: an older coordinator passes over it.
+    A record of a later format is skipped and reported in `problems`.
     """
     found: dict[str, Transaction] = {}
     problems: list[str] = []
@@ -140,7 +143,7 @@ def read_transactions(log: Walkable) -> LoadedTransactions:
 
 
 def _names(key: bytes | None) -> set[str]:
-    """The id that a key names; none where the key is of another kind, or cannot be read itself."""
+    """Return the id in a key as a set, empty if the key is of another type or cannot be read."""
     try:
         return {transaction_of(key or b"", None)[0]}
     except MessageError:

@@ -1,4 +1,4 @@
-"""The states of a transaction, and which may follow which."""
+"""States of a transaction and the allowed transitions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import IntEnum
 from typing import Final
 
 CLASSIC: Final = 0
-"""Transaction version 0 and 1: a producer keeps its epoch, and adds its partitions by a call."""
+"""Transaction versions 0 and 1: a producer keeps its epoch and adds its partitions by AddPartitionsToTxn."""
 EPOCH_BUMPS: Final = 2
 """Transaction version 2 (KIP-890): each end of a transaction bumps the epoch."""
 
 
 class TransactionState(IntEnum):
-    """Where a transaction stands, by the numbers that records of `__transaction_state` have."""
+    """State of a transaction, by the numbers in the records of `__transaction_state`."""
 
     EMPTY = 0
     ONGOING = 1
@@ -25,17 +25,17 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """The state's name in answers: `PrepareCommit`."""
+        """Name of the state in answers, such as `PrepareCommit`."""
         return self.name.title().replace("_", "")
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the end is decided and its markers are not all written."""
+        """True if the end is decided and its markers are not all written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transaction is open, and none is being ended."""
+        """True if no transaction is open or being ended."""
         return self in IDLE
 
 
@@ -51,5 +51,5 @@ PREVIOUS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     _S.DEAD: IDLE,
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""The states that each one may follow; a producer that aborts what it never began goes from idle to PREPARE_ABORT."""
+"""Allowed predecessors of each state. A producer that aborts without a transaction goes from idle to PREPARE_ABORT."""
 BY_TITLE: Final = {state.title: state for state in TransactionState}

@@ -1,6 +1,6 @@
-"""What is known of one transactional id, as an immutable value, and what it becomes.
+"""The state of one transactional id as an immutable value, and the steps that change it.
 
-Every function gives the value after a step and changes nothing: a step counts once its record is in the log.
+Every function returns the value after a step. A step takes effect once its record is in the log.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ NO_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 LAST_EPOCH: Final = 0x7FFF - 1
-"""The highest epoch a client gets: one more is kept, to fence that client with."""
+"""Highest epoch for a client; the next one is reserved for fencing that client."""
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""The time-out of a transaction that takes part in a two-phase commit: it is never aborted for its age."""
+"""Timeout of a transaction in a two-phase commit, which is never aborted for its age."""
 
 
 class Transaction(NamedTuple):
     """A transactional id: its producer, its state, and the partitions of the transaction that is open or being ended.
 
-    previous_producer_id is the one before the last step, next_producer_id the one that takes over where the epochs of
-    this one are used up; last_producer_epoch is the epoch before the last bump that a client asked for (-1: none).
-    client_version is the transaction version of the client's last call (0 or 2). Times are ms, start_ms -1 while no
-    transaction was begun.
+    previous_producer_id is the id before the last step; next_producer_id replaces an id whose epochs are used up.
+    last_producer_epoch is the epoch before the last bump that a client requested (-1: none). client_version is the
+    transaction version of the client's last call (0 or 2). Times are in ms; start_ms is -1 if no transaction has begun.
     """
 
     transactional_id: str
@@ -44,17 +43,17 @@ class Transaction(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no further epoch may be given to a client."""
+        """True if the producer id has no further epoch for a client."""
         return self.producer_epoch >= LAST_EPOCH
 
     def is_late(self, now_ms: int) -> bool:
-        """Whether it is open for longer than its producer said it would be."""
+        """Return True if the transaction has been open for longer than its timeout."""
         if self.state != TransactionState.ONGOING or self.timeout_ms == NO_TIMEOUT_MS:
             return False
         return self.start_ms + self.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether the id has been idle for so long that it is forgotten."""
+        """Return True if the id has been idle for at least `expiration_ms`."""
         return self.state.is_idle and self.update_ms <= now_ms - expiration_ms
 
 
@@ -70,9 +69,9 @@ def _after(transaction: Transaction, state: TransactionState, **changes: Any) ->
 def with_next_epoch(
     transaction: Transaction, timeout_ms: int, expected_epoch: int | None, now_ms: int
 ) -> Transaction | None:
-    """After an InitProducerId; None where the producer's `expected_epoch` was fenced meanwhile (KIP-360).
+    """Return the value after InitProducerId; None if the producer's `expected_epoch` is fenced (KIP-360).
 
-    A producer that sends the epoch before the last bump asks again for an answer that it did not get.
+    A producer that sends the epoch before the last bump repeats a request whose answer it did not get.
     """
     current, last = transaction.producer_epoch, transaction.last_producer_epoch
     if expected_epoch is None:
@@ -89,7 +88,7 @@ def with_next_epoch(
 def with_new_producer(
     transaction: Transaction, producer_id: int, timeout_ms: int, now_ms: int, keeps_last_epoch: bool
 ) -> Transaction:
-    """After an InitProducerId where the epochs are used up: another producer id, from epoch 0 on."""
+    """Return the value after InitProducerId when the epochs are used up: a new producer id with epoch 0."""
     last = transaction.producer_epoch if keeps_last_epoch else NO_EPOCH
     return _emptied(transaction, producer_id, (0, last), timeout_ms, now_ms)
 
@@ -107,7 +106,7 @@ def _emptied(
 def with_partitions(
     transaction: Transaction, partitions: frozenset[TopicPartition], client_version: int, now_ms: int
 ) -> Transaction:
-    """With these partitions in it as well; the first ones begin the transaction."""
+    """Return the value with these partitions added; the first ones begin the transaction."""
     begins = transaction.state.is_idle
     return _after(
         transaction, TransactionState.ONGOING, partitions=transaction.partitions | partitions,
@@ -116,7 +115,7 @@ def with_partitions(
 
 
 def fenced(transaction: Transaction) -> Transaction:
-    """Open still, under an epoch that its producer does not have: that producer can write no more. Never in a log."""
+    """Return the open transaction with a bumped epoch, which fences its producer. This state is never in a log."""
     if transaction.producer_epoch > LAST_EPOCH:
         raise IllegalState(f"the producer {transaction.producer_id} has no epoch left to fence it with")
     return _after(
@@ -128,7 +127,7 @@ def fenced(transaction: Transaction) -> Transaction:
 def prepared(
     transaction: Transaction, committed: bool, client_version: int, now_ms: int, next_producer_id: int = NO_ID
 ) -> Transaction:
-    """With its end decided. By version 2 the epoch is bumped, and an abort may come where nothing was begun."""
+    """Return the value with its end decided. Version 2 bumps the epoch, and may abort without a transaction."""
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     changes: dict[str, Any] = {}
     if client_version >= EPOCH_BUMPS:
@@ -140,7 +139,7 @@ def prepared(
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
-    """After its markers are in all partitions; where the epochs are used up the next producer id takes over."""
+    """Return the value after all markers are written; the next producer id replaces one without further epochs."""
     committed = transaction.state == TransactionState.PREPARE_COMMIT
     changes: dict[str, Any] = {}
     if transaction.client_version >= EPOCH_BUMPS and transaction.next_producer_id != NO_ID:

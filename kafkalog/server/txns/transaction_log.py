@@ -1,4 +1,4 @@
-"""Where transactions are kept: the partitions of `__transaction_state`, one of them for each transactional id."""
+"""The log of transactions: the partitions of `__transaction_state`; each transactional id maps to one."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NOT_OURS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_
 
 
 class TransactionLog:
-    """The transactions that are known, and the records that say so. Used by the event loop's thread alone.
+    """The known transactions and their records. Only for the event loop's thread.
 
-    A transaction counts once its record is in the log. An id whose partition, or whose last record, could not be read
-    is not served: what it was is not known, a producer that was fenced must not come back, and what a later version
-    has decided to commit must not be aborted for its age.
+    A change takes effect once its record is in the log. An id is not served if its partition or its last record could
+    not be read, since its state is unknown: a fenced producer must not return, and a commit that a later version has
+    decided must not become an abort.
     """
 
     def __init__(self, node: Node) -> None:
@@ -42,7 +42,7 @@ class TransactionLog:
         self.is_loading = True
 
     async def load(self) -> None:
-        """Read what is there; what is found is served once `is_loading` is False."""
+        """Read all partitions. The transactions are served once `is_loading` is False."""
         topic = self._node.topics.get(TOPIC)
         for index in range(0 if topic is None else topic.partitions):
             await self._load_partition(index)
@@ -53,7 +53,7 @@ class TransactionLog:
             if log.log_start_offset == log.log_end_offset:
                 return
             loaded = await self._node.run(read_transactions, log)
-        except Exception as error:  # the transactions of the other partitions are served all the same
+        except Exception as error:  # the transactions of the other partitions are still served
             told = None if isinstance(error, KafkalogError | OSError) else error
             message = "the transactions of %s-%d cannot be read, and are not served: %s"
             _LOG.error(message, TOPIC, index, error, exc_info=told)
@@ -66,7 +66,7 @@ class TransactionLog:
         self._unreadable_ids |= loaded.unreadable
         for name, transaction in loaded.transactions.items():
             known = self._transactions.get(name)
-            # an id has records in two partitions where the topic was given more of them: the newer one counts
+            # after the topic got more partitions, an id may have records in two of them: use the newer one
             if known is None or known.update_ms <= transaction.update_ms:
                 self._transactions[name] = transaction
 
@@ -75,7 +75,7 @@ class TransactionLog:
         return iter([one for name, one in self._transactions.items() if name not in unreadable])
 
     def find(self, transactional_id: str) -> tuple[ErrorCode, Transaction | None]:
-        """The transaction of an id, None for one that is not known; an error where that cannot be said."""
+        """Return the transaction of an id, None if unknown; an error while loading or if the id cannot be read."""
         if self.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
         is_unknown = transactional_id in self._unreadable_ids
@@ -84,18 +84,20 @@ class TransactionLog:
         return ErrorCode.NONE, self._transactions.get(transactional_id)
 
     def partition_for(self, transactional_id: str) -> int:
-        """The number of the partition that has the id's records; the topic has to be there."""
+        """Return the partition number of the id's records; 0 if the topic is missing."""
         topic = self._node.topics.get(TOPIC)
         return 0 if topic is None else partition_of(transactional_id, topic.partitions)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """The epoch that markers of this id carry: that of the partition's leader. UnknownTopicOrPartition."""
+        """Return the epoch for the id's markers, the partition's leader epoch. UnknownTopicOrPartition."""
         epoch: int = self._node.replicas.partition(TOPIC, self.partition_for(transactional_id)).leader_epoch
         return epoch
 
     async def settled(self, transactional_id: str) -> ErrorCode:
-        """NONE once what was written of this id is replicated, which it is at once on a node alone; else what its
-        producer is told, which asks again."""
+        """Wait until the id's records are replicated. Return NONE, or the error for its producer, which retries.
+
+        A single node does not wait.
+        """
         if self._node.topics.get(TOPIC) is None:
             return ErrorCode.NONE
         place = TopicPartition(TOPIC, self.partition_for(transactional_id))
@@ -103,19 +105,19 @@ class TransactionLog:
         return _told(ErrorCode(code)) if code else ErrorCode.NONE
 
     def is_alone(self, transactional_id: str) -> bool:
-        """Whether what is written of this id is replicated with that."""
+        """Return True if this node leads the id's partition and has its only copy."""
         place = TopicPartition(TOPIC, self.partition_for(transactional_id))
         return bool(self._node.replicas.partition(*place).is_alone)
 
     def write(self, transaction: Transaction) -> ErrorCode:
-        """Make the transaction what it is from now on; on an error it stays what it was."""
+        """Write and store the transaction's new value; after an error, the old one remains."""
         error = self._append(self.partition_for(transaction.transactional_id), [transaction], is_end=False)
         if error == ErrorCode.NONE:
             self._transactions[transaction.transactional_id] = transaction
         return error
 
     def forget(self, transactions: Iterable[Transaction]) -> int:
-        """How many of these ids are known no more: a tombstone for each is in the log."""
+        """Remove ids by writing their tombstones; return the number of removed ids."""
         by_partition: dict[int, list[Transaction]] = {}
         for transaction in transactions:
             by_partition.setdefault(self.partition_for(transaction.transactional_id), []).append(transaction)
@@ -141,7 +143,7 @@ class TransactionLog:
 
 
 def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
-    """Some at a time, so that the tombstones of very many ids, or of very long ones, fit into a batch."""
+    """Split the transactions so that the tombstones of each part fit into a batch."""
     batch: list[Transaction] = []
     size = 0
     for one in transactions:
@@ -155,7 +157,7 @@ def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transactio
 
 
 def _told(code: ErrorCode) -> ErrorCode:
-    """What a producer is told where the coordinator's own append failed."""
+    """Return the error for a producer from the error of the coordinator's own append."""
     if code in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NOT_COORDINATOR if code in _NOT_OURS else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""What a producer is told where its transaction does not have a partition it writes to (FLOW-9)."""
+"""Error codes for a producer that writes to a partition outside of its transaction (FLOW-9)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 from kafkalog.server.error_codes import ErrorCode
 
 PRODUCE_ADDS: Final = 12
-"""The first version of Produce that adds its partitions to the transaction by itself."""
+"""First version of Produce that adds its partitions to the transaction."""
 PRODUCE_ABORTABLE: Final = 11
-"""The first one whose clients know TRANSACTION_ABORTABLE."""
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
 COMMIT_ADDS: Final = 5
 COMMIT_ABORTABLE: Final = 4
 _RETRIED: Final = frozenset({
@@ -18,7 +18,7 @@ _RETRIED: Final = frozenset({
 
 
 def verification_error(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
-    """The coordinator's answer as clients of that version expect it."""
+    """Convert the coordinator's error code to one that clients of the version know."""
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
@@ -27,7 +27,7 @@ def verification_error(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
 
 
 def produce_error(code: ErrorCode, version: int) -> ErrorCode:
-    """The same for Produce, where what will pass is told as an error that every client tries again."""
+    """Convert the coordinator's error code for Produce. A transient error becomes one that every client retries."""
     if code in _RETRIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < PRODUCE_ADDS):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return verification_error(code, version >= PRODUCE_ABORTABLE)

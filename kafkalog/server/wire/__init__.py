@@ -1,1 +1,1 @@
-"""Bytes of the protocol: requests read within bounds, responses written; no sockets and no logs."""
+"""The wire format: parse requests within limits and serialize responses, without sockets or logs."""

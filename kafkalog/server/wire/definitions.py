@@ -1,7 +1,7 @@
-"""What a message looks like on the wire, taken from kio's definitions, one version of one message at a time.
+"""Layouts of messages on the wire, from kio's definitions, for one version of one message at a time.
 
-kio's classes say the fields, their order, types and tags. Importing all of them takes half a second and 50 MiB, so a
-plan is made when a message of that version first comes.
+kio's classes define the fields, their order, types and tags. Importing all of them takes half a second and 50 MiB, so a
+plan is created when a message of that version is first needed.
 """
 
 from __future__ import annotations
@@ -9,19 +9,29 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_args, get_origin
+from uuid import UUID
 
+from kafkalog._core.message_writer import REQUIRED
 from kafkalog.errors import MissingRequirement
 from kafkalog.server.wire.versions import APIS
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
 
 class FieldPlan(NamedTuple):
-    """One field: what its values are, whether it is an array or may be null, and its tag, where it has one."""
+    """A field: the type of its values, whether it is an array or nullable, and its tag, if any.
+
+    `default` is written for a value that is not given and read for an absent tag; REQUIRED means no default.
+    """
 
     name: str
     kind: str  # a type of Kafka's schemas, or "struct"
@@ -33,30 +43,61 @@ class FieldPlan(NamedTuple):
 
 
 class StructPlan(NamedTuple):
-    """A message, or a part of one: its fields in order, and the class its values come in."""
+    """A message or nested structure: its fields in order, and the class of its values."""
 
     type: Any  # a named tuple with kio's names of the fields
-    source: Any  # kio's class
     is_flexible: bool
     plain: tuple[FieldPlan, ...]
     tagged: tuple[FieldPlan, ...]
 
 
+_ZEROS: Final = {"string": "", "bytes": b"", "uuid": None, "bool": False}
+_FORMS: Final = {
+    "bool": "bool", "int8": "i8", "int16": "i16", "uint16": "u16", "int32": "i32", "int64": "i64", "float64": "f64",
+    "error_code": "i16", "timedelta_i32": "i32", "timedelta_i64": "i64", "datetime_i64": "i64", "uuid": "uuid",
+    "string": "string", "bytes": "bytes", "records": "bytes", "struct": "struct",
+}  # fmt: skip
+
+
+def form_of(field: FieldPlan) -> str:
+    """Return the encoding of a field's values. If a time is not nullable, -1 ms is an ordinary time."""
+    return "time" if field.kind == "datetime_i64" and field.is_nullable else _FORMS[field.kind]
+
+
+def rows_of(
+    plan: StructPlan, made: Callable[[StructPlan], Any], default: Callable[[Any], Any] = lambda value: value
+) -> list[tuple[Any, ...]]:
+    """Return the fields of a plan in the form that compiled plans take, tagged fields last.
+
+    `made` returns the compiled plan of a nested structure, `default` the compiled form of a default.
+    """
+    return [
+        (
+            field.name, form_of(field), field.is_array, field.is_nullable, field.tag,
+            None if field.struct is None else made(field.struct), default(field.default),
+        )
+        for field in (*plan.plain, *plan.tagged)
+    ]  # fmt: skip
+
+
 @cache
 def request_plan(api_key: int, version: int) -> StructPlan:
-    """The plan of a request's body. The version has to be one that is served."""
+    """Return the plan of a request's body. The version must be served."""
     return _struct_plan(message_class(api_key, version, "request"))
 
 
 @cache
 def response_plan(api_key: int, version: int) -> StructPlan:
-    """The plan of a response's body."""
+    """Return the plan of a response's body."""
     return _struct_plan(message_class(api_key, version, "response"))
 
 
 @cache
 def message_class(api_key: int, version: int, direction: str) -> Any:
-    """Kio's class of a message's body; `direction` is "request" or "response"."""
+    """Return kio's class for a message's body; `direction` is "request" or "response".
+
+    Raises MissingRequirement if kio is not installed.
+    """
     name = APIS[api_key].name
     with _without_hypothesis():
         try:
@@ -73,7 +114,7 @@ def message_class(api_key: int, version: int, direction: str) -> Any:
 
 @contextmanager
 def _without_hypothesis() -> Iterator[None]:
-    """Kio asks for hypothesis as it is imported, which takes longer than the start of a server may."""
+    """Hide hypothesis from the import of kio, since loading it would delay the start of a server."""
     hidden = "hypothesis" not in sys.modules and "kio.static._phantom" not in sys.modules
     if hidden:
         sys.modules["hypothesis"] = None  # type: ignore[assignment]
@@ -88,7 +129,7 @@ def _struct_plan(kind: Any) -> StructPlan:
     plans = [_field_plan(field) for field in fields(kind)]
     named = namedtuple(kind.__name__, [plan.name for plan in plans])  # type: ignore[misc]  # names come from kio
     plain = tuple(plan for plan in plans if plan.tag is None)
-    return StructPlan(named, kind, kind.__flexible__, plain, tuple(plan for plan in plans if plan.tag is not None))
+    return StructPlan(named, kind.__flexible__, plain, tuple(plan for plan in plans if plan.tag is not None))
 
 
 def _field_plan(field: Any) -> FieldPlan:
@@ -98,18 +139,35 @@ def _field_plan(field: Any) -> FieldPlan:
         is_nullable = True
     if get_origin(inner) is tuple:
         inner, is_array = get_args(inner)[0], True
-        if get_origin(inner) is UnionType:  # the zero id among others is None
+        if get_origin(inner) is UnionType:  # in an array of ids, the zero id is None
             inner = next(one for one in get_args(inner) if one is not NoneType)
     struct = _struct_plan(inner) if is_dataclass(inner) else None
     kind = "struct" if struct is not None else str(field.metadata["kafka_type"])
     tag = field.metadata.get("tag")
-    default = None if tag is None else _plain_value(field.default, struct)
+    if field.default is not MISSING:
+        default = _plain_value(field.default, struct)
+    else:
+        default = REQUIRED if tag is None else _zero(kind, struct)
     return FieldPlan(field.name, kind, struct, is_array, is_nullable, tag, default)
 
 
-def _plain_value(value: Any, struct: StructPlan | None) -> Any:
-    """A tagged field's default as our values are: every tagged field that is served has one."""
-    if struct is None or not is_dataclass(value):
-        return value
+def _zero(kind: str, struct: StructPlan | None) -> Any:
+    """Return the value of an absent tagged field whose schema has no default."""
+    if struct is None:
+        return _ZEROS.get(kind, 0)
     by_name = {plan.name: plan for plan in (*struct.plain, *struct.tagged)}
-    return struct.type(*(_plain_value(getattr(value, name), by_name[name].struct) for name in struct.type._fields))
+    return struct.type(*(_zero(by_name[name].kind, by_name[name].struct) for name in struct.type._fields))
+
+
+def _plain_value(value: Any, struct: StructPlan | None) -> Any:
+    """Convert a default of kio's to our values: times in ms, codes as numbers, None for an id of zeros."""
+    if struct is not None and is_dataclass(value):
+        by_name = {plan.name: plan for plan in (*struct.plain, *struct.tagged)}
+        return struct.type(*(_plain_value(getattr(value, name), by_name[name].struct) for name in struct.type._fields))
+    if isinstance(value, timedelta):
+        return value // _MS
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // _MS
+    if isinstance(value, UUID):
+        return value if value.int else None
+    return value.value if isinstance(value, Enum) else value

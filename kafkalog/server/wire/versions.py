@@ -1,6 +1,6 @@
-"""Which calls of the protocol are served, in which versions, and how each is laid out.
+"""The calls that are served and their versions, and the ApiVersions response.
 
-The ranges are those a broker of 4.3.1 offers (FLOW-25) as far as the call is served here. No features are offered: with
+The ranges are those of a 4.3.1 broker (FLOW-25) for the calls served here. No features are offered: with
 `transaction.version` 2 a producer leaves out calls that its version of Produce may still need.
 """
 
@@ -20,7 +20,7 @@ NO_FLEXIBLE = 1 << 15
 
 
 class Api(NamedTuple):
-    """A call: its name as kio spells it, the versions offered, the first one served, the first flexible one."""
+    """A call: its key, kio's name for it, the versions offered, the first flexible one, the first one served."""
 
     key: int
     name: str
@@ -30,11 +30,11 @@ class Api(NamedTuple):
     first_served: int = 0
 
     def serves(self, version: int) -> bool:
-        """Whether a request of this version is taken; Produce 0 to 2 are offered and refused, as a broker does."""
+        """Return True if this version is served; Produce 0 to 2 are offered but rejected, as in a broker."""
         return max(self.oldest, self.first_served) <= version <= self.newest
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields, and so headers with tags."""
+        """Return True if this version has compact lengths and tagged fields, and thus headers with tags."""
         return version >= self.first_flexible
 
 
@@ -42,7 +42,7 @@ def _table(*rows: Api) -> dict[int, Api]:
     return {row.key: row for row in rows}
 
 
-# Produce is offered from 0, since librdkafka 2.0 sends everything uncompressed where it is not
+# Produce is offered from 0, else librdkafka 2.0 sends everything uncompressed
 APIS = _table(
     Api(0, "produce", 0, 13, 9, first_served=3),
     Api(1, "fetch", 4, 18, 12),
@@ -102,14 +102,14 @@ APIS = _table(
 )
 
 OF_A_SET = frozenset({52, 53, 54, 55, 59})
-"""Calls that are served where there is a replica set."""
+"""Calls that are served only in a replica set."""
 ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}
 
 
 def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, throttle_ms: int = 0) -> bytes:
-    """The body of an ApiVersions response (KIP-35, KIP-511), without kio: it is the first thing a client asks for.
+    """Return the body of an ApiVersions response (KIP-35, KIP-511), without kio, as it is a client's first request.
 
-    A version that is not known is answered as version 0 with error 35 and the range of this call alone.
+    The response to an unknown version is of version 0, with error 35 and the range of this call only.
     """
     if not apis[API_VERSIONS].serves(version):
         own = apis[API_VERSIONS]
@@ -123,7 +123,7 @@ def api_versions_body(version: int, apis: dict[int, Api], error_code: int = 0, t
 
 
 def unsigned_varint(value: int) -> bytes:
-    """A length or a tag of a flexible version: seven bits a byte, the low ones first."""
+    """Return a length or tag of a flexible version: seven bits per byte, low bits first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -1,6 +1,6 @@
-"""Jobs over trees of directories: each a function, a command (`kafkalog spark ...`), and a step of a Spark program.
+"""Jobs over trees of directories: each is a function, a command (`kafkalog spark ...`) and a step in Spark programs.
 
-A job takes a session, the paths, and `tell`, which is called with how far it is (`kafkalog.spark.progress`). It gives
-the report that the command of the same name gives on one machine. `python -m kafkalog.spark.jobs verify ...` is the
-same as `kafkalog spark verify ...`, and `__main__.py` is what spark-submit takes.
+A job takes a session, the paths, and `tell`, which is called with its progress (`kafkalog.spark.progress`). It returns
+the report of the single-machine command of the same name. `python -m kafkalog.spark.jobs verify ...` equals
+`kafkalog spark verify ...`; spark-submit takes `__main__.py`.
 """

@@ -7,10 +7,10 @@ import sys
 
 
 def main() -> int:
-    """The exit status of the job that the command line names."""
+    """Run the job that the command line names and return its exit status."""
     here = os.path.dirname(os.path.abspath(__file__))
     if sys.path and os.path.abspath(sys.path[0]) == here:
-        del sys.path[0]  # run as a file: our own modules are no top-level ones
+        del sys.path[0]  # run as a file: this package's modules must not be importable as top-level ones
     from kafkalog.cli.main import run
 
     return run(["spark", *sys.argv[1:]])

@@ -1,10 +1,10 @@
-"""The job `compact`: a clean of the compacted topics of a whole tree; told, or done.
+"""The job `compact`: cleans the compacted topics of a whole tree, or reports what cleaning would remove.
 
-First tasks look at all partitions, which locks nothing. Then there is one task for each partition with anything to
-clean: it takes the lock of its data directory in its own process, cleans, and gives the lock back. So the lock is
-always held by whoever changes the directory, whatever becomes of the driver; and since it belongs to one process,
-partitions of one directory are cleaned one after another, those of different ones side by side. A task that is tried
-again finds less to clean, never something else.
+First, tasks inspect all partitions without a lock. Then each partition with something to clean gets one task. It takes
+the lock of the data directory in its own process, cleans, and releases the lock. The process that changes a directory
+thus always holds the lock, even if the driver dies. The lock belongs to one process, so partitions of one directory are
+cleaned one after another, and those of different directories in parallel. A repeated task finds less to clean, never
+anything else.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ def compact(
     store: Mapping[str, Any] | None = None,
     map_bytes: int = MAP_BYTES,
     from_start: bool = False,
+    roll: bool = False,
     now_ms: int | None = None,
     tell: Tell | None = None,
 ) -> CompactReport:
-    """What a clean takes from data directories or partition directories; with `apply` it is cleaned.
+    """Report what a clean removes from data directories or partition directories; with `apply`, clean them.
 
-    Arguments and report are those of `kafkalog compact`; each task takes up to `map_bytes` for its keys. Settings are
-    read and the time is taken once, by the driver.
+    Arguments and report are those of `kafkalog compact`; each task uses up to `map_bytes` for its keys. The driver
+    reads settings and time once.
 
-    With `apply` a data directory that is in use is DirectoryLocked before anything is cleaned anywhere. What fails
-    later in one partition (CorruptRecord, StorageError, a broker that was started meanwhile) does not keep the others:
-    the first such error is raised when all are through. Other errors are those of `compact`, and MissingRequirement
-    and JobFailed.
+    With `apply` a data directory in use raises DirectoryLocked before anything is cleaned anywhere. A later failure in
+    one partition (CorruptRecord, StorageError, a broker that was started meanwhile) does not stop the others: the first
+    such error is raised when all are finished. Other errors are those of `compact`, and MissingRequirement and
+    JobFailed.
     """
     given = {"topics": topics, "settings": settings, "store": store, "map_bytes": map_bytes, "from_start": from_start}
-    found = plan_compact(paths, now_ms=now_ms, **given)  # type: ignore[arg-type]
+    found = plan_compact(paths, roll=roll, now_ms=now_ms, **given)  # type: ignore[arg-type]
     dirty = looked_at(spark, found.plans, _look, "compact: look", tell)
     if apply and dirty:
         dirty = _clean(spark, found.plans, dirty, tell)
@@ -63,7 +64,7 @@ def compact(
 def _clean(
     spark: SparkSession, plans: Sequence[CompactPlan], dirty: Sequence[Cleaned], tell: Tell | None
 ) -> list[Cleaned]:
-    """What was cleaned: as the tasks say, or as it was seen before, where the task that did it was lost."""
+    """Clean and return the results of the tasks; for a lost task that had cleaned, the result of the inspection."""
     seen = {one.path: one for one in dirty}
     work: dict[str, list[CompactPlan]] = {}
     for plan in plans:
@@ -71,7 +72,7 @@ def _clean(
             work.setdefault(plan.directory, []).append(plan)
     check_free(work, "cleaned")
     for some in work.values():
-        some.sort(key=lambda plan: -seen[plan.place.path].size)  # those that run side by side are of like sizes
+        some.sort(key=lambda plan: -seen[plan.place.path].size)  # so that tasks of similar size run in parallel
     done: list[Cleaned | None | Raised] = []
     for together in zip_longest(*work.values()):
         items = [plan for plan in together if plan is not None]
@@ -83,10 +84,10 @@ def _clean(
 
 
 def _look(plans: Sequence[CompactPlan]) -> list[Cleaned]:
-    """A task: what would go from its partitions."""
+    """Run a task: return what a clean would remove from its partitions."""
     return [one for plan in plans if (one := look(plan, OS)) is not None]
 
 
 def _clean_one(plan: CompactPlan) -> Cleaned | None:
-    """A task: what went from its partition; None where it was clean already."""
+    """Run a task: clean its partition and return what was removed; None if it was clean already."""
     return once_unlocked(lambda: next(iter(clean_dirty([plan], OS, SYSTEM_CLOCK)), None))

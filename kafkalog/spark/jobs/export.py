@@ -1,10 +1,10 @@
-"""The job `export`: logs to Parquet tables, partitioned by topic and date; what is there already is not written again.
+"""The job `export`: logs to Parquet tables by topic and date; records already there are not written again.
 
     <target>/topic=orders/date=2026-01-31/orders-0-<first offset>-<last offset>.parquet
 
-A task takes a range of offsets of one partition and gives a file for each date in it (several where they get too
-large). It decodes and writes in its own process: no record passes through the JVM. What is in the directory, and how a
-killed run leaves nothing double, is in `manifest`.
+A task reads a range of offsets of one partition and writes a file for each date in it (several if they get too large).
+It decodes and writes in its own process: no record passes through the JVM. `manifest` describes the directory's content
+and why a killed run leaves no duplicates.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _HINT: Final = (
 
 
 class ExportReport(NamedTuple):
-    """What one run wrote (`records`, `files`, `bytes`), and how many records were in the directory before it.
+    """Result of one run: `records`, `files` and `bytes` written, and the records that were in the directory before.
 
     `skipped` are damaged bytes that were left out, by the option `onDamage`.
     """
@@ -82,21 +82,24 @@ def export(
     file_bytes: int = FILE_BYTES,
     tell: Tell | None = None,
 ) -> ExportReport:
-    """Exports partitions of data directories into the directory `target`, or what is new in them since the last time.
+    """Export partitions of data directories into the directory `target`; later runs add what is new.
 
-    `options` are those of the source: `subscribe`, `subscribePattern`, `assign` (without one of them all topics but
-    Kafka's own), where to start and end, `isolationLevel`, `failOnDataLoss`, `onDamage`, `corruptReport`.
-    `columns` are those of `log.scan`, by default all; the topic is in the names of directories. `by_date` makes a
-    directory for each day (UTC) of the records' times; records without a time, or with one that no calendar has, are
-    in `date=__HIVE_DEFAULT_PARTITION__`. Files are closed at about `file_bytes`.
+    `options` are those of the source: `subscribe`, `subscribePattern`, `assign` (without one of them all topics except
+    Kafka's own), where to start and end, `isolationLevel`, `failOnDataLoss`, `onDamage`, `corruptReport`. `columns` are
+    those of `log.scan`, by default all; the topic is in the directory names. `by_date` makes a directory for each day
+    (UTC) of the records' timestamps; records without a timestamp, or with one outside the calendar, are in
+    `date=__HIVE_DEFAULT_PARTITION__`. Files are closed at about `file_bytes`.
 
-    A range of offsets is in the directory whole or not at all once the run that was killed is followed by another;
-    what was exported before is never written again. Errors: those of the source's options; IllegalArgument for a
-    target that is not ours or is another export; IllegalState for a log that is shorter than what was exported of it,
-    InconsistentTopicId for another topic of the same name, OffsetOutOfRange for records that were deleted before they
-    were exported (unless `failOnDataLoss` is false); StorageError (a full disk); DirectoryLocked. What tasks had
-    finished before an error is exported. Damage is CorruptRecord with file and position, raised when the other parts
-    and the records before it are written; with `onDamage` "skip" it is left out, and is in the report.
+    A range of offsets is in the directory completely or not at all; after a kill the next run ensures that. Exported
+    records are never written again.
+
+    Raises the errors of the source's options; IllegalArgument for a target that is not kafkalog's or is another export;
+    IllegalState for a log shorter than its export; InconsistentTopicId for another topic of the same name;
+    OffsetOutOfRange for records deleted before they were exported (unless `failOnDataLoss` is false); StorageError (a
+    full disk); DirectoryLocked.
+
+    What tasks had finished before an error is exported. Damage raises CorruptRecord with file and position, after the
+    other parts and the records before it are written; with `onDamage` "skip" it is left out and reported.
     """
     several = path_list(paths)
     if not several:
@@ -134,7 +137,7 @@ def export(
 
 
 class _Part(NamedTuple):
-    """A range to export, with the bytes of log and the topic's id."""
+    """A range to export, with its bytes of log and the topic's id."""
 
     range: OffsetRange
     log_bytes: int
@@ -142,7 +145,7 @@ class _Part(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """The damage that a part has: pieces that were left out, or the error that ended it."""
+    """Damage in a part: the pieces left out, or the error that ended it."""
 
     skipped: list[Skipped]
     damage: CorruptRecord | None = None
@@ -157,7 +160,7 @@ def _export(task: ExportTask, *, report: str | None) -> _Done:
 
 
 def _pieces(done: Iterable[_Done]) -> tuple[Skipped, ...]:
-    """Return all pieces that were left out; the first damage is raised where it was to be."""
+    """Return all pieces that were left out; raise the first damage that was not to be skipped."""
     found: dict[Skipped, None] = {}
     for one in done:
         if one.damage is not None:
@@ -168,7 +171,7 @@ def _pieces(done: Iterable[_Done]) -> tuple[Skipped, ...]:
 
 
 def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
-    """The source's options, for all topics where none is named."""
+    """Return the source's options; without a subscription all topics are selected."""
     first, *others = paths
     known = {name.lower() for name in given}
     for name in ("path", "paths", "columns", "includeHeaders"):
@@ -183,7 +186,7 @@ def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
 def _plan(
     found: dict[TopicPartition, str], options: SourceOptions, directory: ExportDirectory, file_bytes: int, cores: int
 ) -> tuple[list[_Part], list[_Done]]:
-    """Return what is not exported yet, cut for tasks, and the damage at ends of logs that none of these reads."""
+    """Return the parts still to be exported, cut for tasks, and the damage at ends of logs that none of them reads."""
     with PartitionViews(found, options.isolation) as views:
         starts, stops = (
             resolve(limit, found, side=side, earliest=views.earliest, latest=views.latest, at_time=views.at_time)
@@ -209,4 +212,4 @@ def _plan(
         read = {(one.topic_partition, one.stop) for one in missing}
         unread = {one: stop for one, stop in stops.items() if (one, stop) not in read}
         at_ends = [_Done(*one) for one in damage_at_ends(views, unread, options)]
-    return sorted(parts, key=lambda part: -part.log_bytes), at_ends  # the largest first: none is left for the end
+    return sorted(parts, key=lambda part: -part.log_bytes), at_ends  # the largest first: none remains for the end

@@ -1,4 +1,4 @@
-"""A Spark DataFrame whose rows are staged by tasks, with what they staged brought to the driver."""
+"""A Spark DataFrame whose rows tasks stage, with their results collected by the driver."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["stage_frame"]
 def stage_frame(
     frame: DataFrame, options: SinkOptions, job: Job, what: str, tell: Tell | None, *, nulls: bool
 ) -> list[StagedTask]:
-    """What the tasks of `frame` staged, in the order of its partitions; columns are those of the sink.
+    """Stage the rows of `frame` and return the tasks' results in the order of its partitions; columns are the sink's.
 
-    A null value is IllegalArgument unless `nulls`. The first error of ours that a task met; JobFailed for what Spark
-    says of rows that it cannot read.
+    A null value raises IllegalArgument unless `nulls`. The first KafkalogError of a task is raised; JobFailed for rows
+    that Spark cannot read.
     """
     spark = frame.sparkSession
     try:
@@ -44,7 +44,7 @@ def stage_frame(
 
 
 def _stage(batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job: Job, nulls: bool) -> Iterator[Any]:
-    """The work of a task: one row with what it staged, or the error that it met."""
+    """Run a task: yield one row with what it staged, or with its error."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -59,7 +59,7 @@ def _stage(batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job:
 
 
 def _without_nulls(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """The batches; IllegalArgument at the first one that has a null value."""
+    """Yield the batches; raise IllegalArgument at the first one with a null value."""
     for batch in batches:
         if batch.column("value").null_count:
             raise IllegalArgument(

@@ -1,8 +1,7 @@
-"""The job `import`: Parquet files, or JSON lines, to logs: what `export` and `consume -J` wrote, and what is like it.
+"""The job `import`: writes Parquet files or JSON lines, from `export`, `consume -J` or of the same form, to logs.
 
-Rows that say where they belong (topic, partition, offset) come in the order of their offsets, one task for each
-partition. They keep their offsets where all of their partitions are empty; else they are appended, as rows without
-offsets are.
+Rows with a place (topic, partition, offset) are written in the order of their offsets, one task for each partition.
+They keep their offsets if all of their partitions are empty; otherwise they are appended, as rows without offsets are.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ OFFSETS: Final = ("auto", "keep", "new")
 
 
 class ImportReport(NamedTuple):
-    """What one run wrote; `kept`: offsets are those of the files; `landed` is False for a job that was done before."""
+    """Result of one run: `kept` is True if offsets are the files'; `landed` is False for a job that was done before."""
 
     records: int
     files: int
@@ -56,7 +55,7 @@ class ImportReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionTask:
-    """The rows of one partition, from all files that have some; `keep` their offsets."""
+    """The rows of one partition in all files; with `keep` they keep their offsets."""
 
     number: int
     where: TopicPartition
@@ -75,7 +74,7 @@ class FileTask:
 
 
 class Staged(NamedTuple):
-    """What a task staged: for the commit, and its partitions, its records, the offsets [first, end) of kept ones."""
+    """Result of a task for the commit, with its partitions, its records, and the offsets [first, end) it kept."""
 
     task: StagedTask
     wheres: frozenset[TopicPartition]
@@ -98,22 +97,22 @@ def import_(
     job_id: str | None = None,
     tell: Tell | None = None,
 ) -> ImportReport:
-    """Writes the records of Parquet files (such as an export's directory) or JSON lines to the data directory `data`.
+    """Write the records of Parquet files (such as an export's directory) or JSON lines to the data directory `data`.
 
-    `columns` names those of Parquet by part (value, key, headers, timestamp, timestampType, topic, partition, offset)
-    where they are not called so. The topic is `topic`, else the column's, else that of a directory `topic=NAME`. Keys,
-    values, headers and times become what they were, nulls and times of -1 too; a topic's rules on times are not held
-    against them. Where rows have topic, partition and offset they are written in the order of offsets. With `offsets`
-    "auto" they keep them if all of their partitions are empty; "keep" demands it, "new" appends. Kept offsets have the
-    gaps that the files have, and types of time stay; appended records have the type that their topic gives. JSON lines
-    are appended, in the order of the files.
+    `columns` maps the parts (value, key, headers, timestamp, timestampType, topic, partition, offset) to the names of
+    Parquet columns that differ. The topic is `topic`, else the column's, else that of a directory `topic=NAME`. Keys,
+    values, headers and timestamps are restored exactly, including nulls and timestamps of -1; a topic's rules on
+    timestamps do not apply to them. Rows with topic, partition and offset are written in the order of offsets. With
+    `offsets` "auto" they keep them if all of their partitions are empty; "keep" requires that, "new" appends. Kept
+    offsets have the files' gaps and timestamp types; appended records get the type of their topic. JSON lines are
+    appended, in the order of the files.
 
-    With a `job_id` the records land once, however often the job is run; a run that was killed leaves nothing, or what
-    the next import or write to the directory completes. `partitions` is the least that a new topic gets.
+    With a `job_id` the records land once, however often the job is run. A killed run leaves nothing, or what the next
+    import or write to the directory completes. `partitions` is the least number of partitions of a new topic.
 
-    IllegalArgument names a column that is missing or of a wrong type, an offset that is there twice, a partition that
-    is not empty and was to keep offsets; FormatError for files that are no Parquet and lines that are no records;
-    IllegalState where somebody else wrote to it meanwhile; StorageError, DirectoryLocked, RecordTooLarge, JobFailed.
+    Raises IllegalArgument for a missing column or one of a wrong type, a duplicate offset, or a non-empty partition
+    that was to keep offsets; FormatError for files that are not Parquet and lines that are not records; IllegalState if
+    another process wrote to the directory meanwhile; StorageError, DirectoryLocked, RecordTooLarge, JobFailed.
     """
     if offsets not in OFFSETS:
         raise IllegalArgument(f"offsets is {offsets!r}", hint=f"give {', '.join(OFFSETS)}")
@@ -142,7 +141,7 @@ def import_(
 
 
 class Plan(NamedTuple):
-    """What tasks staged, the partitions that rows name, how many those topics are to have, whether offsets are kept."""
+    """Results of the tasks, the partitions in the rows, the partitions of their topics, and if offsets are kept."""
 
     staged: list[Staged]
     wheres: list[TopicPartition]
@@ -151,7 +150,7 @@ class Plan(NamedTuple):
 
 
 def _landed(committer: Committer, landing: Landing, plan: Plan, *, keep: bool) -> Committed:
-    """Commits what was staged; `keep` remembers the job."""
+    """Commit what was staged; with `keep` the ledger remembers the job."""
     if not plan.keep:
         return committer.commit(landing.job, ONLY_BATCH, [one.task for one in plan.staged], keep=keep)
     targets = [
@@ -166,7 +165,7 @@ def _staged(
     spark: SparkSession, kind: str, files: list[str], names: dict[str, str], topic: str | None, offsets: str,
     landing: Landing, tell: Tell | None,
 ) -> Plan:  # fmt: skip
-    """Decides how the rows are written, and has them staged."""
+    """Decide how the rows are written, and stage them."""
     if kind == "json":
         if topic is None or offsets == "keep":
             raise IllegalArgument(
@@ -214,12 +213,12 @@ def _check_topics(facts: Iterable[ParquetFacts]) -> None:
 
 
 def _with(where: TopicPartition, facts: Iterable[ParquetFacts]) -> Iterable[ParquetFacts]:
-    """The files that have rows of the partition."""
+    """Return the files with rows of the partition."""
     return (one for one in facts if any(where in group.wheres for group in one.groups))
 
 
 def with_room(landing: Landing, wheres: Iterable[TopicPartition]) -> Landing:
-    """Where records go: a topic that is there has its partitions, a new one as many as its rows name, or more."""
+    """Return the landing with partitions by topic: those of existing topics, or as many as a new one's rows need."""
     highest: dict[str, int] = {}
     for where in wheres:
         highest[where.topic] = max(where.partition, highest.get(where.topic, 0))
@@ -231,7 +230,7 @@ def with_room(landing: Landing, wheres: Iterable[TopicPartition]) -> Landing:
 
 
 def stage_partition(task: PartitionTask) -> Staged:
-    """Stages the rows of one partition, in the order of their offsets."""
+    """Stage the rows of one partition, in the order of their offsets."""
     bounds = [-1, 0, 0]
 
     def noted() -> Iterable[Any]:
@@ -265,12 +264,12 @@ def stage_partition(task: PartitionTask) -> Staged:
 
 
 def stage_file(task: FileTask) -> Staged:
-    """Stages all rows of a file, in its order, by their partitions or keys."""
+    """Stage all rows of a file, in its order, by their partitions or keys."""
     return _stage(task.number, task.landing, task.facts.topic, map(_record_columns, unordered_rows(task.facts)))
 
 
 def stage_json(task: TextTask) -> Staged:
-    """Stages the records of JSON lines."""
+    """Stage the records of JSON lines."""
     return _stage(task.number, task.landing, task.options.topic, json_batches(task))
 
 
@@ -290,5 +289,5 @@ def _stage(number: int, landing: Landing, topic: str | None, rows: Iterable[Any]
 
 
 def _record_columns(table: Any) -> Any:
-    """What a record is made of; the others say where it came from."""
+    """Return the columns that make up a record, without those that state its origin."""
     return table.select([name for name in table.schema.names if name not in ("offset", "timestampType")])

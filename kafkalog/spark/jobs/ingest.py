@@ -1,7 +1,7 @@
 """The job `ingest`: files of text, CSV, JSON lines and Parquet to topics, once for each job id.
 
-Lines go from the file into batches in the tasks' own processes; rows are read by Spark and handed to tasks as Arrow
-batches. Tasks stage, and the driver's commit appends what they staged in their order.
+Tasks turn lines into batches in their own processes; Spark reads rows and passes them to tasks as Arrow batches. Tasks
+stage their output, and the driver's commit appends it in their order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_PARTITIONS: Final = 100_000
 
 
 class IngestReport(NamedTuple):
-    """What one run appended, from how many files; `landed` is False where the job's records were there before."""
+    """Records that one run appended and their files; `landed` is False if the job's records were there before."""
 
     records: int
     files: int
@@ -77,26 +77,26 @@ def ingest(
     split_bytes: int = SPLIT_BYTES,
     tell: Tell | None = None,
 ) -> IngestReport:
-    """Appends the lines or rows of files as records to a topic of the data directory `data`.
+    """Append the lines or rows of files as records to a topic of the data directory `data`.
 
-    The format is text, csv, json (lines) or parquet; where it is not named, the files' names tell it. `columns` says
-    which column is key, value, timestamp (times, ms since 1970, ISO-8601), topic and partition; where no value is
-    named, it is the line, or the row as JSON. Text, and JSON lines without columns, are taken byte for byte as they
-    lie and not parsed: a line is split at the first `key_delimiter` into key and value. Of CSV, `header` says that the
-    first line has the names (else `_c0`, `_c1`, ...), and `separator` what is between columns. Records without a
-    time get that of the job. A null value is refused unless `nulls` takes it as Kafka's delete.
+    The format is text, csv, json (lines) or parquet; by default the file names select it. `columns` names the columns
+    of key, value, timestamp (times, ms since 1970, ISO-8601), topic and partition; without a value column, the value is
+    the line, or the row as JSON. Text, and JSON lines without columns, are written byte for byte without parsing: a
+    line is split at the first `key_delimiter` into key and value. For CSV, `header` means that the first line has the
+    names (else `_c0`, `_c1`, ...), and `separator` is the text between columns. Records without a timestamp get the
+    time of the job. A null value is rejected unless `nulls` accepts it as Kafka's delete.
 
-    Records come in the order of the files as they are given (of a directory: by name) for lines; those of each file in
-    its order for all formats. In a topic of one partition that is the order of offsets. In several, keyed records go to
-    murmur2(key) mod partitions, others stay on one partition for a while. A topic that is missing is made with
-    `partitions`. `batch_bytes` and `split_bytes` are the sizes at which a batch of lines closes, and of a task.
+    Lines keep the order of the given files (of a directory: by name); all formats keep the order within each file. In a
+    topic of one partition that is the order of offsets. In several, keyed records go to murmur2(key) mod partitions,
+    others stay on one partition for a while. A missing topic is created with `partitions`. `batch_bytes` is the size at
+    which a batch of lines closes, `split_bytes` the size of a task.
 
     With a `job_id` the records land once, however often the job is run; without one each run appends. A run that dies
     leaves nothing, or what the next write to the directory completes.
 
-    IllegalArgument, InvalidTopic, FormatError (a compressed or empty input, one that shrinks), StorageError (files that
-    are missing, a full disk), RecordTooLarge, InvalidTimestamp, InvalidRecord, UnknownTopicOrPartition name what is
-    wrong; DirectoryLocked; JobFailed with Spark's words for malformed CSV, JSON and Parquet.
+    Raises IllegalArgument, InvalidTopic, FormatError (a compressed or empty input, one that shrinks), StorageError
+    (missing files, a full disk), RecordTooLarge, InvalidTimestamp, InvalidRecord, UnknownTopicOrPartition, each naming
+    the problem; DirectoryLocked; JobFailed with Spark's text for malformed CSV, JSON and Parquet.
     """
     files = files_of([os.path.abspath(path) for path in several(sources)])
     kind = format_of(files) if format is None else format
@@ -128,7 +128,7 @@ def ingest(
 
 
 def _check(kind: str, topic: str | None, columns: RowColumns, key_delimiter: bytes | None) -> None:
-    """IllegalArgument for arguments that do not go together."""
+    """Raise IllegalArgument for arguments that do not fit together."""
     if kind not in FORMATS:
         raise IllegalArgument(f"format is {kind!r}", hint=f"give {', '.join(FORMATS)}")
     if kind == "text" and columns.named:
@@ -148,9 +148,9 @@ def _check(kind: str, topic: str | None, columns: RowColumns, key_delimiter: byt
 def land(
     spark: SparkSession, landing: Landing, files: list[str], stage: Callable[[], list[StagedTask]], *, keep: bool
 ) -> Committed:
-    """Lands what `stage` gives; where that fails, what was staged and is not decided is swept.
+    """Commit what `stage` returns; on failure delete what was staged and is not decided.
 
-    A job that landed before is left alone without any work where `keep` says that it is remembered.
+    If `keep` is true and the job landed before, no work is done.
     """
     committer = Committer(landing.directory)
     if keep and read_ledger(landing.directory).landed(landing.job, ONLY_BATCH):
@@ -173,7 +173,7 @@ def _staged(stage: Callable[[], list[StagedTask]]) -> list[StagedTask]:
 
 
 def several(paths: Path | Iterable[Path]) -> list[str]:
-    """The paths as a list; IllegalArgument for none."""
+    """Return the paths as a list; raise IllegalArgument for an empty one."""
     found = path_list(paths)
     if not found:
         raise IllegalArgument("no file is named", hint="name files, or directories of them")
@@ -181,7 +181,7 @@ def several(paths: Path | Iterable[Path]) -> list[str]:
 
 
 def landing_for(data: Path, partitions: int, compression: str | None, job_id: str | None) -> Landing:
-    """Where a job's records go; the data directory is made where only its last part is missing."""
+    """Return the landing of a job; a data directory of which only the last part is missing is created."""
     asked = None if compression is None else parse_compression(compression)
     job = Job.batch(uuid.uuid4().hex if job_id is None else job_id)
     check_partitions(partitions)

@@ -23,8 +23,11 @@ _SCHEMA: Final = pa.schema([
 
 
 def json_batches(task: TextTask) -> Iterator[Any]:
-    """The records of the lines that begin in the task's bytes. FormatError names file and position of a line that is
-    none, and a file that became shorter; StorageError."""
+    """Yield the records of the lines that begin in the task's bytes.
+
+    Raises FormatError with file and position for a line that is not a record and for a file that became shorter;
+    StorageError.
+    """
     waiting: list[JsonRecord] = []
     size = 0
     for position, line in _lines(task):

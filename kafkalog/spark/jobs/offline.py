@@ -1,6 +1,6 @@
-"""What the jobs that change data directories have in common: a look at all partitions, and the directories' locks.
+"""Common parts of the jobs that change data directories: inspection of all partitions, and the directories' locks.
 
-The lock of a directory is held by the process that changes it, a task's; the driver only looks whether it is free.
+The process that changes a directory, a task's, holds its lock; the driver only checks that it is free.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATIENCE_S: Final = 60.0
-"""How long a task that is tried again, or runs twice, waits for the one before it to give the lock back."""
+"""Seconds that a task that is repeated, or runs twice, waits for the previous one to release the lock."""
 
 P = TypeVar("P", bound=OfflinePlan)
 T = TypeVar("T")
@@ -33,9 +33,9 @@ T = TypeVar("T")
 def looked_at(
     spark: SparkSession, plans: Sequence[P], look: Callable[[Sequence[P]], Sequence[T]], what: str, tell: Tell | None
 ) -> list[T]:
-    """What `look`, a task's function, says of the partitions of all plans; nothing is locked.
+    """Run `look`, a task's function, on the partitions of all plans and return its results; nothing is locked.
 
-    MissingRequirement, JobFailed, and the first error of a task.
+    Raises MissingRequirement, JobFailed, and the first error of a task.
     """
     check_executors(spark, list(dict.fromkeys(plan.directory for plan in plans)))
     tasks = packed(plans, lambda _: 1, spark.sparkContext.defaultParallelism)
@@ -43,7 +43,7 @@ def looked_at(
 
 
 def check_free(directories: Iterable[str], done: str) -> None:
-    """DirectoryLocked where one of the directories is in use: nothing was `done` anywhere yet."""
+    """Raise DirectoryLocked if one of the directories is in use: nothing was `done` anywhere yet."""
     for directory in directories:
         if is_locked(directory, fs=OS):
             raise DirectoryLocked(
@@ -53,7 +53,7 @@ def check_free(directories: Iterable[str], done: str) -> None:
 
 
 def once_unlocked(change: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
-    """What `change`, a task's work, gives. One that is tried again waits for the lock that its forerunner may hold."""
+    """Return the result of `change`, a task's work; a repeated task waits for the lock of its predecessor."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,10 +1,10 @@
-"""The job `reindex`: offset, time and transaction indexes made anew from the `.log` files of a whole tree.
+"""The job `reindex`: rebuilds offset, time and transaction indexes from the `.log` files of a whole tree.
 
-Who holds what: the driver takes the locks of all data directories before the first task begins and gives them back
-after the last change, so no broker and no writer can come in between. Tasks, one or several partitions each, read logs
-and write new indexes *aside*, under a name that is the attempt's own; the driver, which has the lock, saves the old
-ones and renames the new ones into place. A task that is tried again, runs twice by speculation or outlives its driver
-can thus change nothing that anybody reads: its files are swept by the driver of this run or of the next.
+The driver takes the locks of all data directories before the first task begins and releases them after the last change,
+so that no broker or other writer can interfere. Tasks, each with one or several partitions, read logs and write new
+indexes *aside*, under a name unique to the attempt. The driver, which holds the locks, saves the old indexes and
+renames the new ones into place. A task that is repeated, runs twice by speculation or outlives its driver thus changes
+no file that anyone reads: the driver of this run or of the next deletes its files.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 _STAGED: Final = re.compile(rf".+index{re.escape(NEW_SUFFIX)}-[0-9a-f]{{8}}-[0-9a-f]{{8}}")
-"""What a task writes aside: the index's name, the job's and the attempt's."""
+"""Name of a file that a task writes aside: that of the index, the job and the attempt."""
 
 
 def reindex(
@@ -56,18 +56,17 @@ def reindex(
     backup_dir: Path | None = None,
     tell: Tell | None = None,
 ) -> RepairReport:
-    """The indexes of data directories or partition directories, made anew as recovery makes them; or what would change.
+    """Rebuild the indexes of data directories or partition directories as recovery does, or report what would change.
 
-    It is `kafkalog.repair(rebuild_indexes=True, all_indexes=True)`, with tails and checkpoints left alone, and its
-    report: an index that is what it should be already is no change. With `only_wrong` those that `verify` finds sound
-    are left as they are. `index_interval_bytes` is the topic's setting by default, 4096 where it is not known.
+    This is `kafkalog.repair(rebuild_indexes=True, all_indexes=True)` without changes to tails and checkpoints, with its
+    report: an index that is already right is no change. With `only_wrong` indexes that `verify` finds sound are kept.
+    `index_interval_bytes` defaults to the topic's setting, 4096 if that is unknown. Without `apply` nothing on disk
+    changes. With it old indexes are first copied to `backup_dir`, by default beside each data directory. Damage in a
+    log is in `left`, and indexes have its sound batches.
 
-    Without `apply` nothing on disk changes. With it old indexes are first copied to `backup_dir`, by default beside
-    each data directory. Damage in a log is in `left`, and indexes have its sound batches.
-
-    DirectoryLocked, before anything is changed anywhere, where one of the data directories is in use, also without
-    `apply`: the indexes of a log that grows are always behind. PartitionNotFound, NotAPartition, IllegalArgument as
-    for `repair`; MissingRequirement for executors without this package; StorageError; JobFailed.
+    Raises DirectoryLocked, before anything is changed anywhere, if one of the data directories is in use, also without
+    `apply`: the indexes of a growing log are always behind. PartitionNotFound, NotAPartition, IllegalArgument as for
+    `repair`; MissingRequirement for executors without this package; StorageError; JobFailed.
     """
     check_interval(index_interval_bytes)
     groups = find_groups(path_list(paths), OS)
@@ -106,14 +105,14 @@ def reindex(
 def _planned(
     spark: SparkSession, work: Sequence[PartitionWork], job: str | None, tell: Tell | None
 ) -> list[PartitionRepair]:
-    """What the tasks made of the partitions; where `job` is given what they staged lies on disk, else nothing does."""
+    """Plan the repairs of the partitions in tasks; with a `job` the tasks also stage the new indexes on disk."""
     tasks = packed(work, lambda one: total_bytes([one.path]), spark.sparkContext.defaultParallelism)
     done = run_tasks(spark, partial(_plan, job=job), tasks, "reindex", tell)
     return [plan for plans in results(done) for plan in plans]
 
 
 def _plan(work: Sequence[PartitionWork], *, job: str | None) -> list[PartitionRepair]:
-    """A task: the plans of its partitions, with new indexes written aside where `job` says whose they are."""
+    """Run a task: plan its partitions and, with a `job`, write the new indexes aside under the job's name."""
     plans = []
     for one in work:
         plan = plan_partition_work(one, OS)
@@ -136,9 +135,10 @@ def _sweep_all(partitions: Sequence[str]) -> None:
 
 
 def sweep(partition: str) -> None:
-    """Removes what tasks left in a partition directory; what cannot be removed stays.
+    """Delete what tasks left in a partition directory; files that cannot be deleted stay.
 
-    For the driver that has the directory's lock: a task of a job that is over would take what the next one's wrote.
+    The caller is the driver that holds the directory's lock. A task of an ended job would otherwise take the next job's
+    files.
     """
     try:
         names = OS.names(partition)

@@ -1,9 +1,9 @@
-"""The job `retain`: what retention takes from the data directories of a whole tree; told, or done.
+"""The job `retain`: applies retention to the data directories of a whole tree, or reports what it would delete.
 
-First tasks look at all partitions, which locks nothing. Then, to delete, there is one task for each data directory that
-has anything to lose: it takes the directory's lock in its own process, looks again, deletes, and gives the lock back.
-So the lock is always held by whoever changes the directory, whatever becomes of the driver, and a task that is tried
-again finds less to delete, never something else.
+First, tasks inspect all partitions without a lock. Then, to delete, each data directory with something to delete gets
+one task. It takes the directory's lock in its own process, inspects again, deletes, and releases the lock. The process
+that changes a directory thus always holds the lock, even if the driver dies. A repeated task finds less to delete,
+never anything else.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ def retain(
     now_ms: int | None = None,
     tell: Tell | None = None,
 ) -> RetainReport:
-    """What retention takes from data directories or partition directories; with `apply` it is deleted.
+    """Report what retention deletes from data directories or partition directories; with `apply`, delete it.
 
-    Arguments and report are those of `kafkalog retain`. Settings are read and the time is taken
-    once, by the driver.
+    Arguments and report are those of `kafkalog retain`. The driver reads settings and time once.
 
-    With `apply` a data directory that is in use is DirectoryLocked before anything is deleted anywhere. What fails
-    later in one directory (StorageError, a broker that was started meanwhile) does not keep the others: the first such
-    error is raised when all are through. Other errors are those of `retain`, and MissingRequirement and JobFailed.
+    With `apply` a data directory in use raises DirectoryLocked before anything is deleted anywhere. A later failure in
+    one directory (StorageError, a broker that was started meanwhile) does not stop the others: the first such error is
+    raised when all are finished. Other errors are those of `retain`, and MissingRequirement and JobFailed.
     """
     found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms)
     due = looked_at(spark, found.plans, _look, "retain: look", tell)
@@ -58,7 +57,7 @@ def retain(
 def _delete(
     spark: SparkSession, plans: Sequence[PartitionPlan], due: Sequence[DueSegment], tell: Tell | None
 ) -> list[DueSegment]:
-    """The segments that went: as the tasks say, and those that are gone though the task that did it was lost."""
+    """Delete segments and return those deleted: the tasks' results, and due segments missing after a lost task."""
     busy = {os.path.dirname(one.path) for one in due}
     work: dict[str, list[PartitionPlan]] = {}
     for plan in plans:
@@ -75,10 +74,10 @@ def _delete(
 
 
 def _look(plans: Sequence[PartitionPlan]) -> list[DueSegment]:
-    """A task: what would go from its partitions."""
+    """Run a task: return what retention would delete from its partitions."""
     return [one for plan in plans for one in look(plan, OS)]
 
 
 def _delete_in(plans: Sequence[PartitionPlan]) -> list[DueSegment]:
-    """A task: what went from the partitions of one data directory."""
+    """Run a task: delete from the partitions of one data directory and return what was deleted."""
     return once_unlocked(lambda: delete_due(plans, OS, SYSTEM_CLOCK))

@@ -1,4 +1,4 @@
-"""How rows of CSV, JSON lines and Parquet become records: which column is key, value, time, topic and partition."""
+"""Mapping from rows of CSV, JSON lines and Parquet to records: columns of key, value, time, topic and partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BY_NAME: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Names of columns; None where a record has no such part, and for `value` where the row itself is the value."""
+    """Names of columns; None for a part that records lack, and for `value` if the row itself is the value."""
 
     value: str | None = None
     key: str | None = None
@@ -33,12 +33,12 @@ class RowColumns:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that are named, each once."""
+        """Columns that are named, each once."""
         given = (getattr(self, field.name) for field in fields(self))
         return tuple(dict.fromkeys(name for name in given if name is not None))
 
     def check(self, there: Sequence[str]) -> None:
-        """IllegalArgument for a column that is not there; it names the nearest one."""
+        """Raise IllegalArgument, with the closest match, for a missing column."""
         for field in fields(self):
             name = getattr(self, field.name)
             if name is not None and name not in there:
@@ -51,9 +51,9 @@ class RowColumns:
 
 
 def format_of(paths: Iterable[str]) -> str:
-    """The format that the names of files tell; text for names that tell nothing.
+    """Return the format that the file names indicate; text if they indicate none.
 
-    IllegalArgument where they tell several.
+    Raises IllegalArgument if they indicate several.
     """
     found = {_BY_NAME.get(os.path.splitext(path)[1].lower(), "text"): path for path in paths}
     if len(found) > 1:
@@ -65,9 +65,9 @@ def format_of(paths: Iterable[str]) -> str:
 def rows_of(
     spark: Any, paths: list[str], format: str, columns: RowColumns, *, header: bool, separator: str
 ) -> DataFrame:
-    """The rows of the files; a row that is malformed ends the job that reads it.
+    """Return the rows of the files; a malformed row ends the job that reads it.
 
-    Of JSON lines the named columns are read, as text, besides the line itself.
+    For JSON lines the named columns are read, as text, in addition to the line itself.
     """
     reader = spark.read
     if format == "parquet":
@@ -89,9 +89,9 @@ _ROW: Final = "kafkalog_row"
 
 
 def records_of(rows: DataFrame, columns: RowColumns) -> DataFrame:
-    """The rows as records: columns value, and those of key, timestamp, topic, partition that there are.
+    """Return the rows as records: a column value, and those of key, timestamp, topic and partition that exist.
 
-    IllegalArgument for a column that is not there or cannot be what it is named for.
+    Raises IllegalArgument for a column that is missing or has an unsuitable type.
     """
     from pyspark.sql import functions as F
 
@@ -123,7 +123,7 @@ def _column(name: str) -> Column:
 
 
 def _bytes(rows: DataFrame, name: str, part: str) -> Column:
-    """A column as bytes or text: numbers as they are printed; JSON for what has parts."""
+    """Return a column as bytes or text: numbers as printed, nested types as JSON."""
     from pyspark.sql import functions as F
 
     kind = rows.schema[name].dataType.typeName()
@@ -135,7 +135,7 @@ def _bytes(rows: DataFrame, name: str, part: str) -> Column:
 
 
 def _time(rows: DataFrame, name: str) -> Column:
-    """A column as a time: of numbers, or text of digits, ms since 1970; other text as ISO-8601."""
+    """Return a column as a time: numbers, and text of digits, are ms since 1970; other text is ISO-8601."""
     from pyspark.sql import functions as F
 
     kind = rows.schema[name].dataType.typeName()

@@ -1,4 +1,4 @@
-"""The job `stats`: how much lies in a tree of logs, by topic and hour, from batch headers; keys by a sketch."""
+"""The job `stats`: size of a tree of logs by topic and hour, from batch headers; distinct keys by a sketch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Path = str | os.PathLike[str]
 KEYS_ERROR: Final = 0.02
-"""The standard deviation of the number of keys, relative to it (HyperLogLog++)."""
+"""Relative standard deviation of the number of keys (HyperLogLog++)."""
 
 
 class Segment(NamedTuple):
@@ -45,16 +45,16 @@ def stats(
     exact: bool = False,
     tell: Tell | None = None,
 ) -> StatsReport:
-    """What lies in data directories or partition directories, `topics` of them or all; nothing is locked or changed.
+    """Return the size of data directories or partition directories, for `topics` or all; nothing is locked or changed.
 
-    Batches, records and bytes come from batch headers, the hour of a batch from its largest timestamp. How well it is
-    compressed is seen at one batch of each megabyte, or at every one where `exact`. With `keys` all records are read
-    besides, for the number of different keys of each topic, off by 2 % on average; a tree of several brokers' copies
-    counts each copy's bytes and records, and a key once.
+    Batches, records and bytes come from batch headers, the hour of a batch from its largest timestamp. The compression
+    ratio comes from one batch of each megabyte, or from every batch with `exact`. With `keys` all records are also
+    read, for the number of distinct keys of each topic, off by 2 % on average. In a tree with copies from several
+    brokers, each copy's bytes and records count, but a key counts once.
 
-    Damage ends the counting of its segment, and is in `problems`; what the keys cannot be read for is too. Segments
-    that retention deletes meanwhile are left out. PartitionNotFound, NotAPartition, UnknownTopicOrPartition,
-    MissingRequirement for executors without this package, JobFailed.
+    Damage ends the counting of its segment and is in `problems`, as is any error that prevents reading the keys.
+    Segments that retention deletes meanwhile are left out. Raises PartitionNotFound, NotAPartition,
+    UnknownTopicOrPartition, MissingRequirement for executors without this package, JobFailed.
     """
     several = path_list(paths)
     found = partitions_below(several, topics)
@@ -79,7 +79,7 @@ def stats(
 
 
 def stats_frame(spark: SparkSession, report: StatsReport) -> DataFrame:
-    """The report as a DataFrame: one row for each topic, partition, hour and codec (`ROW_SCHEMA`)."""
+    """Return the report as a DataFrame: one row for each topic, partition, hour and codec (`ROW_SCHEMA`)."""
     return spark.createDataFrame(report.rows(), ROW_SCHEMA)
 
 
@@ -87,7 +87,7 @@ def _segments(partition: PartitionPath) -> list[Segment]:
     try:
         names = sorted(OS.names(partition.path))
     except FileNotFoundError:
-        return []  # the topic was deleted since
+        return []  # the topic was deleted meanwhile
     except OSError as error:
         raise StorageError.from_os(error, "list", path=partition.path) from error
     found = []
@@ -102,14 +102,14 @@ def _segments(partition: PartitionPath) -> list[Segment]:
 
 
 def _survey(segments: Sequence[Segment], *, exact: bool) -> tuple[dict[Group, Counts], list[str]]:
-    """A task: the rows of its segments, and what is wrong with them."""
+    """Run a task: return the rows of its segments and their problems."""
     surveys = [survey_segment(one.path, one.partition, exact=exact, is_last=one.is_last) for one in segments]
     problems = [survey.problem for survey in surveys if survey.problem is not None]
     return merged(survey.rows for survey in surveys), problems
 
 
 def _keys(spark: SparkSession, found: Sequence[PartitionPath], tell: Tell | None) -> dict[str, KeyStats]:
-    """The keys of each topic: by one read for all partitions, and one more for each further copy of a partition."""
+    """Count the keys of each topic: one read for all partitions, and one more for each further copy of a partition."""
     from pyspark.sql import DataFrame, functions
 
     reads: list[dict[TopicPartition, str]] = []

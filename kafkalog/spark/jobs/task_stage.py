@@ -1,4 +1,4 @@
-"""What a task of a job stages for a data directory: batches in one file, and their topics as it saw them."""
+"""Staging of a job's task for a data directory: batches in one file, and their topics as the task saw them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Landing", "StagedFor", "TaskStage", "no_time"]
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """Where a job's records go: a data directory, as batches of `job`; what new topics and batches are like.
+    """Destination of a job's records: a data directory, with the settings of new topics and batches of `job`.
 
-    `partitions` is how many a topic gets that is not there, but for those that `by_topic` has numbers for;
-    `compression` is what batches get where a topic lets it.
+    `partitions` is the number for a new topic, except those with a number in `by_topic`. `compression` applies to
+    batches of topics that allow it.
     """
 
     directory: str
@@ -31,7 +31,7 @@ class Landing:
 
 
 class TaskStage:
-    """The staged file of one task: a context manager that removes it unless it was finished."""
+    """The staged file of one task: a context manager that deletes it unless it was finished."""
 
     def __init__(self, landing: Landing, number: int, *, writer: Callable[..., StageWriter] = StageWriter) -> None:
         self._landing = landing
@@ -41,7 +41,7 @@ class TaskStage:
         self._done: StagedTask | None = None
 
     def topic(self, name: str) -> StagedFor:
-        """The topic as it is, or as it will be made; InvalidTopic and what else `read_layout` raises."""
+        """Return the topic as it is or will be created; raise InvalidTopic and the other errors of `read_layout`."""
         layout = self._layouts.get(name)
         if layout is None:
             layout = self._layouts[name] = read_layout(self._landing.directory, name)
@@ -49,22 +49,22 @@ class TaskStage:
         return StagedFor(self.partitions_of(name), config, choose(config, self._landing.compression))
 
     def partitions_of(self, name: str) -> int:
-        """How many partitions the topic has, or is to get."""
+        """Return the number of partitions that the topic has or will get."""
         landing = self._landing
         return self._layouts[name].partitions or landing.by_topic.get(name, landing.partitions)
 
     def add(self, where: TopicPartition, batches: Any) -> None:
-        """Stages v2 batches behind those that the partition has; its topic was asked for before. StorageError."""
+        """Stage v2 batches after the partition's others; `topic` was called before for their topic. StorageError."""
         self._wheres.add(where)
         self._writer.add(where, batches)
 
     @property
     def wheres(self) -> frozenset[TopicPartition]:
-        """The partitions that have batches."""
+        """Partitions with batches."""
         return frozenset(self._wheres)
 
     def finish(self) -> StagedTask:
-        """What to tell the commit; the file is on disk. StorageError."""
+        """Finish and sync the file; return what to report to the commit. Raises StorageError."""
         file = self._writer.finish()
         topics: Mapping[str, StagedTopic] = {
             name: StagedTopic(self.partitions_of(name), layout.rules) for name, layout in self._layouts.items()

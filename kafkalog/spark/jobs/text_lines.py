@@ -1,4 +1,4 @@
-"""Tasks that read text: each line that begins in a range of bytes becomes a record, in the order of the file."""
+"""Tasks that read text: each line that begins in a range of bytes becomes a record, in file order."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CHUNK_BYTES: Final = 256 << 10
 READY_BYTES: Final = 128 << 10
 BATCH_BYTES: Final = 16_384
 PACKED: Final = (".gz", ".bz2", ".zst", ".xz", ".zip", ".lz4", ".snappy")
-"""What compressed files end with: their bytes are no lines."""
+"""Suffixes of compressed files, whose bytes are not lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How lines become records: see `ingest`."""
+    """Options that turn lines into records; see `ingest`."""
 
     topic: str
     delimiter: bytes = b"\n"
@@ -39,7 +39,7 @@ class TextOptions:
 
 @dataclass(frozen=True, slots=True)
 class TextTask:
-    """The lines that begin in the bytes [start, stop) of a file; `number` is the task's place among all."""
+    """The lines that begin in bytes [start, stop) of a file; `number` is the task's index among all."""
 
     number: int
     path: str
@@ -52,9 +52,9 @@ class TextTask:
 def text_tasks(
     paths: Iterable[str], options: TextOptions, landing: Landing, split_bytes: int = SPLIT_BYTES
 ) -> list[TextTask]:
-    """Tasks for all lines of the files, in their order: a commit in the order of tasks keeps it.
+    """Return tasks for all lines of the files, in their order, which a commit in the order of tasks preserves.
 
-    StorageError for a file that cannot be read, FormatError for a compressed one.
+    Raises StorageError for an unreadable file, FormatError for a compressed one.
     """
     tasks: list[TextTask] = []
     for path in paths:
@@ -72,7 +72,7 @@ def text_tasks(
 
 
 def stage_lines(task: TextTask) -> StagedTask:
-    """Stages the lines of a task. RecordTooLarge names the file and where the line begins; StorageError."""
+    """Stage the lines of a task. RecordTooLarge names the file and the position of the line; raises StorageError."""
     options = task.options
     with TaskStage(task.landing, task.number) as stage:
         topic = stage.topic(options.topic)
@@ -102,7 +102,7 @@ def stage_lines(task: TextTask) -> StagedTask:
 
 
 def _fed(encoder: LineEncoder, task: TextTask, limit: int) -> Iterator[None]:
-    """Feeds the lines of a task, and gives way after each chunk."""
+    """Feed the lines of a task to the encoder and yield after each chunk."""
     try:
         with OS.open_file(task.path, "r") as file:
             file.expect_whole_read()
@@ -135,7 +135,7 @@ def _feed(encoder: LineEncoder, file: File, start: int, stop: int, limit: int) -
 
 
 def line_bounds(file: File, task: TextTask) -> tuple[int, int]:
-    """The bytes [start, stop) of the lines of a task; FormatError for a file that lost some since it was planned."""
+    """Return the bytes [start, stop) of a task's lines; raise FormatError if the file shrank since it was planned."""
     size = file.size()
     if size < task.stop:
         raise FormatError(
@@ -147,12 +147,12 @@ def line_bounds(file: File, task: TextTask) -> tuple[int, int]:
 
 
 def shorter(path: str, position: int) -> FormatError:
-    """What to raise where a file ends before the lines of a task do."""
+    """Return the error for a file that ends before the lines of a task."""
     return FormatError("the file became shorter while it was read", path=path, position=position)
 
 
 def line_start(file: File, at: int, size: int, delimiter: bytes) -> int:
-    """Where the first line begins that begins at or behind `at`; the end where none does."""
+    """Return the start of the first line at or after `at`; `size` without one."""
     if at == 0 or at >= size:
         return min(at, size)
     position = max(0, at - len(delimiter))
@@ -169,7 +169,7 @@ def line_start(file: File, at: int, size: int, delimiter: bytes) -> int:
 
 
 def overlaps_itself(delimiter: bytes) -> bool:
-    """Whether where it is found depends on where one begins to look: such a text is read from its beginning."""
+    """Return True if matches of the delimiter depend on where the search begins; such text is read from its start."""
     return any(delimiter.startswith(delimiter[n:]) for n in range(1, len(delimiter)))
 
 
@@ -181,7 +181,7 @@ def _too_large(path: str, limit: int, position: int | None = None) -> RecordTooL
 
 
 def check_text(options: TextOptions, split_bytes: int) -> None:
-    """IllegalArgument for options that no text can be read with."""
+    """Raise IllegalArgument for options with which no text can be read."""
     if not options.delimiter or options.key_delimiter == b"":
         raise IllegalArgument("a delimiter is empty", hint="give at least one character")
     if split_bytes < 1:
@@ -195,10 +195,10 @@ def _now_ms() -> int:
 
 
 def files_of(paths: Iterable[str]) -> list[str]:
-    """The files that paths name: files as they are, of directories those in them and below, by name.
+    """Return the files that paths name: files as given, and all files below directories, by name.
 
-    Names that begin with `_` or `.` are passed over, as Spark does. StorageError; FormatError for a directory that
-    holds none.
+    Names that begin with `_` or `.` are skipped, as in Spark. Raises StorageError; FormatError for a directory without
+    files.
     """
     found: list[str] = []
     for path in paths:

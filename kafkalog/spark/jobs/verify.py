@@ -1,4 +1,4 @@
-"""The job `verify`: `kafkalog.verify` of a whole tree, with the segments checked by a cluster's tasks."""
+"""The job `verify`: runs `kafkalog.verify` on a whole tree, with a cluster's tasks checking the segments."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ def verify(
     indexes_only: bool = False,
     tell: Tell | None = None,
 ) -> Report:
-    """The report on data directories, partition directories and single files: that of `kafkalog.verify`, word for word.
+    """Return the report of `kafkalog.verify`, word for word, on data directories, partition directories and files.
 
-    The driver lists the directories, tasks check segments (each with its indexes; one of many gigabytes in a partition
-    weighs no more than any other), and the driver holds what they found against each other and the checkpoints. What
-    travels back is some hundred bytes a segment and the findings. No lock is taken, and a broker may run meanwhile.
+    The driver lists the directories. Tasks check segments, each with its indexes, so that a large partition is spread
+    over many tasks. The driver compares their results with each other and with the checkpoints. Each segment sends back
+    some hundred bytes and its findings. No lock is taken, and a broker may run meanwhile.
 
-    Errors are those of `kafkalog.verify` for paths, MissingRequirement for executors without this package,
-    PartitionNotFound for executors that do not see the files (never a report on files that nobody read), JobFailed.
+    Raises the errors of `kafkalog.verify` for paths, MissingRequirement for executors without this package,
+    PartitionNotFound for executors that do not see the files (so a report never covers files that were not read),
+    JobFailed.
     """
     if deep and indexes_only:
         raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
@@ -63,7 +64,7 @@ def verify(
 
 
 def _look(jobs: Sequence[SegmentJob], *, deep: bool, check_crc: bool) -> list[SegmentOutcome]:
-    """A task: what comes of its segments."""
+    """Run a task: check its segments and return the outcomes."""
     return [check_segment(job, deep=deep, check_crc=check_crc, fs=OS) for job in jobs]
 
 
@@ -75,7 +76,7 @@ def _not_seen(path: str) -> PartitionNotFound:
 
 
 def as_given(finding: Finding, given: dict[str, str]) -> Finding:
-    """The finding with its path as the caller began it: executors work with absolute paths."""
+    """Return the finding with the caller's form of its path: executors use absolute paths."""
     for absolute, path in given.items():
         if finding.path == absolute or finding.path.startswith(absolute + os.sep):
             below = finding.path[len(absolute) :]

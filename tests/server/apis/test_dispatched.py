@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from kafkalog.server.apis import dispatch
 from kafkalog.server.apis.dispatch import LARGE_BYTES
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node import Node
 from tests.builder import R, batch
 from tests.server.apis.test_topic_calls import metadata_tree, with_node
-from tests.server.nodes import call
+from tests.server.nodes import KEYS, Closed, call, connection_for
 
 
 def produce_tree(size: int) -> dict[str, Any]:
@@ -50,6 +51,26 @@ def test_a_large_request_is_read_by_a_thread_unless_it_brings_records(
         node.run = noted  # type: ignore[method-assign]
         answer = await call(node, name, version, tree(2 * LARGE_BYTES if is_large else LARGE_BYTES // 2))
         assert f"error_code={int(ErrorCode.UNKNOWN_SERVER_ERROR)}" not in repr(answer)
-        assert ("read_request" in handed or "read_produce" in handed) is (is_large and has_thread)
+        assert ("read" in handed) is (is_large and has_thread)
 
     with_node(tmp_path, use, auto_create_topics_enable=False)
+
+
+ASKED_BY_NOBODY: dict[str, Any] = {
+    "consumer_group_describe": {"group_ids": ["g"], "include_authorized_operations": False},
+    "metadata": metadata_tree("t"),
+}
+
+
+def test_a_stranger_has_no_plan_made(tmp_path: Path) -> None:
+    async def use(node: Node) -> None:
+        before = dict(dispatch._CALLS)
+        stranger = connection_for(security_protocol="SASL_PLAINTEXT")
+        for name, version in (("consumer_group_describe", 0), ("metadata", 13)):
+            dispatch._CALLS.pop((KEYS[name], version), None)
+            with pytest.raises(Closed):
+                await call(node, name, version, connection=stranger, tree=ASKED_BY_NOBODY[name])
+            assert (KEYS[name], version) not in dispatch._CALLS
+        dispatch._CALLS.update(before)
+
+    with_node(tmp_path, use)

@@ -22,8 +22,8 @@ from kafkalog.server.replica.fetch_session import (
     SessionPartition,
     next_epoch,
 )
+from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role
-from kafkalog.server.wire.fetch_response import FetchedPartition
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, connection_for, node_for, request_bytes
 from tests.server.replica.partitions import end_of_transaction, of_producer, plain
@@ -355,10 +355,19 @@ def test_what_gave_records_goes_to_the_end() -> None:
 
     session = FetchSession(1, 0, False, False)
     session.update(asked(1, 2, 3).values(), ())
-    answers = [(("t", 1), FetchedPartition(1, records=Some())), (("t", 2), FetchedPartition(2))]
+    answers = [(("t", 1), FetchResult(records=Some())), (("t", 2), FetchResult())]
     told: Any = session.news(answers)  # type: ignore[arg-type]
     assert [key for key, _ in told] == [("t", 1)]  # a high watermark of -1 is no news
     assert [index for _, index in session.partitions] == [2, 3, 1]
-    assert session.news([(("t", 9), FetchedPartition(9, 3))]) == []  # forgotten meanwhile
+    assert session.news([(("t", 9), FetchResult(3))]) == []  # forgotten meanwhile
     session.update((), [("t", 2)])
     assert [index for _, index in session.partitions] == [3, 1]
+
+
+def test_a_long_name_is_not_remembered_in_place_of_another() -> None:
+    sessions = FetchSessions(10, Now(), seed=1)
+    known = made(sessions, 1, 2)
+    long = SessionPartition("a" * 30_000, 0, 0, 100)
+    assert known is not None
+    resumed = sessions.resume(known.id, 1, False, [long], [("t", 1)])
+    assert isinstance(resumed, FetchSession) and resumed.id == 0 and len(sessions) == 0

@@ -11,7 +11,6 @@ from kafkalog.server.context import RequestContext
 from kafkalog.server.node import Node
 from kafkalog.server.turns import TURN_ROWS, in_turns
 from kafkalog.server.wire.header import read_header
-from kafkalog.server.wire.produce_request import read_produce
 from kafkalog.server.wire.reader import read_request
 from tests.server.apis.test_topic_calls import create_tree, metadata_tree, with_node
 from tests.server.nodes import KEYS, call, connection_for, request_bytes
@@ -132,10 +131,8 @@ def test_others_are_answered_between_the_partitions_of_a_request(tmp_path: Path,
         frame = request_bytes(name, version, tree)
         key, module = KEYS[name], import_module(f"kafkalog.server.apis.{name}")
         position = read_header(frame).body
-        request = read_produce(version, frame, position) if name == "produce" else read_request(
-            key, version, frame, position
-        )
-        context = RequestContext(key, version, 7, "test", connection_for(), node.clock(), len(frame))
+        request = read_request(key, version, frame, position)
+        context = RequestContext(key, version, 7, "test", connection_for(), len(frame))
         large = asyncio.ensure_future(module.handle(node, context, request))
         small = asyncio.ensure_future(call(node, "api_versions", 0))
         turns = 0

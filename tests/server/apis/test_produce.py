@@ -15,19 +15,20 @@ import cramjam
 import pytest
 
 from kafkalog.server.apis.dispatch import dispatch
+from kafkalog.server.apis.produce import answer_tree
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node import Node
 from kafkalog.server.replica.results import AppendResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.wire.definitions import response_plan
-from kafkalog.server.wire.produce_response import produce_body
-from kafkalog.server.wire.writer import write_body
+from kafkalog.server.wire.writer import response_writer
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch, frame, message_v1
 from tests.cycles import left_to_collector
 from tests.server.net.networks import answer_of, connect, framed, network_for
 from tests.server.nodes import Closed, call, connection_for, node_for, request_bytes
 from tests.server.replica.partitions import of_producer, plain, settle
+from tests.server.wire import by_kio
 
 VERSIONS = range(3, 14)
 T0 = TopicPartition("t", 0)
@@ -77,14 +78,14 @@ def test_the_answer_is_what_kio_writes(version: int) -> None:
         AppendResult(87, -1, -1, 0, ((0, "no key"), (3, "é")), "refused"),
         AppendResult(2, -1, 1_700_000_000_000, -1),
     ]
-    topic_id = UUID(int=7)
     topics: list[Any] = [("one", results), ("two", []), ("three", results[:1])]
+    ids = {name: UUID(int=at + 7) for at, (name, _) in enumerate(topics)}
     tree = {
         "throttle_time": 30,
         "responses": [
             {
                 "name": name,
-                "topic_id": topic_id,
+                "topic_id": ids[name],
                 "partition_responses": [
                     {
                         "index": index,
@@ -103,9 +104,10 @@ def test_the_answer_is_what_kio_writes(version: int) -> None:
             for name, rows in topics
         ],
     }
-    rows = [(topic_id if version >= 13 else name, list(enumerate(results))) for name, results in topics]
-    expected = write_body(response_plan(0, version), tree)
-    assert produce_body(version, rows, 30) == (b"\0" if version >= 9 else b"") + expected
+    rows = {ids[name] if version >= 13 else name: dict(enumerate(results)) for name, results in topics}
+    answer = {**answer_tree(version, rows), "throttle_time": 30}
+    expected = by_kio.written(0, version, "response", response_plan(0, version), tree)
+    assert response_writer(0, version).write(answer) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -49,7 +49,7 @@ async def test_offsets_of_a_topic_that_members_read_are_kept(tmp_path: Path) -> 
         assert kept(node) == {("t", 0)}
 
 
-@pytest.mark.parametrize("place", [("gone", 0), ("t", 2)], ids=["no topic", "no partition"])
+@pytest.mark.parametrize("place", [("gone", 0), ("t", 2), ("t", -1)], ids=["no topic", "no partition", "negative"])
 @in_loop
 async def test_a_partition_that_is_not_there_is_refused_and_others_go(tmp_path: Path, place: tuple[str, int]) -> None:
     async with node_for(tmp_path) as node:

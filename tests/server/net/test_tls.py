@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -85,6 +86,53 @@ def test_large_requests_wait_for_room_over_tls(folder: Path, loop: Any) -> None:
                 writer.transport.abort()
             for _, writer in opened[1::2]:
                 writer.close()
+
+    run_in(loop, run())
+
+
+@pytest.mark.parametrize("loop", both_loops())
+def test_a_handshake_with_more_certificates_than_a_socket_takes_at_once(
+    folder: Path, tmp_path: Path, loop: Any
+) -> None:
+    """Its end waits for the client, and for nothing else."""
+    chain = tmp_path / "chain.pem"
+    chain.write_text((folder / "server.pem").read_text() + (folder / "ca.pem").read_text() * 60)
+    given = {"ssl_keystore_location": str(chain), "socket_send_buffer_bytes": 4096}
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = client(folder).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+
+    async def run() -> None:
+        running = asyncio.get_running_loop()
+        async with network_for(echo, **settings(folder, **given)) as network:
+            with socket.socket() as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                sock.setblocking(False)
+                await running.sock_connect(sock, ("127.0.0.1", network.listeners["SSL"].port))
+                await step(sock)
+                (channel,) = network.channels.values()
+                assert not running.remove_writer(channel.fileno())
+                await running.sock_sendall(sock, outgoing.read())
+                tls.write(ASKED)
+                await running.sock_sendall(sock, outgoing.read())
+                while (answer := tls_read()) is None:
+                    incoming.write(await asyncio.wait_for(running.sock_recv(sock, 1000), 20))
+                assert answer == ASKED
+
+    async def step(sock: socket.socket) -> None:
+        running = asyncio.get_running_loop()
+        while True:
+            try:
+                tls.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await running.sock_sendall(sock, outgoing.read())
+                incoming.write(await asyncio.wait_for(running.sock_recv(sock, 1000), 20))
+
+    def tls_read() -> bytes | None:
+        try:
+            return tls.read(1000)
+        except ssl.SSLWantReadError:
+            return None
 
     run_in(loop, run())
 

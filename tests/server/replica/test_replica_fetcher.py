@@ -12,9 +12,11 @@ import pytest
 from kafkalog.server.client.errors import PeerError, PeerMisbehaved
 from kafkalog.server.client.login import connect
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.replica.following import Answered
+from kafkalog.server.replica.fetch_session import FULL
+from kafkalog.server.replica.following import Answered, Row
+from kafkalog.server.replica.following_session import Ask
 from kafkalog.server.replica.following_throttle import FollowingThrottle
-from kafkalog.server.replica.leader_source import Answers, Bounds, LeaderSource
+from kafkalog.server.replica.leader_source import CONSUMER, FETCH, Answers, Bounds, LeaderSource
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.replica.voter_source import LIMITS, VoterSource
 from kafkalog.types import TopicPartition
@@ -476,3 +478,17 @@ async def test_a_voter_that_leads_nothing_tells_where_its_logs_begin_and_end(tmp
             assert refused[T0].error_code == ErrorCode.FENCED_LEADER_EPOCH
         finally:
             await connection.close()
+
+
+@in_loop
+async def test_a_leader_of_an_old_version_has_no_sessions(tmp_path: Path) -> None:
+    async with pair_in(tmp_path) as pair:
+        pair.append(T0, b"1")
+        connection = await connect(HOST, pair.server.ports["PLAINTEXT"])
+        connection.versions = {**connection.versions, FETCH: (4, 6)}
+        try:
+            ask = Ask(0, FULL, {T0: Row(0, -1, -1, 0, 1 << 20)}, ())
+            answers = await LeaderSource(connection, CONSUMER, LIMITS).fetch(ask, {"t": None})
+        finally:
+            await connection.close()
+        assert (answers.error_code, answers.session_id, [key for key, _ in answers.rows]) == (0, 0, [T0])

@@ -41,7 +41,7 @@ def may(
 def context(principal: str = "User:u", host: str = "h") -> RequestContext:
     connection = Connection(1, "SASL", "SASL_PLAINTEXT", (host, 5))
     connection.principal = principal
-    return RequestContext(3, 13, 1, "c", connection, 0, 0)
+    return RequestContext(3, 13, 1, "c", connection, 0)
 
 
 def test_without_an_authorizer_everything_is_allowed() -> None:

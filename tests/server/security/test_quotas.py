@@ -28,7 +28,7 @@ def of(user: str | None = "", client: str | None = "") -> Entity:
 def context(user: str, client_id: str) -> RequestContext:
     connection = Connection(1, "SASL", "SASL_PLAINTEXT", ("h", 5))
     connection.principal = f"User:{user}"
-    return RequestContext(0, 9, 1, client_id, connection, 0, 0)
+    return RequestContext(0, 9, 1, client_id, connection, 0)
 
 
 class Clock:

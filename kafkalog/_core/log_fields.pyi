@@ -1,0 +1,25 @@
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog._core.admit import LeaderLimits
+from kafkalog._core.log_lock import LogLock
+from kafkalog._core.plan import RollRules
+from kafkalog._core.staged import Staged
+from kafkalog._core.state import LogState
+
+class LogFields:
+    lock: LogLock
+    state: LogState
+    staged: Staged | None
+    active: Any
+    rules: RollRules
+    limits: LeaderLimits
+    producers: Any
+    health: Any
+    chores: list[Callable[[], object]]
+    milliseconds: Callable[[], int]
+    flush_messages: int
+    leader_epoch: int
+    follows: bool
+
+    def ready_locked(self) -> LogState: ...

@@ -1,0 +1,10 @@
+# cython: language_level=3
+from cpython.pythread cimport PyThread_type_lock
+
+
+cdef class LogLock:
+    cdef PyThread_type_lock lock
+    cdef bint is_held
+
+    cdef int take(self) except -1
+    cdef int give_back(self) except -1

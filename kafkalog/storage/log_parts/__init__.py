@@ -1,0 +1,1 @@
+"""The parts of a log, each with one duty; `storage.log.UnifiedLog` holds them."""

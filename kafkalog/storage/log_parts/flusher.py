@@ -1,0 +1,199 @@
+"""Syncing a log to disk: all of it, or only the records (format.md section 8, LOG-49 to LOG-52).
+
+A flush holds no lock while a file is synced: it works on one state, and checks afterwards for changes made
+meanwhile. A failed sync is never retried; the log rejects further writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from errno import ENOENT
+from time import perf_counter
+from typing import NamedTuple, TypeVar
+
+from kafkalog._core.state import LogState
+from kafkalog.errors import KafkalogError, LogClosed, StorageError
+from kafkalog.storage.log_parts.core import LogCore
+from kafkalog.storage.log_state import flushed_to
+from kafkalog.storage.segment import LogSegment
+from kafkalog.storage.unsynced import Taken
+from kafkalog.util.descriptors import TOO_MANY_FILES
+
+T = TypeVar("T")
+
+
+class Begun(NamedTuple):
+    """A sync in progress: the log's state when it began, at `began_s` of the performance counter."""
+
+    cuts: int
+    state: LogState
+    taken: Taken
+    snapshots: tuple[tuple[int, str], ...]
+    began_s: float
+
+
+class LogFlusher:
+    """Flushes a log. Threads: any; locks are held only briefly."""
+
+    __slots__ = ("_core", "last_flush_monotonic_ms", "last_flush_time")
+
+    def __init__(self, core: LogCore) -> None:
+        self._core = core
+        self.last_flush_time: int = core.milliseconds()
+        self.last_flush_monotonic_ms: int = core.clock.monotonic_ms()
+
+    def flush(self, offset: int | None = None) -> None:
+        """Sync everything before `offset` to disk, directory entries too; None: everything appended so far.
+
+        The recovery point is raised to it (LOG-51). A failed sync raises StorageError and poisons the log.
+        """
+        self._core.health.check()
+        self.flush_files(offset)
+
+    def commit(self) -> None:
+        """Sync all records appended so far, so that they survive a loss of power; costs one sync.
+
+        Indexes are left to a later `flush`, and the recovery point is unchanged: after a crash, opening rebuilds
+        them from the records behind it. A failed sync raises StorageError and poisons the log.
+        """
+        core = self._core
+        core.health.check()
+        done, _ = self._synced(self._sync_records)
+        end = done.state.log_end_offset
+        with core.lock:
+            core.unsynced.entries_synced(done.taken)
+            if done.cuts == core.cuts:
+                core.durable = max(core.durable, end)
+            seconds = self._note_flush_locked(done)
+        core.tell("flush", offset=end, duration_ms=seconds * 1000)
+        core.write_epochs()
+
+    def flush_if_due(self) -> None:
+        """Flush if at least `flush.messages` records lie behind the recovery point (LOG-50)."""
+        state = self._core.state
+        if state.log_end_offset - state.recovery_point >= self._core.flush_messages:
+            self.flush()
+
+    def flush_later(self, offset: int) -> None:
+        """Schedule a flush up to `offset`; without a scheduler, the next `flush` does it."""
+        if self._core.scheduler is not None:
+            self._core.scheduler.schedule("flush-log", lambda: self._flush_if_usable(offset))
+
+    def _flush_if_usable(self, offset: int) -> None:
+        """Flush, unless the log was closed or deleted while the task was pending."""
+        if self._core.health.cause is None:
+            self.flush(offset)
+
+    def flush_files(self, offset: int | None = None) -> None:
+        """Flush as `flush` does, even if the log rejects writes."""
+        core = self._core
+        done, covered = self._synced(lambda begun: self._sync_files(begun, offset))
+        end = done.state.log_end_offset if offset is None else min(offset, done.state.log_end_offset)
+        seconds = 0.0
+        with core.lock:
+            core.unsynced.synced(done.taken)
+            known = core.producers.snapshots
+            known.unsynced = tuple(one for one in known.unsynced if one not in done.snapshots)
+            if covered:
+                if done.cuts == core.cuts:
+                    core.state = flushed_to(core.state, end)
+                    core.durable = max(core.durable, core.state.recovery_point)
+                self.last_flush_time = core.milliseconds()
+                self.last_flush_monotonic_ms = core.clock.monotonic_ms()
+                seconds = self._note_flush_locked(done)
+        if covered:
+            core.tell("flush", offset=end, duration_ms=seconds * 1000)
+        core.write_epochs()
+
+    def _note_flush_locked(self, done: Begun) -> float:
+        """Count a flush and return its duration in seconds."""
+        seconds = perf_counter() - done.began_s
+        self._core.metrics.flushes.add(seconds)
+        return seconds
+
+    def _synced(self, sync: Callable[[Begun], T]) -> tuple[Begun, T]:
+        """Call `sync` without the lock and return the state it began with and its result; retry if files were lost."""
+        core = self._core
+        while True:
+            cuts = core.cuts
+            with core.lock:
+                snapshots = core.producers.snapshots.unsynced
+                begun = Begun(cuts, core.state, core.unsynced.taken(), snapshots, perf_counter())
+            try:
+                return begun, sync(begun)
+            except BaseException as error:
+                self._flush_failed(error, begun.state, cuts)
+
+    def _sync_files(self, begun: Begun, offset: int | None) -> tuple[LogSegment, ...]:
+        """Sync the segments up to `offset` (None: all) and all other unsynced files; return the segments."""
+        state, taken = begun.state, begun.taken
+        start = state.recovery_point
+        upto = state.log_end_offset + 1 if offset is None else min(offset, state.log_end_offset)
+        covered: tuple[LogSegment, ...] = tuple(state.segments.values(start, upto)) if upto > start else ()
+        self._sync_snapshots(begun.snapshots)
+        self._sync_epochs(state)
+        for segment in covered:
+            segment.flush()
+        for segment in taken.segments:
+            if segment not in covered and state.segments.get(segment.base_offset) is segment:
+                segment.flush()
+        if taken.entries or begun.snapshots:
+            self._core.fs.fsync_dir(self._core.path)
+        return covered
+
+    def _sync_records(self, begun: Begun) -> None:
+        core = self._core
+        state = begun.state
+        self._sync_epochs(state)
+        for segment in state.segments.values(max(state.recovery_point, core.durable), state.log_end_offset + 1):
+            segment.records.flush()
+        if begun.taken.entries:
+            core.fs.fsync_dir(core.path)
+
+    def _sync_epochs(self, state: LogState) -> None:
+        """Sync the epochs of a log with records: for those below the recovery point no other copy exists."""
+        if not self._core.epochs.is_synced and state.log_end_offset > state.log_start_offset:
+            self._core.epochs.sync()
+
+    def _sync_snapshots(self, snapshots: tuple[tuple[int, str], ...]) -> None:
+        """Sync the snapshots first, since the recovery point will move beyond them (KAFKA-9892)."""
+        for _, path in snapshots:
+            try:
+                with self._core.fs.open_file(path, "rw") as file:
+                    file.sync()
+            except FileNotFoundError:  # deleted with its segment, or replaced by an older one
+                continue
+
+    def sync_entries(self) -> None:
+        """Sync the names of files that were created or removed."""
+        core = self._core
+        done, _ = self._synced(lambda _: core.fs.fsync_dir(core.path))
+        with core.lock:
+            core.unsynced.entries_synced(done.taken)
+
+    def sync_cut(self, segment: LogSegment) -> None:
+        """Sync the new end of a segment: data that was cut off must not reappear beneath new records."""
+        cuts, state = self._core.cuts, self._core.state
+        try:
+            segment.records.flush()
+        except BaseException as error:
+            self._flush_failed(error, state, cuts)
+
+    def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
+        """Poison the log and raise, unless the unsynced file was deleted, truncated or renamed meanwhile (LOG-52)."""
+        core = self._core
+        with core.lock:
+            is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
+            if is_gone and not core.health.closed:
+                there = core.state.segments
+                if cuts != core.cuts or any(there.get(s.base_offset) is not s for s in state.segments):
+                    return
+            if isinstance(error, LogClosed):
+                core.health.check()
+            if isinstance(error, OSError) and error.errno not in TOO_MANY_FILES:  # else nothing was synced or lost
+                core.health.poison(error)
+            core.metrics.flush_failures += 1
+        core.tell("flush_error", error=error)
+        if isinstance(error, OSError) and not isinstance(error, KafkalogError):
+            raise StorageError.from_os(error, "sync the partition directory", path=core.path) from error
+        raise error
