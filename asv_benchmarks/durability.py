@@ -18,7 +18,7 @@ import kafkalog
 from asv_benchmarks.benchmarks.common import batch
 from asv_benchmarks.measure import Row
 from kafkalog._core.crc import crc32c
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.util.fileio import FileSystem
 
 VALUE = b"x" * 100

@@ -11,8 +11,8 @@ from asv_benchmarks.benchmarks.common import NOW, batch, batches, values
 from asv_benchmarks.measure import Row, per_item
 from asv_benchmarks.peers import limit, python_peers
 from kafkalog._core.crc import crc32c
-from kafkalog.chunks import record_tables
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.reading.chunks import record_tables
+from kafkalog.storage.index.offset_index import OffsetIndex
 
 MILLION = 1e6
 

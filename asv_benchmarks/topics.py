@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from asv_benchmarks.measure import Row
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.running import raise_descriptor_limit
 from tests.server.nodes import call, node_for
 

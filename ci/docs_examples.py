@@ -1,8 +1,9 @@
-"""What the reference makes of docstrings: their examples are code, and a `>>>` is no quotation."""
+"""What the reference makes of the sources: examples are code, and a class has the methods that it takes from a file."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import griffe
@@ -22,3 +23,42 @@ class Examples(griffe.Extension):
         """Fences the examples."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
+
+
+class Methods(griffe.Extension):
+    """Methods that a class takes from another file (`append = writing.append`), as if they were written in it."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        for module in modules_of(pkg):
+            for kind in module.classes.values():
+                if not kind.is_alias:
+                    take_methods(kind, pkg)
+
+
+def modules_of(module: griffe.Module) -> Iterator[griffe.Module]:
+    """Return `module` and all modules below it."""
+    yield module
+    for one in module.modules.values():
+        if not one.is_alias:
+            yield from modules_of(one)
+
+
+def take_methods(kind: griffe.Class, pkg: griffe.Module) -> None:
+    """Replace each attribute of `kind` whose value is a function of the package by that function."""
+    for name, one in [*kind.attributes.items()]:
+        if one.is_alias or not isinstance(one.value, griffe.ExprAttribute):
+            continue
+        path = one.value.canonical_path.split(".")
+        try:
+            function = pkg.modules_collection.get_member(path)
+        except KeyError:
+            continue
+        if not function.is_function:
+            continue
+        first, *rest = function.parameters
+        itself = griffe.Parameter("self", kind=first.kind)
+        method = griffe.Function(
+            name, parameters=griffe.Parameters(itself, *rest), returns=function.returns, lineno=one.lineno,
+            endlineno=one.endlineno, docstring=function.docstring,
+        )  # fmt: skip
+        kind.set_member(name, method)

@@ -7,7 +7,7 @@ import tempfile
 from contextlib import nullcontext
 
 from kafkalog import hooks
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import KafkalogError
 from kafkalog.records.validate import ValidationRules, validate_and_assign_offsets
 from kafkalog.storage.log import UnifiedLog

@@ -17,9 +17,9 @@ READERS = (
     "records/compression.py", "records/lz4_frame.py", "records/xerial.py", "records/zstd_frame.py",
     "records/gzip_member.py", "records/tables.py", "records/batch.py", "records/memory.py", "records/validate.py",
     "records/convert.py", "records/refusals.py", "records/control.py", "records/schema.py", "records/message.py",
-    "records/internal.py", "storage/aborted_txns.py", "storage/producer_snapshot.py", "storage/partition_metadata.py",
-    "storage/leader_epoch.py", "util/checkpoint.py", "tools/record_readers.py", "tools/control_text.py",
-    "tools/remote_log_text.py", "tools/batch_records.py",
+    "records/internal.py", "storage/index/aborted_txns.py", "storage/producer_snapshot.py",
+    "storage/partition_metadata.py", "storage/leader_epoch.py", "util/checkpoint.py", "tools/dump/record_readers.py",
+    "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py",
 )  # fmt: skip
 TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append")
 

@@ -9,7 +9,7 @@ from kafkalog._core.crc import crc32c
 from kafkalog._core.listing import list_entries
 from kafkalog._core.text import TextBuffer
 from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, FormatError
-from kafkalog.storage.aborted_txns import parse_aborted_txns
+from kafkalog.storage.index.aborted_txns import parse_aborted_txns
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.producer_snapshot import parse_snapshot

@@ -4,9 +4,9 @@ from kafkalog._core import render, template
 from kafkalog._core.text import java_text
 from kafkalog.errors import KafkalogError
 from kafkalog.records.compression import new_unpacker
-from kafkalog.tools import record_readers
-from kafkalog.tools.control_text import control_text
-from kafkalog.tools.log_text import line_end
+from kafkalog.tools.dump import record_readers
+from kafkalog.tools.dump.control_text import control_text
+from kafkalog.tools.dump.log_text import line_end
 from kafkalog.tools.render_errors import refused_error
 
 SEALS = True

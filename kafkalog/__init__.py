@@ -21,40 +21,40 @@ if TYPE_CHECKING:
     from kafkalog import hooks as hooks
     from kafkalog import metrics as metrics
     from kafkalog._core.record import Record as Record
-    from kafkalog.api import Log as Log
-    from kafkalog.api import open as open
-    from kafkalog.broker_config import BrokerConfig as BrokerConfig
-    from kafkalog.converting import convert as convert
-    from kafkalog.dirs import LogDirs as LogDirs
-    from kafkalog.dirs import open_dirs as open_dirs
+    from kafkalog.config.broker import BrokerConfig as BrokerConfig
+    from kafkalog.dirs.log_dirs import LogDirs as LogDirs
+    from kafkalog.dirs.log_dirs import open_dirs as open_dirs
+    from kafkalog.log.log import Log as Log
+    from kafkalog.log.open import open as open
+    from kafkalog.log.slice import LogSlice as LogSlice
     from kafkalog.records.batch import RecordBatch as RecordBatch
-    from kafkalog.slices import LogSlice as LogSlice
-    from kafkalog.tools.repair import repair as repair
+    from kafkalog.records.convert import convert as convert
+    from kafkalog.tools.repair.directories import repair as repair
+    from kafkalog.tools.verify.paths import verify as verify
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
     from kafkalog.types import TopicPartition as TopicPartition
     from kafkalog.util.descriptors import DESCRIPTORS as open_files
-    from kafkalog.verifying import verify as verify
 
 _MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics")
 _NAMES = {
-    "BrokerConfig": ("broker_config", "BrokerConfig"),
+    "BrokerConfig": ("config.broker", "BrokerConfig"),
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
     "LATEST": ("types", "LATEST_TIMESTAMP"),
-    "Log": ("api", "Log"),
-    "LogDirs": ("dirs", "LogDirs"),
-    "LogSlice": ("slices", "LogSlice"),
+    "Log": ("log.log", "Log"),
+    "LogDirs": ("dirs.log_dirs", "LogDirs"),
+    "LogSlice": ("log.slice", "LogSlice"),
     "OffsetAndTimestamp": ("types", "OffsetAndTimestamp"),
     "Record": ("_core.record", "Record"),
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
-    "convert": ("converting", "convert"),
-    "open": ("api", "open"),
-    "open_dirs": ("dirs", "open_dirs"),
+    "convert": ("records.convert", "convert"),
+    "open": ("log.open", "open"),
+    "open_dirs": ("dirs.log_dirs", "open_dirs"),
     "open_files": ("util.descriptors", "DESCRIPTORS"),
-    "repair": ("tools.repair", "repair"),
-    "verify": ("verifying", "verify"),
+    "repair": ("tools.repair.directories", "repair"),
+    "verify": ("tools.verify.paths", "verify"),
 }
 
 __all__ = [

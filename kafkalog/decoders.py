@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from kafkalog.records.internal import CoordinatorRecord, MetadataRecord, coordinator_record, metadata_record
 from kafkalog.records.message import MessageError
-from kafkalog.tools.decoders import DecodeError, Decoder, decoder, integer, json, long, pack, text
-from kafkalog.tools.registry import avro, json_schema, protobuf
+from kafkalog.tools.decoders.named import decoder
+from kafkalog.tools.decoders.plain import DecodeError, Decoder, integer, json, long, pack, text
+from kafkalog.tools.decoders.registry import avro, json_schema, protobuf
 
 __all__ = [
     "CoordinatorRecord", "DecodeError", "Decoder", "MessageError", "MetadataRecord", "avro", "cluster_record",

@@ -20,9 +20,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.errors import ConfigError, IllegalState, KafkalogError
+
+if TYPE_CHECKING:
+    from kafkalog.server.serving import Server
 
 __all__ = ["DEFAULTS", "KafkaServer", "ServerDidNotStart", "kafka_server"]
 
@@ -66,7 +69,7 @@ class KafkaServer:
     def __init__(
         self,
         directory: Path,
-        settings: Mapping[str, Any],
+        settings: Mapping[str, object],
         topics: Mapping[str, int],
         *,
         users: Mapping[str, str] | None = None,
@@ -202,7 +205,7 @@ class KafkaServer:
 def kafka_server(
     *,
     topics: Mapping[str, int] | Iterable[str] = (),
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     users: Mapping[str, str] | None = None,
     directory: str | os.PathLike[str] | None = None,
 ) -> Iterator[KafkaServer]:
@@ -256,9 +259,9 @@ async def _serve(given: Mapping[str, Any]) -> bool:
     import signal
 
     from kafkalog.metrics import prometheus_text
-    from kafkalog.server.config import ServerConfig
     from kafkalog.server.security.users import add_user
     from kafkalog.server.serving import serving
+    from kafkalog.server.settings.config import ServerConfig
 
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
@@ -279,12 +282,13 @@ async def _serve(given: Mapping[str, Any]) -> bool:
     return bool(ready.poll(0)) and not os.read(0, len(_STOP))
 
 
-def _tell(server: Any) -> None:
+def _tell(server: Server) -> None:
     from kafkalog.server.net.endpoints import parse_endpoint
 
     ports = {one: server.ports.get(parse_endpoint(one).name) for one in server.config["listeners"]}
     listeners = ",".join(f"{one.strip().rpartition(':')[0]}:{port}" for one, port in ports.items() if port is not None)
-    said = {"ports": server.ports, "listeners": listeners, "bootstrap": next(iter(server.addresses.values()))}
+    bootstrap = next(iter(server.addresses.values()))
+    said: dict[str, object] = {"ports": server.ports, "listeners": listeners, "bootstrap": bootstrap}
     said["http_port"] = None if server.http is None else server.http.port
     said["slips"] = server.config.slips()
     sys.stdout.write(json.dumps(said) + "\n")

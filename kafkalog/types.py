@@ -5,12 +5,23 @@ Types created once per append or read are compiled (`_core/values.pyx`) and only
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from kafkalog._core.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    class Aborted(Protocol):
+        """An aborted transaction: its producer, its first offset, and its marker's offset."""
+
+        @property
+        def producer_id(self) -> int: ...
+        @property
+        def first_offset(self) -> int: ...
+        @property
+        def last_offset(self) -> int: ...
+
 
 __all__ = [
     "EARLIEST_TIMESTAMP",
@@ -71,7 +82,7 @@ class FetchDataInfo:
         fetch_offset_metadata: LogOffsetMetadata,
         records: Any,
         first_entry_incomplete: bool = False,
-        aborted_transactions: Sequence[Any] | None = None,
+        aborted_transactions: Sequence[Aborted] | None = None,
     ) -> None:
         self.fetch_offset_metadata = fetch_offset_metadata
         self.records = records

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kafkalog._core.decode import decode
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.records.placer import Placed, Placer, TopicTarget
 
 NOW = 1_700_000_000_000

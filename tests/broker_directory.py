@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog._core.varint import encode_uvarint
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.manager.cluster_metadata import BOOTSTRAP_FILE, BOOTSTRAP_SNAPSHOT, METADATA_DIRECTORY
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.control import ControlType

@@ -6,8 +6,8 @@ from typing import Any
 import kafkalog
 from kafkalog.manager.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from kafkalog.records.builder import RecordsBuilder
-from kafkalog.tools.handover import HandoverOptions, HandoverReport, handover
-from kafkalog.tools.handover_journal import JOURNAL_FILE
+from kafkalog.tools.handover.directories import HandoverOptions, HandoverReport, handover
+from kafkalog.tools.handover.journal import JOURNAL_FILE
 from tests.broker_directory import NODE_ID, T0, Record, format_directory, write_metadata_log
 
 KEEP = {"retention_ms": -1}

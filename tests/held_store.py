@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from kafkalog.dirs import LogDirs
-from kafkalog.dirs_store import LogStore
+from kafkalog.dirs.log_dirs import LogDirs
+from kafkalog.dirs.writable import LogStore
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS

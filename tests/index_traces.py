@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, IndexOffsetOverflow, InvalidOffset
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
 
 Index = OffsetIndex | TimeIndex
 Step = dict[str, Any]

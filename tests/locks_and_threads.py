@@ -123,7 +123,7 @@ def _watching(make: Callable[[], Any]) -> Callable[[], Any]:
         if not path.is_relative_to(PACKAGE):
             return make()
         file = path.relative_to(PACKAGE).as_posix()
-        is_gate = frame.f_code.co_name == "shut_gate" or file == "tools/produce_queue.py"
+        is_gate = frame.f_code.co_name == "shut_gate" or file == "tools/produce/queue.py"
         return _Watched(make(), (file, "gate" if is_gate else _NAMES[file, frame.f_lineno]), is_gate)
 
     return made_here

@@ -13,7 +13,6 @@ import pytest
 import kafkalog
 from kafkalog._core.encode import BatchBuilder, encode_batch
 from kafkalog._core.scan import scan
-from kafkalog.api import Log
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
@@ -24,7 +23,8 @@ from kafkalog.errors import (
     RecordTooLarge,
     StorageError,
 )
-from kafkalog.opening import open_for_append
+from kafkalog.log.log import Log
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.util.checkpoint import LOG_START_FILE
 from tests.faults import FaultFS
 

@@ -13,8 +13,8 @@ import pytest
 
 import kafkalog
 from kafkalog.aio import wrap
-from kafkalog.api import Log
 from kafkalog.errors import IllegalArgument, InvalidTimestamp, ReadOnlyLog, RecordTooLarge
+from kafkalog.log.log import Log
 from kafkalog.records.format import CompressionType
 
 FUTURE_MS = 10**15

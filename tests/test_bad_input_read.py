@@ -23,7 +23,7 @@ from kafkalog.errors import (
     UnsupportedForFormat,
 )
 from kafkalog.storage.damage import Skipped
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, write_segment
 from tests.unprivileged import plain_directory, unprivileged

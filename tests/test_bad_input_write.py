@@ -17,7 +17,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import DirectoryLocked, InvalidTopic, KafkalogError, StorageError
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.tools.directories import find
 from tests.commands import kafkalog as command
 from tests.faults import FaultFS, each_failure

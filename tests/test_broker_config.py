@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkalog.broker_config import BROKER_CONFIGS, REFUSED, SYNONYMS, BrokerConfig
-from kafkalog.config import CONFIGS, LogConfig
-from kafkalog.config_keys import MAX_INT, MAX_LONG, Key
+from kafkalog.config.broker import BROKER_CONFIGS, REFUSED, SYNONYMS, BrokerConfig
+from kafkalog.config.keys import MAX_INT, MAX_LONG, Key
+from kafkalog.config.topic import CONFIGS, LogConfig
 from kafkalog.errors import ConfigError, UnknownConfig
 
 MINUTE, HOUR = 60_000, 3_600_000

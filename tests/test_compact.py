@@ -166,7 +166,7 @@ def test_progress_is_told_and_may_end_the_clean(tmp_path: Path) -> None:
 def test_a_ctrl_c_anywhere_leaves_a_log_that_can_be_compacted_and_closed(tmp_path: Path) -> None:
     """CLN-34, pitfall 46: nobody is left with the log in hand; it ends the clean between two chunks, or comes after."""
     package = Path(kafkalog.__file__).parent
-    files = tuple(str(package / name) for name in ("compacting.py", "storage/log_parts/replacer.py"))
+    files = tuple(str(package / name) for name in ("log/compact.py", "storage/log_parts/replacer.py"))
     moment, outcomes = 1, set()
     with filled(tmp_path) as log:
         log.roll()

@@ -16,7 +16,7 @@ import pytest
 import kafkalog
 from kafkalog.cleaner.types import CleanerStats
 from kafkalog.errors import CleaningAborted, LogClosed
-from kafkalog.opened import OpenedLog
+from kafkalog.log.writable import WritableLog
 from kafkalog.storage.log_parts.replacer import LogReplacer
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
@@ -87,9 +87,9 @@ def test_a_crash_around_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
     assert log.compact().end_offset == 20
     image = tmp_path / "image"
     with monkeypatch.context() as patch:
-        patch.setattr(*((log.opened_for_append().log, how) if before else (OpenedLog, "record_cut")), killed)
+        patch.setattr(*((log.opened_for_append().log, how) if before else (WritableLog, "record_cut")), killed)
         if not before:
-            patch.setattr(OpenedLog, "announce_cut", lambda self, offset: None)
+            patch.setattr(WritableLog, "announce_cut", lambda self, offset: None)
         with pytest.raises(Killed):
             getattr(log, how)(5)
     assert checkpoint(tmp_path).read() == {KEY: 5 if before else 20}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.config import CONFIGS, LogConfig
-from kafkalog.config_keys import MAX_INT, Key
+from kafkalog.config.keys import MAX_INT, Key
+from kafkalog.config.topic import CONFIGS, LogConfig
 from kafkalog.errors import ConfigError, UnknownConfig
 
 INT, LONG = 2**31 - 1, 2**63 - 1

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from kafkalog.broker_config import BROKER_CONFIGS, REFUSED
-from kafkalog.config import CONFIGS
-from kafkalog.config_keys import Key, value_text
+from kafkalog.config.broker import BROKER_CONFIGS, REFUSED
+from kafkalog.config.keys import Key, value_text
+from kafkalog.config.topic import CONFIGS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "config.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([a-z0-9.]+)` \| (.*) \|$", re.MULTILINE)

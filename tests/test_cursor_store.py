@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.cursor_store import CursorState, CursorStore, default_store
+from kafkalog.cursors.store import CursorState, CursorStore, default_store
 from kafkalog.errors import (
     CorruptCheckpoint,
     CursorInUse,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog.api import Log
 from kafkalog.errors import LogClosed, OffsetOutOfRange
-from kafkalog.opening import open_for_append
+from kafkalog.log.log import Log
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.util.fileio import FileSystem
 
 pytestmark = pytest.mark.in_memory

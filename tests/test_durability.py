@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.durability import BackgroundFlush, again, check_sync
 from kafkalog.errors import IllegalArgument, IllegalState, StorageError
+from kafkalog.storage.durability import BackgroundFlush, again, check_sync
 
 
 @pytest.mark.parametrize("sync", [True, False, 1, 0.5, 10_000])

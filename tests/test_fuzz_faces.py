@@ -9,8 +9,8 @@ import pytest
 import kafkalog
 from kafkalog.errors import KafkalogError, UnsupportedCompression
 from kafkalog.records.format import CompressionType
-from kafkalog.tools.dump import DumpOptions, dump_files
-from kafkalog.tools.verify import verify
+from kafkalog.tools.dump.files import DumpOptions, dump_files
+from kafkalog.tools.verify.directories import verify
 from tests.fuzz_cases import EXPECTED, IDS, KINDS, changed, prefixes, small
 
 pytestmark = pytest.mark.in_memory

@@ -14,9 +14,9 @@ import pytest
 
 import kafkalog
 from kafkalog._core.append_engine import ReadyBatch
-from kafkalog.durability import Gathering, GroupSync
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
+from kafkalog.storage.durability import Gathering, GroupSync
 from kafkalog.types import LogAppendInfo
 from tests.gates import SyncGate, Threads, wait_until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog import durability
-from kafkalog.durability import GroupSync
+from kafkalog.storage import durability
+from kafkalog.storage.durability import GroupSync
 from tests.gates import wait_until
 
 PATIENCE_S = 10

@@ -53,3 +53,20 @@ def test_a_step_is_where_the_walk_says(names: str, where: str) -> None:
     text = "".join(path.read_text() for name in FILE.findall(where) for path in found(name))
     for name in NAME.findall(names):
         assert re.search(rf"\b{name.rpartition('.')[2]}\b", text), f"{name}: {where}"
+
+
+def where_is() -> list[tuple[str, str]]:
+    text = (SOURCES / "CONTRIBUTING.md").read_text().partition("## Where is …?")[2].partition("\n## ")[0]
+    return re.findall(r"^\| [^|]+ \| `([^`]+)` \| `([^`]+)` \|$", text, re.MULTILINE)
+
+
+def test_fifteen_questions_are_answered() -> None:
+    assert len(where_is()) >= 15
+
+
+@pytest.mark.parametrize(("file", "definition"), where_is())
+def test_what_is_asked_for_is_defined_there(file: str, definition: str) -> None:
+    text = (PACKAGE / file).read_text()
+    for name in definition.split("."):
+        is_function = rf"^\s*(?:def|cdef [\w ]+|cdef|class|cdef class) {name}\b"
+        assert re.search(rf"{is_function}|^{name}\b.* = ", text, re.MULTILINE), f"{name} is not defined in {file}"

@@ -250,7 +250,8 @@ def test_an_interrupt_is_let_through_once_and_in_the_main_thread_only() -> None:
 
 
 _API_FILES = tuple(
-    str(Path(kafkalog.__file__).parent / name) for name in ("api.py", "opened.py", "opening.py", "util/interrupts.py")
+    str(Path(kafkalog.__file__).parent / name)
+    for name in ("log/log.py", "log/open.py", "log/writable.py", "log/open_writable.py", "util/interrupts.py")
 )
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import kafkalog
 from kafkalog.aio import wrap
-from kafkalog.api import Log
-from kafkalog.keywords import near, unknown_keyword
-from kafkalog.writer import Writer
+from kafkalog.log.log import Log
+from kafkalog.log.writer import Writer
+from kafkalog.util.keywords import closest_match, unknown_keyword
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_keyword_like_no_other_lists_those_there_are(log: Log) -> None:
     names = "start, stop, since, until, isolation, on_damage, skipped"
     with pytest.raises(TypeError, match=rf"takes no keyword 'xyz': it takes {names}$"):
         log.records(xyz=1)  # type: ignore[arg-type]
-    assert near("xyz", ("start",)) is None
+    assert closest_match("xyz", ("start",)) is None
     assert "'b'" in str(unknown_keyword("call", {"b": 1}, ("start", "stop")))
 
 
@@ -110,7 +110,7 @@ def test_what_is_listed_is_what_the_call_takes(owner: type, log: Log) -> None:
         parameters = inspect.signature(method).parameters
         if "unknown" not in parameters:
             continue
-        known = [one for one in parameters if one not in ("self", "unknown")]
+        known = [one for one in parameters if one not in ("self", "log", "unknown")]
         one_argument = ("append", "append_bytes", "append_arrow", "replicate", "offset_for_time", "cursor")
         positional = 1 if name in one_argument else 0
         with pytest.raises(TypeError) as error:

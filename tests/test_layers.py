@@ -1,9 +1,10 @@
-"""Imports go one way: a module may import its own layer and those below it, as docs/impl.md draws them."""
+"""Imports go one way: a module may import its own layer and those below it, as docs/architecture.md lists them."""
 
 import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,33 +12,17 @@ import pytest
 from tests.trees import ROOT, SOURCES
 
 PACKAGE = SOURCES / "kafkalog"
-BASE = {"errors", "config", "config_keys", "broker_config", "shown", "_version"}
-CORE = {"_core"}
-VALUES = {"types", "records"}
-FOLDERS = {"util", "storage", "cleaner", "manager", "server", "tools", "inspect", "spark", "cli"}
-# what each part may import besides itself; "face" is every other module at the top of the package
-ALLOWED = {
-    "errors": {"_version"},
-    "config_keys": {"errors"},
-    "config": {"errors", "config_keys"},
-    "broker_config": {"errors", "config_keys", "config"},
-    "shown": set(),
-    "_version": set(),
-    "_core": set(),
-    "types": BASE | CORE,
-    "records": BASE | CORE | {"types"},
-    "util": BASE | CORE | {"types"},
-    "storage": BASE | CORE | VALUES | {"util"},
-    "cleaner": BASE | CORE | VALUES | {"util", "storage"},
-    "manager": BASE | CORE | VALUES | {"util", "storage", "cleaner"},
-    "server": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager"},
-    "tools": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager"},
-    "inspect": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager"},
-    "face": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager", "tools", "inspect"},
-    "spark": BASE | CORE | VALUES | {"util", "storage", "cleaner", "manager", "tools", "inspect", "face"},
-    "testing": BASE | {"server", "face"},
-    "cli": BASE | CORE | VALUES | FOLDERS | {"face"},
-}
+LISTED = re.compile(r"^    (\S+(?: · \S+)*) {2,}\S", re.MULTILINE)
+
+
+def layers() -> list[list[str]]:
+    """Return the layers of docs/architecture.md, the lowest first, each with its rooms."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    section = text.partition("## The shape\n")[2].partition("\n## ")[0]
+    return [line.split(" · ") for line in LISTED.findall(section)][::-1]
+
+
+HEIGHT = {room: height for height, rooms in enumerate(layers()) for room in rooms}
 # the start of `kafkalog --version` has 0.15 s: these are imported where they are first used
 LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}
 SPARK = {"pyspark", "py4j"}
@@ -46,15 +31,12 @@ OF_ARROW = {f"exchange/{name}.py" for name in ("line_rows", "offset_batches", "p
 CIMPORT = re.compile(r"^\s*(?:from\s+(kafkalog[\w.]*)\s+c?import|c?import\s+(kafkalog[\w.]*))", re.MULTILINE)
 
 
-def part_of(module: str) -> str:
-    """The part of the package a dotted module name belongs to."""
+def room_of(module: str) -> str:
+    """Return the room of the package that a dotted module name belongs to."""
     names = module.split(".")
     if names[-1] == "__main__":
-        return "cli"  # a command line, wherever it lies
-    top = names[1] if len(names) > 1 else "__init__"
-    if top in ("testing", "pytest_plugin"):
-        return "testing"
-    return top if top in FOLDERS | BASE | CORE | VALUES else "face"
+        return "__main__"  # an entry point, wherever it lies
+    return names[1] if len(names) > 1 else "__init__"
 
 
 def module_name(path: Path) -> str:
@@ -83,11 +65,38 @@ def sources() -> list[Path]:
     return sorted(p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".pyi", ".pyx", ".pxd"))
 
 
+def test_the_list_names_every_room() -> None:
+    rooms = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
+    assert set(HEIGHT) == rooms - {"__pycache__"}
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(SOURCES)))
 def test_imports_only_what_lies_below(path: Path) -> None:
-    part = part_of(module_name(path))
-    wrong = {name for name in imports_of(path) if part_of(name) not in ALLOWED[part] | {part}}
-    assert not wrong, f"layer {part!r} may import {sorted(ALLOWED[part])}, not {sorted(wrong)}"
+    room = room_of(module_name(path))
+    others = {name: room_of(name) for name in imports_of(path)}
+    wrong = [name for name, other in others.items() if other != room and HEIGHT[other] >= HEIGHT[room]]
+    assert not wrong, f"{room!r} may not import {sorted(wrong)}: docs/architecture.md"
+
+
+def imported_to_run(path: Path) -> set[str]:
+    """Return the kafkalog modules that a file imports, in functions too, but not those that only types need."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kafkalog"):
+            found.update(name for alias in node.names for name in (node.module or "", f"{node.module}.{alias.name}"))
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+    return found
+
+
+def test_no_file_imports_another_in_a_circle() -> None:
+    files = {module_name(path): path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
+    graph = {name: (imported_to_run(path) & files.keys()) - {name} for name, path in files.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
 def imported_at_start(path: Path) -> set[str]:
@@ -109,14 +118,14 @@ def test_slow_packages_are_imported_on_first_use(path: Path) -> None:
         return
     if PACKAGE / "server" in path.parents:
         names -= {"asyncio"}  # its loop is what a server is
-    if path not in (PACKAGE / "aio.py", PACKAGE / "aio_cursor.py"):
+    if path not in (PACKAGE / "aio/log.py", PACKAGE / "aio/cursor.py"):
         assert not names & LATE
     assert not names & SPARK
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "cli").glob("*.py")), ids=lambda p: p.name)
 def test_no_command_imports_spark_before_it_is_asked_to(path: Path) -> None:
-    assert not {name for name in imported_at_start(path) if part_of(name) == "spark"}
+    assert not {name for name in imported_at_start(path) if room_of(name) == "spark"}
 
 
 def test_importing_the_package_and_its_face_imports_nothing_of_spark() -> None:
@@ -129,11 +138,11 @@ def test_the_rule_itself_sees_an_upward_import(tmp_path: Path) -> None:
     """The walk finds each way to write an import, so the rule above can fail."""
     python = tmp_path / "x.py"
     python.write_text(
-        "import kafkalog.api\nfrom kafkalog.storage.log import UnifiedLog\nfrom kafkalog import aio\n"
+        "import kafkalog.log.log\nfrom kafkalog.storage.log import UnifiedLog\nfrom kafkalog import aio\n"
         "def f():\n    from kafkalog.cli import main\n"
     )
-    assert imports_of(python) == {"kafkalog.api", "kafkalog.storage.log", "kafkalog.aio", "kafkalog.cli"}
+    assert imports_of(python) == {"kafkalog.log.log", "kafkalog.storage.log", "kafkalog.aio", "kafkalog.cli"}
     cython = tmp_path / "x.pyx"
     cython.write_text("from kafkalog._core.scan cimport Table\nimport kafkalog.records.batch\n")
     assert imports_of(cython) == {"kafkalog._core.scan", "kafkalog.records.batch"}
-    assert part_of("kafkalog.api") == part_of("kafkalog") == "face"
+    assert room_of("kafkalog.log.log") == "log" and room_of("kafkalog") == "__init__"

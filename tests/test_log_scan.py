@@ -21,7 +21,7 @@ import pytest
 import kafkalog
 from kafkalog._core.encode import encode_batch
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, LogClosed, OffsetOutOfRange
-from kafkalog.log_scan import KEPT_BYTES
+from kafkalog.log.scan import KEPT_BYTES
 from kafkalog.records.compression import compress
 from kafkalog.util.fileio import OS
 from tests import golden_cases

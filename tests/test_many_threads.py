@@ -11,8 +11,8 @@ from pathlib import Path
 
 import kafkalog
 from kafkalog._core.encode import encode_batch
-from kafkalog.api import Log
 from kafkalog.errors import OffsetOutOfRange
+from kafkalog.log.log import Log
 
 SECONDS = float(os.environ.get("KAFKALOG_THREADS_S", "2"))
 WRITERS, READERS = 3, 4

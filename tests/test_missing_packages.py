@@ -38,7 +38,7 @@ with kafkalog.open("t-0", "a") as log:
 """
 DECODER = """
 import os
-from kafkalog.tools.decoders import decoder
+from kafkalog.tools.decoders.named import decoder
 os.makedirs("schemas", exist_ok=True)
 decoder("{name}", schemas="schemas")
 """
@@ -85,7 +85,7 @@ WITH_NUMPY = {
     "an object column": 'log.table()["value"].to_numpy()',
     "stats": "log.stats()",
     "stats of keys": "log.stats(keys=True)",
-    "a search": "from kafkalog.browse.search import find_key\nfind_key(log._looked(), b'k', 0, lambda *_: True)",
+    "a search": "from kafkalog.browse.search import find_key\nfind_key(log._engine, b'k', 0, lambda *_: True)",
     "a bench": "from kafkalog.bench.meter import Latencies\nLatencies()",
 }
 CODECS = """

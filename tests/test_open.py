@@ -22,8 +22,8 @@ from kafkalog.errors import (
     StorageError,
     UnknownConfig,
 )
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.opening import open_for_append
 from tests.faults import FaultFS
 
 MARKER = ".kafka_cleanshutdown"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.broker_config import BrokerConfig
-from kafkalog.dirs import LogDirs
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import (
     ConfigError,
     DirectoryLocked,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.dirs_view import DirsView
+from kafkalog.dirs.readonly import DirsView
 from kafkalog.errors import LogClosed, TopicExists
 from kafkalog.types import TopicPartition
 from tests.held_store import Held

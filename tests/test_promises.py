@@ -23,7 +23,7 @@ import pytest
 import kafkalog
 from kafkalog._core.encode import encode_batch
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
 

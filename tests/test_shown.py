@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalog.shown import human_size, shortened
+from kafkalog.util.text import human_size, shortened
 
 
 @pytest.mark.parametrize(

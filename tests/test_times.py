@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.times import to_ms
+from kafkalog.util.times import to_ms
 
 NOON = 1_795_176_000_000
 

@@ -22,7 +22,7 @@ from kafkalog.errors import (
     RecordTooLarge,
     StorageError,
 )
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
 from tests.faults import FaultFS
 
 NOW = 1_700_000_000_000

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-import kafkalog.accumulator
-import kafkalog.durability
+import kafkalog.log.accumulator
+import kafkalog.storage.durability
 from tests.interruptions import interrupted_at
 
-PLACES = (kafkalog.accumulator.__file__, kafkalog.durability.__file__, threading.__file__)
+PLACES = (kafkalog.log.accumulator.__file__, kafkalog.storage.durability.__file__, threading.__file__)
 
 
 @pytest.mark.slow

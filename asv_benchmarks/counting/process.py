@@ -22,7 +22,7 @@ TOLD = "told.json"
 
 def _stop_the_clock() -> None:
     """A reader lists its directory again after a while, and callgrind makes every while longer: here never."""
-    from kafkalog.storage import view_watch
+    from kafkalog.storage.readonly import watch as view_watch
 
     for name, value in (("LISTING_MS", 1 << 62), ("FRESH_MS", 0)):
         if hasattr(view_watch, name):

@@ -14,7 +14,7 @@ from kafkalog._core.scan import scan
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.cleaner.retain import Retainer
 from kafkalog.cleaner.transactions import CleanedTransactions
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.retention import plan_retention

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog.storage.aborted_txns import AbortedTxn
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.time_index import TimeIndex
-from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.storage.index.aborted_txns import AbortedTxn
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
+from kafkalog.storage.index.transaction_index import TransactionIndex
 
 INDEX_BYTES = 10 << 20
 ENTRIES = 100

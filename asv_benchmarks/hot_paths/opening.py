@@ -8,12 +8,12 @@ import kafkalog
 from asv_benchmarks.benchmarks.common import fill_log
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
 from asv_benchmarks.opening import make
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.tools.dump import DumpOptions, dump_files
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import verify
+from kafkalog.tools.dump.files import DumpOptions, dump_files
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 
 
 def _filled(place: Place, per_batch: int = 100) -> Path:

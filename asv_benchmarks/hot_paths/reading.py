@@ -8,11 +8,11 @@ from pathlib import Path
 import kafkalog
 from asv_benchmarks.benchmarks.common import NOW, fill_log, values
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog.chunks import batch_chunks
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
+from kafkalog.reading.chunks import batch_chunks
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.tools.consume import write_records
-from kafkalog.tools.templates import formatted
+from kafkalog.tools.consume.templates import formatted
+from kafkalog.tools.consume.text import write_records
 
 PER_BATCH = 100
 

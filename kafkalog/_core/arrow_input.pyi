@@ -1,5 +1,3 @@
-from typing import Any
-
 class BadArrow(ValueError):
     kind: str
     column: str | None
@@ -14,4 +12,4 @@ class HeldArray: ...
 
 class ArrowSource:
     schema: HeldSchema
-    def __init__(self, source: Any) -> None: ...
+    def __init__(self, source: object) -> None: ...

@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Mapping
-from typing import Any, final
+from typing import final
 
 from typing_extensions import Buffer
 
@@ -8,7 +8,7 @@ from kafkalog._core.record import Record
 
 EMPTY_BATCH_BYTES: int
 _Headers = Iterable[tuple[str | bytes, Buffer | None]] | Mapping[str, Buffer | None]
-RecordLike = Buffer | tuple[Any, ...] | Record | Mapping[str, Any]
+RecordLike = Buffer | tuple[object, ...] | Record | Mapping[str, object]
 
 class BadRecord(ValueError):
     index: int

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from typing import Any
 
 from kafkalog._core.admit import LeaderLimits
 from kafkalog._core.log_lock import LogLock
@@ -11,11 +10,11 @@ class LogFields:
     lock: LogLock
     state: LogState
     staged: Staged | None
-    active: Any
+    active: object
     rules: RollRules
     limits: LeaderLimits
-    producers: Any
-    health: Any
+    producers: object
+    health: object
     chores: list[Callable[[], object]]
     milliseconds: Callable[[], int]
     flush_messages: int

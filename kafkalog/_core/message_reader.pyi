@@ -13,7 +13,7 @@ class Dialect:
         self,
         words: Mapping[str, str],
         problem: Callable[[str, int], Exception],
-        make_id: Callable[[bytes], Any],
+        make_id: Callable[[bytes], object],
         of_records: bool = False,
     ) -> None: ...
 
@@ -24,7 +24,7 @@ class MessageReader:
         self,
         type: Any,
         is_flexible: bool,
-        rows: Iterable[tuple[str, str, bool, bool, int | None, MessageReader | None, Any]],
+        rows: Iterable[tuple[str, str, bool, bool, int | None, MessageReader | None, object]],
         dialect: Dialect,
         refused: Mapping[int, str] | None = None,
     ) -> None: ...

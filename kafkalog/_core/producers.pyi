@@ -1,6 +1,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from typing_extensions import Buffer
+
 from kafkalog._core.producer import ProducerState
 from kafkalog._core.scan import BatchTable
 from kafkalog._core.staged import CompletedTxn, Staged
@@ -37,7 +39,7 @@ class Producers:
         table: BatchTable,
         first: int,
         last: int,
-        buffer: Any,
+        buffer: Buffer,
         base_position: int = 0,
         origin: int = ...,
         epoch_bumps: bool = False,

@@ -1,10 +1,14 @@
-from typing import Any, final
+from typing import Any, Generic, final
+
+from typing_extensions import TypeVar
 
 from kafkalog._core.plan import AppendPlan
 from kafkalog._core.values import LogOffsetMetadata
 
+S = TypeVar("S", default=Any)
+
 @final
-class LogState:
+class LogState(Generic[S]):
     log_start_offset: int
     log_end_offset: int
     end_base: int
@@ -15,14 +19,14 @@ class LogState:
     first_unstable_offset: int
     recovery_point: int
     leader_epoch: int
-    segments: Any
+    segments: S
     appends: int
     appended_batches: int
     appended_bytes: int
     appended_offsets: int
     def __init__(
         self,
-        segments: Any,
+        segments: S,
         *,
         log_start_offset: int,
         log_end_offset: int,
@@ -41,5 +45,5 @@ class LogState:
     def high_watermark_metadata(self) -> LogOffsetMetadata: ...
     @property
     def last_stable_offset(self) -> int: ...
-    def appended(self, plan: AppendPlan, high_watermark_follows: bool) -> LogState: ...
-    def replace(self, **changes: Any) -> LogState: ...
+    def appended(self, plan: AppendPlan, high_watermark_follows: bool) -> LogState[S]: ...
+    def replace(self, **changes: object) -> LogState[S]: ...

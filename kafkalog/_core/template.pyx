@@ -2,7 +2,7 @@
 """Records as text by a template: what `consume` writes.
 
 A template is a list of pieces, each a kind and its bytes: literal text, key, value, offset, time, headers, as kcat's
-`-f`, `-K`, `-D` and `-J` ask for them. `kafkalog/tools/templates.py` makes them; this module only follows them.
+`-f`, `-K`, `-D` and `-J` ask for them. `kafkalog/tools/consume/templates.py` makes them; this module only follows them.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 from typing_extensions import Buffer
 
@@ -13,13 +13,13 @@ FAULT_TEXT: dict[int, str]
 
 @final
 class Tool:
-    function: Callable[..., Any] | None
+    function: Callable[..., object] | None
     error: type[Exception] | tuple[type[Exception], ...]
     gives: bool
     last: object
     def __init__(
         self,
-        function: Callable[..., Any] | None,
+        function: Callable[..., object] | None,
         error: type[Exception] | tuple[type[Exception], ...],
         *,
         gives: bool = False,

@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from typing import Any, final
+from typing import final
 
 @final
 class OffsetPosition:
@@ -88,4 +88,4 @@ def make_append_info(
     valid_bytes: int,
     offsets_monotonic: bool,
 ) -> LogAppendInfo: ...
-def _append_info(*fields: Any) -> LogAppendInfo: ...
+def _append_info(*fields: int) -> LogAppendInfo: ...

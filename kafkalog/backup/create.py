@@ -23,9 +23,9 @@ from kafkalog.backup.partition import Copied, PartitionCopy
 from kafkalog.backup.store import BackupStore, StoreLock
 from kafkalog.errors import IllegalArgument, KafkalogError, PartitionNotFound
 from kafkalog.manager.known_topics import read_known_topics
-from kafkalog.remote import refuse_urls
+from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
-from kafkalog.tools.verify_report import Finding
+from kafkalog.tools.verify.report import Finding
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from kafkalog.backup.making import BackupInProgress, Changed
 from kafkalog.errors import StorageError
-from kafkalog.storage.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
 from kafkalog.storage.batch_search import Budget, find_batch
 from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.file_records import FileRecords
+from kafkalog.storage.index.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
-from kafkalog.storage.recovery import scan_segment
-from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end, still_there
+from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end, still_there
+from kafkalog.storage.recovery.recover_segment import scan_segment
 from kafkalog.util.fileio import File, FileSystem
 
 INTERVAL_BYTES: Final = 4096

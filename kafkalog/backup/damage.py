@@ -11,8 +11,8 @@ from kafkalog.backup.making import BackupInProgress
 from kafkalog.backup.manifest import Manifest, StoredFile
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.names import is_log_file, parse_base_offset
-from kafkalog.tools.verify_report import Finding, Findings, Severity
-from kafkalog.tools.verify_segment import SegmentPass
+from kafkalog.tools.verify.report import Finding, Findings, Severity
+from kafkalog.tools.verify.segment import SegmentPass
 from kafkalog.util.fileio import FileSystem
 
 DAMAGED: Final = "damaged: "

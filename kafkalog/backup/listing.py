@@ -19,7 +19,7 @@ from kafkalog.storage.names import (
     base_name,
     parse_base_offset,
 )
-from kafkalog.storage.view_listing import unreadable
+from kafkalog.storage.readonly.listing import unreadable
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 
 _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)

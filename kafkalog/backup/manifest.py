@@ -142,7 +142,7 @@ def file_line(file: StoredFile) -> bytes:
     return json.dumps(_file_document(file), separators=(",", ":")).encode() + b"\n"
 
 
-def _file_document(file: StoredFile) -> dict[str, Any]:
+def _file_document(file: StoredFile) -> dict[str, object]:
     return {**file._asdict(), "identity": None if file.identity is None else list(file.identity)}
 
 
@@ -206,7 +206,7 @@ def _manifest(document: Any) -> Manifest:
     )
 
 
-def _directory(document: Any) -> StoredDirectory:
+def _directory(document: Mapping[str, object]) -> StoredDirectory:
     name = _text(document["name"])
     if _DIRECTORY.fullmatch(name) is None:
         raise ValueError(f"{name!r} is no data directory of a backup")
@@ -231,7 +231,7 @@ def _partition(document: Any, directories: int) -> StoredPartition:
     )
 
 
-def _settings(document: Any) -> dict[str, str]:
+def _settings(document: Mapping[object, object]) -> dict[str, str]:
     return {_text(name): _text(value) for name, value in document.items()}
 
 
@@ -257,7 +257,7 @@ def _file(document: Any) -> StoredFile:
     )
 
 
-def safe_path(path: Any) -> str:
+def safe_path(path: object) -> str:
     """Return the path if it leads to a file inside a data directory of the backup; ValueError otherwise."""
     parts = _text(path).split("/")
     is_plain = all(part not in ("", ".", "..") and part.isprintable() and "\\" not in part for part in parts)
@@ -266,13 +266,13 @@ def safe_path(path: Any) -> str:
     return str(path)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{ascii(value)[:80]} is no text")
     return value
 
 
-def _whole(value: Any, most: int = _MOST) -> int:
+def _whole(value: object, most: int = _MOST) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise ValueError(f"{ascii(value)[:80]} is no number from 0 to {most}")
     return value

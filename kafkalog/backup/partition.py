@@ -25,7 +25,7 @@ from kafkalog.storage.names import (
     parse_base_offset,
 )
 from kafkalog.storage.producer_snapshot import read_snapshot
-from kafkalog.storage.view_end import SegmentEnd, empty_end, extend_end
+from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end
 from kafkalog.util.checkpoint import MAX_FILE_BYTES
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import File, FileSystem

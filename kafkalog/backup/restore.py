@@ -19,8 +19,8 @@ from kafkalog.backup.manifest import SET_ASIDE, Manifest, StoredDirectory, Store
 from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError
 from kafkalog.manager.log_dir import LogDir
-from kafkalog.remote import refuse_urls
 from kafkalog.storage.names import LOCK_FILE, META_PROPERTIES
+from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 

@@ -31,7 +31,7 @@ from kafkalog.errors import (
     PartitionNotFound,
     StorageError,
 )
-from kafkalog.remote import refuse_urls
+from kafkalog.storage.remote import refuse_urls
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 
 MARKER: Final = "kafkalog.backups"

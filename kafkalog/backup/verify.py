@@ -11,8 +11,8 @@ from kafkalog.backup.store import LATEST, BackupStore
 from kafkalog.errors import CorruptBackup, StorageError
 from kafkalog.storage.names import LOCK_FILE, LOG_SUFFIX
 from kafkalog.tools.directories import Path
-from kafkalog.tools.verify import verify
-from kafkalog.tools.verify_report import Finding, Report, Severity, Sums
+from kafkalog.tools.verify.directories import verify
+from kafkalog.tools.verify.report import Finding, Report, Severity, Sums
 from kafkalog.util.fileio import OS, FileSystem
 
 _ANOTHER = "restore another backup, and make the next one with --full: it takes nothing from this one"

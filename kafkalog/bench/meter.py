@@ -9,10 +9,11 @@ from itertools import islice
 from math import inf
 from random import Random
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import numpy
+    from numpy.typing import NDArray
 
     from kafkalog._core.record import Record
 
@@ -56,7 +57,7 @@ class Latencies:
         self.count = 0
         self.largest = 0
 
-    def add(self, times: numpy.ndarray[Any, Any]) -> None:
+    def add(self, times: NDArray[numpy.int64]) -> None:
         """Count times; at least one is given."""
         from kafkalog.records.arrays import numpy
 

@@ -11,8 +11,8 @@ from typing import Final
 from kafkalog.errors import IllegalArgument, IllegalState, PartitionNotFound, StorageError
 from kafkalog.manager.producer_ids import PRODUCER_IDS_FILE
 from kafkalog.manager.topics import TOPICS_FILE
-from kafkalog.remote import refuse_to_write
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE
+from kafkalog.storage.remote import refuse_to_write
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.fileio import OS, TMP_SUFFIX
 from kafkalog.util.interrupts import deferred_interrupts

@@ -9,15 +9,15 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.api import open as open_log
 from kafkalog.bench.meter import BLOCK_OPS, Deadline, Meter
 from kafkalog.bench.pages import cached_share, drop_pages
 from kafkalog.bench.result import Result
 from kafkalog.errors import OffsetOutOfRange
+from kafkalog.log.open import open as open_log
 
 if TYPE_CHECKING:
-    from kafkalog.api import Log
     from kafkalog.bench.settings import Settings
+    from kafkalog.log.log import Log
 
 __all__ = ["read"]
 

@@ -123,7 +123,7 @@ class Result:
             found.append(f"cached {self.cached:.0%}")
         return [*found, *self.notes]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all fields and figures, for JSON."""
         figures = {name: getattr(self, name) for name in ("micros_per_op", "ops_per_s", "mb_per_s")}
         found = {**asdict(self), **figures, "latency_us": asdict(self.latency), "bytes": self.size}
@@ -219,12 +219,12 @@ class Results:
     def _repr_html_(self) -> str:
         return self.rows._repr_html_()
 
-    def as_dicts(self) -> list[dict[str, Any]]:
+    def as_dicts(self) -> list[dict[str, object]]:
         """Return each result with settings and machine, for JSON."""
         return [as_dict(one, self.settings, self.surroundings) for one in self.results]
 
 
-def as_dict(result: Result, settings: Settings, surroundings: Surroundings) -> dict[str, Any]:
+def as_dict(result: Result, settings: Settings, surroundings: Surroundings) -> dict[str, object]:
     """Return a result with settings and machine, for JSON."""
     asked = {name: value for name, value in asdict(settings).items() if name not in ("benchmarks", "only_reads")}
     return {"benchmark": result.name, **result.as_dict(), "settings": asked, "machine": asdict(surroundings)}

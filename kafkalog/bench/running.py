@@ -9,7 +9,6 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final
 
-from kafkalog.api import open as open_log
 from kafkalog.bench.data import Data
 from kafkalog.bench.meter import Deadline
 from kafkalog.bench.place import Place
@@ -20,7 +19,8 @@ from kafkalog.bench.surroundings import Surroundings, surroundings
 from kafkalog.bench.upkeep import compact, recover
 from kafkalog.bench.writing import fill
 from kafkalog.errors import IllegalArgument
-from kafkalog.keywords import unknown_keyword
+from kafkalog.log.open import open as open_log
+from kafkalog.util.keywords import unknown_keyword
 
 __all__ = ["run"]
 

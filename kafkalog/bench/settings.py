@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument
-from kafkalog.keywords import near
 from kafkalog.records.packing import parse_compression
+from kafkalog.util.keywords import closest_match
 
 __all__ = ["BENCHMARKS", "FILLS", "READS", "Settings"]
 
 BENCHMARKS: Final = {
-    "fillseq": "append records one by one, each a batch of its own",
-    "fillsync": "the same, each append on disk before the next; a hundredth of the records",
-    "fillwriter": "append records one by one to a writer, which makes batches of them",
+    "fillseq": "append records one by one, each in its own batch",
+    "fillsync": "the same, with a sync after each append; a hundredth of the records",
+    "fillwriter": "append records one by one to a writer, which batches them",
     "fillbatch": "append batches of records",
-    "readseq": "read every record in order, its key and its value",
-    "readbatches": "read every batch in order, no record decoded",
+    "readseq": "read every record in order, with key and value",
+    "readbatches": "read every batch in order, without decoding records",
     "readcolumns": "read every record as columns",
     "readrandom": "read single records by offset, in random order",
     "readtime": "find offsets by time, in random order",
     "verify": "check every batch and index of the log",
-    "recover": "open the log as after a crash, so that all of it is recovered",
-    "compact": "compact a log in which every key lies twice",
+    "recover": "open the log as after a crash, and recover all of it",
+    "compact": "compact a log in which every key occurs twice",
 }
 FILLS: Final = frozenset({"fillseq", "fillsync", "fillwriter", "fillbatch"})
 READS: Final = frozenset({"readseq", "readbatches", "readcolumns", "readrandom", "readtime", "verify"})
@@ -103,7 +103,7 @@ def _check_names(names: Sequence[str], *, only_reads: bool) -> None:
         raise IllegalArgument("no benchmark is named", hint=f"there are {', '.join(known)}")
     for name in names:
         if name not in BENCHMARKS:
-            meant = near(name, BENCHMARKS)
+            meant = closest_match(name, BENCHMARKS)
             hint = f"did you mean {meant}? " if meant else ""
             raise IllegalArgument(f"there is no benchmark {name!r}", hint=f"{hint}There are {', '.join(BENCHMARKS)}")
         if name not in known:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.api import open as open_log
 from kafkalog.bench.meter import Deadline, Meter
 from kafkalog.bench.result import Result
 from kafkalog.bench.writing import fill
+from kafkalog.log.open import open as open_log
 from kafkalog.util.readahead import usable_cores
 
 if TYPE_CHECKING:
-    from kafkalog.api import Log
     from kafkalog.bench.data import Data
     from kafkalog.bench.place import Place
     from kafkalog.bench.settings import Settings
+    from kafkalog.log.log import Log
 
 __all__ = ["compact", "recover"]
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.api import open as open_log
 from kafkalog.bench.meter import BLOCK_OPS, Meter
 from kafkalog.bench.result import Result
-from kafkalog.shown import human_size
+from kafkalog.log.open import open as open_log
+from kafkalog.util.text import human_size
 
 if TYPE_CHECKING:
-    from kafkalog.api import Log
-    from kafkalog.bench.data import Data
+    from kafkalog.bench.data import Data, Written
     from kafkalog.bench.meter import Deadline
     from kafkalog.bench.settings import Settings
+    from kafkalog.log.append import OneRecord
+    from kafkalog.log.log import Log
+    from kafkalog.types import LogAppendInfo
+
+    _Make = Callable[[int, int], list[Written]]
 
 __all__ = ["SYNC_SHARE", "fill"]
 
@@ -46,9 +50,6 @@ def fill(
     return Result.of(name, unit, asked, [meter], notes=notes)
 
 
-_Make = Callable[[int, int], list[Any]]
-
-
 def _blocks(total: int, record_bytes: int, most: int = BLOCK_OPS) -> Iterator[tuple[int, int]]:
     """Yield the numbers [0, total) in ranges of some megabytes of records, at most `most` records each."""
     size = max(1, min(most, _BLOCK_BYTES // record_bytes))
@@ -56,7 +57,7 @@ def _blocks(total: int, record_bytes: int, most: int = BLOCK_OPS) -> Iterator[tu
         yield first, min(first + size, total)
 
 
-def _compressing(log: Log, settings: Settings) -> Callable[[Any], object]:
+def _compressing(log: Log, settings: Settings) -> Callable[[OneRecord | Iterable[OneRecord]], LogAppendInfo]:
     return log.append if settings.compression == "none" else partial(log.append, compression=settings.compression)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -27,11 +27,16 @@ from kafkalog.browse.moves import (
 from kafkalog.browse.pages import Pages
 from kafkalog.browse.search import find_key, key_of
 from kafkalog.errors import KafkalogError, LogClosed
+from kafkalog.inspect.segment import Segment
 from kafkalog.inspect.width import cut, shown
-from kafkalog.segment_face import Segment
-from kafkalog.shown import human_size
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.text import human_size
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+
+    from kafkalog.browse.batches import Place
 
 __all__ = ["BrowseApp"]
 
@@ -60,7 +65,7 @@ class BrowseApp(App[None]):
     CSS = _TABLE_CSS
     ENABLE_COMMAND_PALETTE = False
     TITLE = "kafkalog"
-    BINDINGS: ClassVar[Any] = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"), Binding("escape", "out", "out"), Binding("r", "again", "again"),
         Binding("slash", "ask('key')", "key"), Binding("o", "ask('offset')", "offset"),
         Binding("t", "ask('time')", "time"), Binding("n", "next", "next"),
@@ -172,7 +177,7 @@ class BrowseApp(App[None]):
 
         self.run_worker(body, thread=True, exclusive=True, group="read")
 
-    def _show_from(self, frame: Frame, anchor: Any, cursor: int = 0) -> None:
+    def _show_from(self, frame: Frame, anchor: int | Place, cursor: int = 0) -> None:
         """Read a screenful from `anchor` on and show it."""
         room = self.room
 

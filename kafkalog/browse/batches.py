@@ -10,15 +10,15 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog._core.scan import BatchHeader, scan
 from kafkalog.records.format import MAGIC_V2, codec_name
 from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_slice import HEADER_BYTES, LARGEST_OFFSET, LOG_OVERHEAD, claimed_size
-from kafkalog.storage.view import LogView
-from kafkalog.storage.view_segment import ViewSegment
+from kafkalog.storage.readonly.segment import ViewSegment
+from kafkalog.storage.readonly.view import LogView
 
 __all__ = ["BatchRow", "Place", "after", "before", "place_of"]
 
@@ -208,7 +208,7 @@ def _large(place: Place, size: int, data: bytes) -> BatchRow:
     if magic != MAGIC_V2:
         offset = int.from_bytes(data[:8], "big", signed=True)
         return BatchRow(place, size, offset, offset, None, "?", magic, -1, -1, False, False, "not checked")
-    fields: tuple[Any, ...] = _V2_HEADER.unpack_from(data)
+    fields: tuple[int, ...] = _V2_HEADER.unpack_from(data)
     offset, bits, delta, largest, producer, count = (fields[at] for at in (0, 5, 6, 8, 9, 12))
     return BatchRow(
         place, size, offset, offset + delta, count, codec_name(bits & 7), magic, largest, producer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.inspect.rows import Column
 from kafkalog.inspect.values import text_of
@@ -17,7 +17,7 @@ _LEAST: Final = {"text": 8, "name": 8, "key": 14}
 """Least width of a text column; other columns are never cut."""
 
 
-def fitted(columns: Sequence[Column], things: Sequence[Any], width: int) -> tuple[list[str], list[list[str]]]:
+def fitted(columns: Sequence[Column], things: Sequence[object], width: int) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells, row by row, that fit in `width` terminal columns.
 
     Text columns are narrowed, keys and values to 14 columns, before a column is left out; the first column always

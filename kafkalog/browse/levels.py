@@ -7,7 +7,7 @@ terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.decode import DamagedField
 from kafkalog._core.scan import scan
@@ -15,13 +15,20 @@ from kafkalog.browse import batches
 from kafkalog.browse.batches import BatchRow, Place
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rows import Column
+from kafkalog.inspect.segment import SEGMENT_COLUMNS, Segment
 from kafkalog.inspect.values import moment, plural
 from kafkalog.records.tables import batch_table
-from kafkalog.segment_face import SEGMENT_COLUMNS, Segment
-from kafkalog.shown import human_size
-from kafkalog.storage.view import LogView
-from kafkalog.tools.control_text import control_value
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.decoders.plain import shown
 from kafkalog.tools.directories import PartitionPath
+from kafkalog.tools.dump.control_text import control_value
+from kafkalog.tools.dump.record_readers import RecordReader
+from kafkalog.tools.internal_topics import internal_reader
+from kafkalog.util.text import human_size
+
+if TYPE_CHECKING:
+    from kafkalog._core.decode import RecordTable
+    from kafkalog._core.record import Record
 
 __all__ = ["BatchLevel", "Level", "ListLevel", "fields_of", "partition_level", "record_level", "segment_level"]
 
@@ -34,9 +41,9 @@ _MOST_VALUE_BYTES: Final = 64 << 10
 class Row(NamedTuple):
     """An item in a level, with its anchor and the anchor after it."""
 
-    anchor: Any
-    following: Any
-    thing: Any
+    anchor: int | Place
+    following: int | Place
+    thing: object
 
 
 class Level:
@@ -57,7 +64,7 @@ class Level:
         raise NotImplementedError
 
     @property
-    def end(self) -> Any:
+    def end(self) -> int | Place:
         """Anchor after the last row."""
         raise NotImplementedError
 
@@ -159,7 +166,7 @@ def segment_level(view: LogView) -> ListLevel:
 class _Records(Sequence[Any]):
     """The records of a decoded batch; each is created on access."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: RecordTable) -> None:
         self._table = table
 
     def __len__(self) -> int:
@@ -169,7 +176,7 @@ class _Records(Sequence[Any]):
         return self._table[at]
 
 
-def _field(record: Any, name: str) -> Any:
+def _field(record: object, name: str) -> Any:
     """Return a key or a value, or its damage: in a message of an old format it may run past the end."""
     try:
         return getattr(record, name)
@@ -177,7 +184,7 @@ def _field(record: Any, name: str) -> Any:
         return f"damaged: {error}"
 
 
-def _size(record: Any) -> int | None:
+def _size(record: object) -> int | None:
     value = _field(record, "value_view")
     return None if value is None or isinstance(value, str) else len(value)
 
@@ -192,7 +199,26 @@ RECORD_COLUMNS: Final = (
 )
 
 
-def _said(record: Any) -> bytes | str | None:
+def record_columns(view: LogView) -> tuple[Column, ...]:
+    """Return the columns of records; those of Kafka's own topics are decoded."""
+    reader = internal_reader(view.topic_partition.topic)
+    if reader is None:
+        return RECORD_COLUMNS
+    key = Column("key", lambda one: _decoded(reader, one)[0], "key")
+    value = Column("value", lambda one: _said(one) if one.is_control else _decoded(reader, one)[1], "key")
+    return (RECORD_COLUMNS[0], key, value, *RECORD_COLUMNS[3:])
+
+
+def _decoded(reader: RecordReader, record: Record) -> tuple[str | None, str | None]:
+    """Return key and value of a record of one of Kafka's own topics as text, or the damage."""
+    try:
+        key, value = reader(record.key, record.value, record.offset)
+    except (DamagedField, KafkalogError) as error:
+        return None, f"damaged: {error}"
+    return None if key is None else shown(key), None if value is None else shown(value)
+
+
+def _said(record: Record) -> bytes | str | None:
     """Return a value, or the content of a control record."""
     if record.is_control:
         try:
@@ -222,7 +248,7 @@ def record_level(view: LogView, row: BatchRow) -> ListLevel:
         records = batch_table(data, table, 0, path=segment.path, lenient=True, limit_bytes=_MOST_BATCH_BYTES)
     except KafkalogError as error:
         return ListLevel((), RECORD_COLUMNS, title, view=view, note=f"damaged: {error.message}")
-    return ListLevel(_Records(records), RECORD_COLUMNS, title, view=view, note=note)
+    return ListLevel(_Records(records), record_columns(view), title, view=view, note=note)
 
 
 FIELD_COLUMNS: Final = (
@@ -231,21 +257,27 @@ FIELD_COLUMNS: Final = (
 )
 
 
-def fields_of(view: LogView | None, record: Any) -> ListLevel:
+def fields_of(view: LogView | None, record: Record) -> ListLevel:
     """Return the level with all of one record, a line at a time; values are cut at 64 KiB."""
-    found: list[tuple[str, Any]] = [("offset", f"{record.offset:,}"), ("time", moment(record.timestamp))]
-    found += _lines("key", _field(record, "key"))
+    found: list[tuple[str, bytes | str | None]] = [("offset", f"{record.offset:,}"), ("time", moment(record.timestamp))]
+    reader = None if view is None or record.is_control else internal_reader(view.topic_partition.topic)
+    key: bytes | str | None
+    key, said = (_field(record, "key"), None) if reader is None else _decoded(reader, record)
+    found += _lines("key", key)
     for name, value in record.headers:
         found += _lines(f"header {name}", value)
-    found += [("control", _said(record))] if record.is_control else _lines("value", _field(record, "value"))
+    if reader is not None:
+        found += [("value", said)]
+    else:
+        found += [("control", _said(record))] if record.is_control else _lines("value", _field(record, "value"))
     return ListLevel(found, FIELD_COLUMNS, f"record {record.offset}", view=view)
 
 
-def _lines(name: str, data: bytes | str | None) -> list[tuple[str, Any]]:
+def _lines(name: str, data: bytes | str | None) -> list[tuple[str, bytes | str | None]]:
     """Split a key or a value into lines, between characters if it is UTF-8."""
     if not data or isinstance(data, str):
         return [(name, data)]
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, bytes | str | None]] = []
     at, end = 0, min(len(data), _MOST_VALUE_BYTES)
     while at < end:
         stop = min(at + _LINE_BYTES, end)

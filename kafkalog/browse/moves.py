@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from kafkalog.browse.batches import Place, place_of
 from kafkalog.browse.levels import BatchLevel, Level, Row, fields_of, record_level, segment_level
 from kafkalog.errors import StorageError
-from kafkalog.segment_face import Segment
-from kafkalog.storage.view import LogView
-from kafkalog.times import text_ms
+from kafkalog.inspect.segment import Segment
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.util.fileio import FileSystem
+from kafkalog.util.times import text_ms
 
 __all__ = [
     "Frame", "Screenful", "first_of", "frames_at", "last_of", "level_in", "offset_at", "offset_of", "stepped", "turned",
@@ -24,7 +24,7 @@ class Frame:
     """A level, its rows on the screen, and the row under the cursor."""
 
     level: Level
-    anchor: Any
+    anchor: int | Place
     rows: list[Row] = field(default_factory=list)
     cursor: int = 0
 

@@ -9,6 +9,8 @@ from textual.events import Resize
 from textual.widgets import DataTable
 
 if TYPE_CHECKING:
+    from textual.binding import BindingType
+
     from kafkalog.browse.app import BrowseApp
 
 __all__ = ["Pages"]
@@ -18,7 +20,7 @@ class Pages(DataTable[Any]):
     """Table that holds one screenful and requests another one at its edges."""
 
     app: BrowseApp
-    BINDINGS: ClassVar[Any] = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "open", "in"), Binding("left,backspace", "back", "out"),
         Binding("home,g", "edge(False)", "first"), Binding("end,G", "edge(True)", "last"),
         Binding("pagedown,space", "turn(True)", "on"), Binding("pageup,b", "turn(False)", "back"),

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkalog._core.decode import RecordTable
-from kafkalog.chunks import batch_chunks, visible_chunks
+from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.records.tables import record_tables
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 
 __all__ = ["SEARCH_BYTES", "Search", "find_key", "key_of"]
 

@@ -13,15 +13,16 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog.cleaner.types import COMPACTION_LAG, DIRTY_RATIO, LogToClean
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptRecord, FormatError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.retention import Extent
+from kafkalog.storage.segment import LogSegment
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Offsets(Extent, Protocol):
+class Offsets(Extent[LogSegment], Protocol):
     """The state of a log that the rules read; all transactions below the last stable offset are decided."""
 
     @property

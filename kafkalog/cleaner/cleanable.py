@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog._core.producer import ProducerState
 from kafkalog.cleaner.choosing import Offsets
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.util.fileio import FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.storage.segment import LogSegment
+    from kafkalog.storage.segments import LogSegments
 
 
 class CleanableLog(Protocol):
@@ -26,7 +30,7 @@ class CleanableLog(Protocol):
     @property
     def state(self) -> Offsets: ...
     @property
-    def segments(self) -> Any:
+    def segments(self) -> LogSegments[LogSegment]:
         """LogSegments, each with its records, indexes and aborted transactions."""
 
     @property
@@ -38,7 +42,7 @@ class CleanableLog(Protocol):
     def being_cleaned(self) -> AbstractContextManager[int]:
         """Prevent other cleans of the log for the block; yield the value that `check_unchanged` expects."""
 
-    def check_unchanged(self, segments: Any, cuts: int) -> None:
+    def check_unchanged(self, segments: Sequence[LogSegment], cuts: int) -> None:
         """Raise CleaningAborted unless the log still has these segments."""
 
 

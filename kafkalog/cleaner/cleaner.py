@@ -13,17 +13,17 @@ from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
 from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport
 from kafkalog.cleaner.throttle import Throttle
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, LogToClean, Throttled, check_map_bytes
-from kafkalog.config_keys import MAX_INT
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.keys import MAX_INT
 from kafkalog.errors import CleaningAborted, IllegalState
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import Clock
-from kafkalog.util.guards import ends_elsewhere
+from kafkalog.util.guards import finalize_off_thread
 from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class LogCleaner:
 
         cleaned = 0
         try:
-            with interrupts, ends_elsewhere():  # a Ctrl-C is let through when no log is left in progress
+            with interrupts, finalize_off_thread():  # a Ctrl-C is let through when no log is left in progress
                 while goes_on() and not self.manager.states.stopped:
                     found = self.manager.grab(self._age_ms())
                     if found is None:
@@ -222,7 +222,7 @@ class LogCleaner:
                 self.manager.note_error(log, error)
                 raise
 
-        with interrupts, ends_elsewhere():  # a Ctrl-C is let through when the log is not left in progress
+        with interrupts, finalize_off_thread():  # a Ctrl-C is let through when the log is not left in progress
             return after_splits(clean_once)
 
     def _cleaned(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean | None:

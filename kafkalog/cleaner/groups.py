@@ -6,9 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET
+
+
+class IndexFile(Protocol):
+    """The size that grouping needs of an index."""
+
+    @property
+    def size_in_bytes(self) -> int: ...
 
 
 class Sized(Protocol):
@@ -19,9 +26,9 @@ class Sized(Protocol):
     @property
     def size(self) -> int: ...
     @property
-    def offset_index(self) -> Any: ...
+    def offset_index(self) -> IndexFile: ...
     @property
-    def time_index(self) -> Any: ...
+    def time_index(self) -> IndexFile: ...
 
 
 S = TypeVar("S", bound=Sized)

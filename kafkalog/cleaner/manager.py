@@ -224,7 +224,7 @@ class LogCleanerManager:
                     self.states.resume(key)
 
     @contextmanager
-    def left_alone(self, partition: TopicPartition) -> Iterator[None]:
+    def cleaning_paused(self, partition: TopicPartition) -> Iterator[None]:
         """Keep the cleaner off a partition for the block, which deletes, truncates or moves it.
 
         A Ctrl-C waits for the end of the block.

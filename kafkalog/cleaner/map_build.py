@@ -9,8 +9,8 @@ from kafkalog._core.live_offsets import LiveOffsets
 from kafkalog._core.map_filler import MapFiller
 from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
 from kafkalog._core.txns import AbortedRanges
+from kafkalog.cleaner.scanned_ranges import Stretch, Stretches
 from kafkalog.cleaner.segment_reader import SegmentReader
-from kafkalog.cleaner.stretches import Stretch, Stretches
 from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.plain_runs import plain_runs

@@ -19,9 +19,9 @@ from kafkalog.cleaner.cleanable import Cleanable
 from kafkalog.cleaner.groups import group_segments
 from kafkalog.cleaner.map_build import build_map
 from kafkalog.cleaner.retain import Retainer, last_records_of, legacy_delete_horizon_ms
+from kafkalog.cleaner.scanned_ranges import Stretches
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.segment_writer import SegmentWriter
-from kafkalog.cleaner.stretches import Stretches
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.cleaner.types import CheckDone, CleanerStats, CleanResult, Throttled
 from kafkalog.errors import CleaningAborted, IllegalState, KafkalogError, SegmentOffsetOverflow

@@ -10,7 +10,7 @@ from kafkalog._core.live_offsets import LiveOffsets
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog._core.producer import ProducerState
 from kafkalog._core.retention import Retention
-from kafkalog.cleaner.stretches import Stretch
+from kafkalog.cleaner.scanned_ranges import Stretch
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.compression import DECODED_LIMIT_BYTES
 from kafkalog.records.filter import FilterResult, filter_to

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cleaner.segment_reader import page_buffer
-from kafkalog.storage.abstract_index import Brought
+from kafkalog.storage.index.abstract_index import Brought
 from kafkalog.storage.segment import LogSegment
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkalog._core.cleaned_txns import CleanedTxns
-from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.index.aborted_txns import AbortedTxn
 
 __all__ = ["CleanedTransactions"]
 

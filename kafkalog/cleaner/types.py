@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog._core.offset_map import BYTES_PER_SLOT
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.segments import LogSegments, Segment
 from kafkalog.types import TopicPartition
 
 CheckDone = Callable[[], None]
@@ -30,7 +30,7 @@ def check_map_bytes(map_bytes: int, load_factor: float) -> None:
         )
 
 
-def bytes_of(segments: LogSegments[Any], first_dirty: int, end: int) -> tuple[int, int]:
+def bytes_of(segments: LogSegments[Segment], first_dirty: int, end: int) -> tuple[int, int]:
     """Return the bytes of the segments below the first dirty offset, and of those from there to `end`."""
     clean, cleanable = segments.values(-1, first_dirty), segments.values(min(first_dirty, end), end)
     return sum(segment.size for segment in clean), sum(segment.size for segment in cleanable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LATEST = "latest"
 _target = click.argument("target", type=click.Path(), metavar="TARGET")
-_which = click.option("--id", "which", default=_LATEST, metavar="ID", help="Which backup. Default: the last one.")
+_which = click.option("--id", "which", default=_LATEST, metavar="ID", help="Backup to use. Default: the last one.")
 
 
 class _Group(click.Group):
@@ -31,34 +31,36 @@ class _Group(click.Group):
 
 @click.group("backup", cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Back up data directories, also while a broker writes to them: `kafkalog backup -d DIR TARGET`.
+    """Back up data directories, even while a broker writes to them: `kafkalog backup -d DIR TARGET`.
 
-    TARGET gets a directory for each backup, in which all data directories lie as they were: every command reads them
-    there. What has not changed since the last backup is linked to and not copied. docs/backup.md says what is in a
-    backup, and what a restored log is like.
+    TARGET gets one directory for each backup. It holds all data directories as they were, and every command can read
+    them there. Files that have not changed since the last backup are linked, not copied. docs/backup.md describes the
+    contents of a backup and of a restored log.
     """
 
 
 @command.command("create")
 @common.dir_option
 @_target
-@click.option("--full", is_flag=True, help="Copy all anew, as if there were no earlier backup.")
-@click.option("--keep", type=click.IntRange(1), metavar="N", help="Delete all but the last N backups afterwards.")
-@common.json_option("One JSON object with what was made.")
+@click.option("--full", is_flag=True, help="Copy all files, as if there were no earlier backup.")
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Afterwards, delete all but the last N backups.")
+@common.json_option("Print one JSON object for the backup.")
 @common.quiet_options
 def create(
     dirs: tuple[str, ...], target: str, full: bool, keep: int | None, as_json: bool, quiet: bool, verbose: int
 ) -> int:
-    """Make a backup of the data directories in TARGET; `create` may be left out.
+    """Back up the data directories to TARGET; the word `create` is optional.
 
-    Bytes are copied as they are. Damage in segments is reported, also with -q, and noted in the backup's manifest.
+    Bytes are copied unchanged. Damage in segments is reported, even with -q, and recorded in the backup's manifest.
 
-    Exit status: 0 made, 1 not made, or made of a log that has damage, 2 wrong usage.
+    Example: kafkalog backup create -d data /backups/kafka --keep 7
+
+    Exit status: 0 created, 1 not created, or created from a log that has damage, 2 wrong usage.
     """
     from kafkalog.backup import create_backup, delete_backups
     from kafkalog.backup.damage import DAMAGED
     from kafkalog.backup.store import BackupStore
-    from kafkalog.tools.verify import total_bytes
+    from kafkalog.tools.verify.directories import total_bytes
 
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
@@ -86,11 +88,13 @@ def create(
 
 @command.command("list")
 @_target
-@common.json_option("One JSON object for each backup.")
+@common.json_option("Print one JSON object for each backup.")
 def list_(target: str, as_json: bool) -> int:
-    """The backups in TARGET, oldest first.
+    """List the backups in TARGET, oldest first.
 
-    Exit status: 0 listed, 1 one cannot be read or there is no such directory, 2 wrong usage.
+    Example: kafkalog backup list /backups/kafka
+
+    Exit status: 0 listed, 1 a backup cannot be read or the directory is missing, 2 wrong usage.
     """
     from kafkalog.backup.store import BackupStore
     from kafkalog.errors import CorruptBackup
@@ -111,16 +115,18 @@ def list_(target: str, as_json: bool) -> int:
 @command.command("verify")
 @_target
 @_which
-@click.option("--all", "everything", is_flag=True, help="All backups.")
-@click.option("--deep", is_flag=True, help="Verify the logs in it too, down to every record.")
-@common.json_option("One JSON object for each finding, and one for the report.")
+@click.option("--all", "everything", is_flag=True, help="Verify all backups.")
+@click.option("--deep", is_flag=True, help="Also verify the logs in the backup, including every record.")
+@common.json_option("Print one JSON object for each finding, and one for the report.")
 @common.quiet_options
 def verify(
     target: str, which: str, everything: bool, deep: bool, as_json: bool, quiet: bool, verbose: int
 ) -> int:
-    """Compare every file of a backup with the checksum that it was stored with.
+    """Compare every file of a backup with its stored checksum.
 
-    Exit status: 0 as it was stored, 1 damaged or unreadable, 2 wrong usage.
+    Example: kafkalog backup verify /backups/kafka --all --deep
+
+    Exit status: 0 unchanged, 1 damaged or unreadable, 2 wrong usage.
     """
     from kafkalog.backup import verify_backup
     from kafkalog.backup.store import BackupStore
@@ -143,14 +149,19 @@ def verify(
 @_target
 @common.dir_option
 @_which
-@common.json_option("One JSON object with what was restored.")
+@common.json_option("Print one JSON object for the restored backup.")
 @common.quiet_options
 def restore(
     target: str, dirs: tuple[str, ...], which: str, as_json: bool, quiet: bool, verbose: int
 ) -> int:
-    """Restore a backup of TARGET into data directories that are missing or empty: `kafkalog restore TARGET -d DIR`.
+    """Restore a backup of TARGET into missing or empty data directories.
 
-    As many directories as were backed up, in that order. Every file is compared with its checksum on the way.
+    Give as many directories as were backed up, in the same order. Every file is compared with its checksum while it is
+    copied. `kafkalog restore` and `kafkalog backup restore` are the same command.
+
+    Example: kafkalog restore /backups/kafka -d data
+
+    Example: kafkalog backup restore /backups/kafka -d data
 
     Exit status: 0 restored, 1 not restored, 2 wrong usage.
     """
@@ -167,9 +178,13 @@ def restore(
 @_target
 @click.argument("ids", nargs=-1, metavar="ID...")
 def delete(target: str, ids: tuple[str, ...]) -> int:
-    """Delete backups; the others lose nothing. Without an ID only what a killed run left is swept.
+    """Delete backups; the other backups stay complete.
 
-    Exit status: 0 deleted, 1 there is no such backup, 2 wrong usage.
+    Without an ID, only the leftovers of killed runs are removed.
+
+    Example: kafkalog backup delete /backups/kafka 20260131T120000Z
+
+    Exit status: 0 deleted, 1 a backup is missing, 2 wrong usage.
     """
     from kafkalog.backup import delete_backups
 
@@ -177,7 +192,7 @@ def delete(target: str, ids: tuple[str, ...]) -> int:
     return 0
 
 
-def _summary(manifest: Manifest) -> dict[str, Any]:
+def _summary(manifest: Manifest) -> dict[str, object]:
     return {
         "id": manifest.id,
         "created_ms": manifest.created_ms,

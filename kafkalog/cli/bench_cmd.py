@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -36,21 +36,21 @@ class _Listing(click.Command):
 @click.command("bench", cls=_Listing)
 @click.argument("directory", required=False, type=click.Path(), metavar="[DIR]")
 @click.option(
-    "--benchmarks", metavar="NAME,...", shell_complete=_complete, help="Which, in this order; by default all below."
+    "--benchmarks", metavar="NAME,...", shell_complete=_complete, help="Benchmarks to run, in order. Default: all."
 )
-@click.option("--use-existing", type=click.Path(), metavar="PARTITION", help="Read this log alone; write nothing.")
-@click.option("--num", type=int, metavar="N", help="Records to write, reads to do.  [default: 100000]")
-@click.option("--value-size", type=int, metavar="BYTES", help="Bytes of a value.  [default: 100]")
-@click.option("--key-size", type=int, metavar="BYTES", help="Bytes of a key.  [default: 16]")
-@click.option("--batch-size", type=int, metavar="RECORDS", help="Records of a batch of fillbatch.  [default: 100]")
-@click.option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4, zstd, or zstd:9.  [default: none]")
-@click.option("--segment-bytes", type=int, metavar="BYTES", help="Bytes of a segment.  [default: 1073741824]")
-@click.option("--threads", type=int, metavar="N", help="Threads that share what is read.  [default: 1]")
-@click.option("--seconds", type=float, metavar="S", help="End each benchmark after so long.  [default: no limit]")
-@click.option("--seed", type=int, metavar="N", help="The same seed writes the same records.  [default: 301]")
+@click.option("--use-existing", type=click.Path(), metavar="PARTITION", help="Only read this log; write nothing.")
+@click.option("--num", type=int, metavar="N", help="Number of records, and of reads.  [default: 100000]")
+@click.option("--value-size", type=int, metavar="BYTES", help="Size of a value in bytes.  [default: 100]")
+@click.option("--key-size", type=int, metavar="BYTES", help="Size of a key in bytes.  [default: 16]")
+@click.option("--batch-size", type=int, metavar="RECORDS", help="Records in a batch of fillbatch.  [default: 100]")
+@click.option("--compression", metavar="CODEC", help="Codec: none, gzip, snappy, lz4, zstd, zstd:9.  [default: none]")
+@click.option("--segment-bytes", type=int, metavar="BYTES", help="Size of a segment in bytes.  [default: 1073741824]")
+@click.option("--threads", type=int, metavar="N", help="Number of threads that share the reads.  [default: 1]")
+@click.option("--seconds", type=float, metavar="S", help="Limit of each benchmark in seconds.  [default: no limit]")
+@click.option("--seed", type=int, metavar="N", help="Seed; the same seed writes the same records.  [default: 301]")
 @click.option("--cold", is_flag=True, help="Drop the log's pages from memory before each read.")
-@click.option("--keep", is_flag=True, help="Leave the logs where they were written.")
-@common.json_option("One JSON object for each benchmark.")
+@click.option("--keep", is_flag=True, help="Do not remove the logs at the end.")
+@common.json_option("Print one JSON object for each benchmark.")
 @common.quiet_options
 def command(
     directory: str | None,
@@ -60,15 +60,17 @@ def command(
     as_json: bool,
     quiet: bool,
     verbose: int,
-    **given: Any,
+    **given: object,
 ) -> None:
-    """Measure appending, reading, recovery and compaction on this machine, a line for each benchmark.
+    """Benchmark appending, reading, recovery and compaction on this machine; print a line for each benchmark.
 
-    Logs are written to DIR, which must be missing or empty, by default to a temporary directory, and removed at the
-    end. With --use-existing a log that is there is read, and nothing is written; a broker may run meanwhile.
+    Logs are written to DIR, which must be missing or empty, and removed at the end. Default: a temporary directory.
+    With --use-existing, an existing log is read and nothing is written; a broker may be running.
 
-    A line has the time of one operation, operations and megabytes (of keys and values) in a second, and how long single
-    operations took: half of them no longer than p50.
+    Each line shows the time of one operation, the operations and megabytes (of keys and values) per second, and the
+    latency of single operations: half of them took no longer than p50.
+
+    Example: kafkalog bench --benchmarks fillbatch,readseq --num 1000000
 
     Exit status: 0 fine, 1 the disk failed or is full, 2 wrong usage, 130 after Ctrl-C.
     """

@@ -12,13 +12,15 @@ from kafkalog.cli import common
 @common.dir_option
 @common.topics_option
 def command(paths: tuple[str, ...], dirs: tuple[str, ...], topics: tuple[str, ...]) -> None:
-    """Look through data directories in the terminal: partitions, segments, batches, records.
+    """Browse data directories in the terminal: partitions, segments, batches, records.
 
-    Enter goes in, Left or Esc out, q ends it. `/` looks for a key, `o` goes to an offset, `t` to a time, `n` to the
-    next record with the key. Only what is on the screen is read, so a log may be of any size. Nothing is locked or
-    changed, and a broker may run meanwhile.
+    Press Enter to open an item, Left or Esc to return, q to quit. `/` searches for a key, `o` jumps to an offset, `t`
+    to a time, `n` to the next record with the key. Only what is on the screen is read, so a log may have any size.
+    Nothing is locked or changed, and a broker may be running.
 
-    It is drawn by Textual: pip install 'kafkalog[browse]'.
+    The browser needs Textual: pip install 'kafkalog[browse]'.
+
+    Example: kafkalog browse -d data -t orders
     """
     from kafkalog.browse.start import browse
     from kafkalog.tools.directories import partitions_below

@@ -6,22 +6,29 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import click
 
-from kafkalog.shown import one_message
+from kafkalog.util.text import one_message
 
 if TYPE_CHECKING:
     from kafkalog.storage.damage import Skipped
     from kafkalog.tools.directories import PartitionPath
     from kafkalog.util.fileio import FileSystem
 
+    class Verbosity(TypedDict):
+        """Values of `quiet_options`."""
+
+        quiet: bool
+        verbose: int
+
 _ISOLATION = "isolation.level"
 SETTLE_S = 0.05
 """Wait in seconds before an incomplete batch counts as damage: a writer may be about to finish it."""
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+_DIRS = "kafkalog.cli.dirs"
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def dir_option(command: Command) -> Command:
@@ -34,8 +41,34 @@ def dir_option(command: Command) -> Command:
         envvar="KAFKALOG_DIR",
         type=click.Path(),
         metavar="DIR",
-        help="Data directory that holds <topic>-<partition> directories; repeats. [env: KAFKALOG_DIR]",
+        help="Data directory with <topic>-<partition> directories; repeatable. [env: KAFKALOG_DIR]",
     )(command)
+
+
+def paths_argument(metavar: str = "(DIR | PARTITION)...") -> Callable[[Command], Command]:
+    """Add the argument of paths, and -d/--dir for those that are data directories; KAFKALOG_DIR if there is neither."""
+
+    def add(command: Command) -> Command:
+        command = click.option(
+            "-d", "--dir", "dirs", multiple=True, type=click.Path(), metavar="DIR", expose_value=False, is_eager=True,
+            callback=_keep_dirs, help="Data directory, same as the argument; repeatable. [env: KAFKALOG_DIR]",
+        )(command)  # fmt: skip
+        return click.argument("paths", nargs=-1, type=click.Path(), metavar=metavar, callback=_all_paths)(command)
+
+    return add
+
+
+def _keep_dirs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+    ctx.meta[_DIRS] = value
+
+
+def _all_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    found = (*value, *ctx.meta.get(_DIRS, ()))
+    if not found:
+        found = tuple(one for one in os.environ.get("KAFKALOG_DIR", "").split(os.pathsep) if one)
+    if not found and not ctx.resilient_parsing:
+        raise click.MissingParameter("give DIR, -d DIR, or set KAFKALOG_DIR", ctx=ctx, param=param)
+    return found
 
 
 def on_damage_option(command: Command) -> Command:
@@ -45,7 +78,7 @@ def on_damage_option(command: Command) -> Command:
         type=click.Choice(["raise", "skip"]),
         default="raise",
         show_default=True,
-        help="At bytes that are no sound batch: stop with an error, or leave them out, report them and go on.",
+        help="At bytes that are no valid batch: stop with an error, or skip them, report them and continue.",
     )(command)
 
 
@@ -82,7 +115,7 @@ def topic_option(*, required: bool = False) -> Callable[[Command], Command]:
 def topics_option(command: Command) -> Command:
     """Add -t/--topic, repeatable, for commands that go over all topics."""
     return click.option(
-        "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeats. Default: all.",
+        "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; repeatable. Default: all.",
         shell_complete=complete_topics,
     )(command)  # fmt: skip
 
@@ -96,7 +129,7 @@ def partition_option(*, multiple: bool = False) -> Callable[[Command], Command]:
         multiple=multiple,
         type=click.IntRange(0, 2**31 - 1),
         metavar="N",
-        help="Partition number" + ("; repeats. Default: all." if multiple else "."),
+        help="Partition number" + ("; repeatable. Default: all." if multiple else "."),
     )
 
 
@@ -109,7 +142,7 @@ def settings_option(what: str, *more_names: str) -> Callable[[Command], Command]
         multiple=True,
         metavar="NAME=VALUE",
         callback=lambda ctx, param, given: parse_settings(given),
-        help=f"{what}; repeats.",
+        help=f"{what}; repeatable.",
     )
 
 
@@ -121,7 +154,7 @@ def json_option(what: str) -> Callable[[Command], Command]:
 def apply_option(command: Command) -> Command:
     """Add --dry-run (the default) and --apply, as `dry_run`."""
     return click.option(
-        "--dry-run/--apply", "dry_run", default=True, help="Only tell what would be done (default), or do it."
+        "--dry-run/--apply", "dry_run", default=True, help="Only show the changes (default), or make them."
     )(command)
 
 
@@ -130,8 +163,8 @@ def recovery_option(command: Command) -> Command:
     return click.option(
         "--on-damage",
         type=click.Choice(["recover", "refuse"]),
-        help="Where a log that was not closed well has damage before sound records: cut it there and keep what is "
-        "behind (recover, the default), or do not open it (refuse).",
+        help="If a log was not closed cleanly and has damage before valid records: cut it there and keep the records "
+        "after it (recover, the default), or do not open it (refuse).",
     )(command)
 
 
@@ -147,14 +180,14 @@ def cursors_option(command: Command) -> Command:
         envvar="KAFKALOG_CURSORS",
         type=click.Path(),
         metavar="DIR",
-        help="Where positions are kept; by default in the user's state directory. [env: KAFKALOG_CURSORS]",
+        help="Directory of stored positions. Default: in the user's state directory. [env: KAFKALOG_CURSORS]",
     )(command)
 
 
 def schemas_option(command: Command) -> Command:
     """Add --schemas, for decoders that use a registry's schemas."""
     return click.option(
-        "--schemas", type=click.Path(), metavar="DIR", help="Schemas of a registry, <id>.avsc and <id>.desc."
+        "--schemas", type=click.Path(), metavar="DIR", help="Directory of registry schemas, <id>.avsc and <id>.desc."
     )(command)
 
 
@@ -163,7 +196,7 @@ def isolation_option(command: Command) -> Command:
     return click.option(
         "--isolation-level",
         metavar="LEVEL",
-        help="read_uncommitted (the default): up to the end; read_committed: up to the last stable offset, without "
+        help="read_uncommitted (default): up to the end; read_committed: up to the last stable offset, without "
         "records of aborted transactions; high_watermark: up to the one in the data directory's checkpoint.",
     )(command)
 
@@ -181,13 +214,14 @@ def usage_of(flag: str) -> Iterator[None]:
 
 def isolation_level(option: str | None, settings: dict[str, str] | None = None) -> str | None:
     """Return the level of --isolation-level or `-X isolation.level`; a usage error for another setting or level."""
-    from kafkalog.engine import isolation_of
-    from kafkalog.keywords import near
+    from kafkalog.reading.source import isolation_of
+    from kafkalog.util.keywords import closest_match
 
     level, flag = option, "--isolation-level"
     for name, value in (settings or {}).items():
         if name != _ISOLATION:
-            meant = f": did you mean {_ISOLATION}?" if near(name, (_ISOLATION,)) else f"; known is {_ISOLATION}"
+            is_near = closest_match(name, (_ISOLATION,)) is not None
+            meant = f": did you mean {_ISOLATION}?" if is_near else f"; known is {_ISOLATION}"
             raise click.BadParameter(f"{name!r} is no setting of a reader here{meant}", param_hint="-X")
         if option is not None and option != value:
             raise click.BadParameter(f"{value!r} contradicts --isolation-level {option}", param_hint="-X " + name)
@@ -199,7 +233,7 @@ def isolation_level(option: str | None, settings: dict[str, str] | None = None) 
 
 def parse_time(text: str, flag: str) -> int:
     """Return ms since 1970 of a TIME (digits, or ISO-8601); a usage error that names `flag` for anything else."""
-    from kafkalog.times import text_ms
+    from kafkalog.util.times import text_ms
 
     with usage_of(flag):
         return text_ms(text)
@@ -207,8 +241,8 @@ def parse_time(text: str, flag: str) -> int:
 
 def quiet_options(command: Command) -> Command:
     """Add -q and -v: `quiet` drops notes and progress, `verbose` adds detail."""
-    command = click.option("-v", "verbose", count=True, help="Say more on stderr.")(command)
-    return click.option("-q", "quiet", is_flag=True, help="No notes and no progress on stderr.")(command)
+    command = click.option("-v", "verbose", count=True, help="Print more on stderr.")(command)
+    return click.option("-q", "quiet", is_flag=True, help="Print no notes and no progress on stderr.")(command)
 
 
 def parse_settings(given: Sequence[str]) -> dict[str, str]:
@@ -234,7 +268,7 @@ def need_dirs(dirs: Sequence[str]) -> list[str]:
 def where_they_lie(dirs: Sequence[str]) -> tuple[FileSystem, list[str]]:
     """Return the file system of data directories, local or of URLs (docs/remote.md), and their paths."""
     if any("://" in one for one in dirs):
-        from kafkalog.remote import locate_directories
+        from kafkalog.storage.remote import locate_directories
 
         return locate_directories(dirs)
     from kafkalog.util.fileio import OS

@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
+if TYPE_CHECKING:
+    class CompactionOptions(TypedDict):
+        """Values of `compaction_options`."""
+
+        dry_run: bool
+        topics: tuple[str, ...]
+        from_start: bool
+        roll: bool
+        delete_retention_ms: str | None
+        min_compaction_lag_ms: str | None
+        cleanup_policy: str | None
+        map_bytes: int | None
+        now_text: str | None
+        settings: dict[str, str]
+
+    class CompactArguments(TypedDict):
+        """Arguments of `compact`."""
+
+        apply: bool
+        topics: tuple[str, ...]
+        settings: dict[str, str]
+        store: dict[str, str]
+        from_start: bool
+        roll: bool
+        now_ms: int | None
+        map_bytes: NotRequired[int]
+
 _OPTIONS = (
-    click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)..."),
+    common.paths_argument(),
     common.apply_option,
     common.topics_option,
-    click.option("--from-start", is_flag=True, help="Clean what is clean already, too: what waited for its time goes."),
-    click.option("--roll", is_flag=True, help="Begin a new segment first, so that the last one is cleaned, too."),
-    click.option("--delete-retention-ms", metavar="MS", help="Counts instead of each topic's delete.retention.ms."),
-    click.option("--min-compaction-lag-ms", metavar="MS", help="Counts instead of each topic's min.compaction.lag.ms."),
-    click.option("--cleanup-policy", metavar="POLICY", help="Counts instead of each topic's cleanup.policy."),
+    click.option("--from-start", is_flag=True, help="Also clean segments that are clean, to remove expired deletes."),
+    click.option("--roll", is_flag=True, help="Roll a new segment first, so that the last one is cleaned too."),
+    click.option("--delete-retention-ms", metavar="MS", help="Override each topic's delete.retention.ms."),
+    click.option("--min-compaction-lag-ms", metavar="MS", help="Override each topic's min.compaction.lag.ms."),
+    click.option("--cleanup-policy", metavar="POLICY", help="Override each topic's cleanup.policy."),
     click.option(
         "--map-bytes",
         type=click.IntRange(48),
         metavar="N",
-        help="Memory for keys, 24 bytes each. Default: 128 MiB, or less where there are fewer records.",
+        help="Memory for keys in bytes, 24 for each. Default: 128 MiB, or less if there are fewer records.",
     ),
-    click.option("--now", "now_text", metavar="TIME", help="Delete horizons count from then: ms or ISO-8601."),
-    common.settings_option("Setting of the broker for topics without their own"),
-    common.json_option("One JSON object for each partition, and one for the report."),
+    click.option("--now", "now_text", metavar="TIME", help="Time used as now for delete horizons: ms or ISO-8601."),
+    common.settings_option("Broker setting for topics without their own"),
+    common.json_option("Print one JSON object for each partition, and one for the report."),
 )
 
 
@@ -49,14 +76,14 @@ def compaction_of(
     map_bytes: int | None,
     now_text: str | None,
     settings: dict[str, str],
-) -> dict[str, Any]:
+) -> CompactArguments:
     """Return the options as arguments of `compact`; a usage error for an invalid time."""
     given = {
         "delete.retention.ms": delete_retention_ms,
         "min.compaction.lag.ms": min_compaction_lag_ms,
         "cleanup.policy": cleanup_policy,
     }
-    asked = {
+    asked: CompactArguments = {
         "apply": not dry_run,
         "topics": topics,
         "settings": {name: value for name, value in given.items() if value is not None},
@@ -71,26 +98,30 @@ def compaction_of(
 @click.command("compact")
 @compaction_options
 @common.quiet_options
-def command(paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Any) -> None:
-    """Clean compacted topics: of the records of a key the last one stays, and a deleted key goes in time.
+def command(
+    paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Unpack[CompactionOptions]
+) -> None:
+    """Clean compacted topics: keep the last record of each key, and remove deleted keys in time.
 
-    Each topic has its own settings: from the topics file where kafkalog made it, from the broker's metadata
-    (__cluster_metadata-0) where a broker did. A topic that is not compacted, or that nobody knows, is left alone. How
-    dirty a log is, is not asked; the last segment of a partition stays as it is without --roll.
+    Each topic's own settings apply. They come from the topics file if kafkalog created the topic, or from the broker's
+    metadata (__cluster_metadata-0) if a broker did. Topics that are not compacted, or whose settings are unknown, are
+    skipped. The dirty ratio of a log is ignored. The last segment of a partition is only cleaned with --roll.
 
-    Nothing changes without --apply: what would go is counted, and a broker may run. With it the data directories are
-    locked, so no broker may run on them; a log that was not closed well is recovered first where it has anything to
-    clean.
+    Dry run by default; --apply makes the changes. A dry run counts the records to be removed, and a broker may be
+    running. --apply locks the data directories, so no broker may run on them. A log that was not closed cleanly is
+    recovered first if it has anything to clean.
+
+    Example: kafkalog compact data --apply --topic profiles
 
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """
-    from kafkalog.tools.compact import compact, plan_compact
+    from kafkalog.tools.compact.directories import compact, plan_compact
 
     common.set_verbosity(quiet, verbose)
     asked = compaction_of(**given)
     meter = Meter("compact", None, quiet=quiet)
     if meter.shown and sys.stderr.isatty():
-        plan = {name: value for name, value in asked.items() if name != "apply"}
+        plan: dict[str, Any] = {name: value for name, value in asked.items() if name != "apply"}
         meter = Meter("compact", plan_compact(paths, **plan).total_bytes(), quiet=quiet)
     with meter:
         report = compact(paths, **asked, progress=meter.add if meter.shown else None)

@@ -12,10 +12,12 @@ _VARIABLE = "_KAFKALOG_COMPLETE"
 @click.command("completion")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> int:
-    """Print the script that makes SHELL complete `kafkalog`: bash (4.4 or newer), zsh or fish.
+    """Print the completion script of `kafkalog` for SHELL: bash (4.4 or newer), zsh or fish.
 
-    bash: put `eval "$(kafkalog completion bash)"` into ~/.bashrc. zsh: `eval "$(kafkalog completion zsh)"` into
-    ~/.zshrc, behind compinit. fish: `kafkalog completion fish > ~/.config/fish/completions/kafkalog.fish`.
+    bash: add `eval "$(kafkalog completion bash)"` to ~/.bashrc. zsh: add `eval "$(kafkalog completion zsh)"` to
+    ~/.zshrc, after compinit. fish: run `kafkalog completion fish > ~/.config/fish/completions/kafkalog.fish`.
+
+    Example: kafkalog completion bash
     """
     from click.shell_completion import get_completion_class
 

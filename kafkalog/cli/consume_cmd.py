@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
 
 import click
 
@@ -14,13 +14,46 @@ from kafkalog.cli import common
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
-    from kafkalog.chunks import Chunk
     from kafkalog.cli.consume_group import Group
     from kafkalog.errors import CorruptRecord
+    from kafkalog.reading.chunks import Chunk
     from kafkalog.storage.damage import Skipped
-    from kafkalog.storage.view import LogView
-    from kafkalog.tools.consume_decoded import Serdes
-    from kafkalog.tools.templates import Pieces
+    from kafkalog.storage.readonly.view import LogView
+    from kafkalog.tools.consume.decoded import Serdes
+    from kafkalog.tools.consume.templates import Pieces
+
+    class _Encodings(TypedDict):
+        """Encodings in which keys and values are printed."""
+
+        key_encoding: str
+        value_encoding: str
+
+    class _Given(common.Verbosity):
+        """Values of the command's options."""
+
+        dirs: tuple[str, ...]
+        topic: Any  # a str: `command` refuses None
+        partitions: tuple[int, ...]
+        offsets: tuple[str, ...]
+        from_beginning: bool
+        count: int | None
+        exit_at_end: bool
+        follow: bool
+        fmt: str | None
+        as_json: bool
+        delimiter: str
+        key_delimiter: str | None
+        nulls: bool
+        unbuffered: bool
+        key_encoding: str
+        value_encoding: str
+        serdes: tuple[str, ...]
+        schemas: str | None
+        group: str | None
+        cursors: str | None
+        isolation_level: str | None
+        on_damage: str
+        settings: dict[str, str]
 
 _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 
@@ -34,26 +67,26 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
     "offsets",
     multiple=True,
     metavar="OFFSET",
-    help="Where to begin: beginning (default), end, N, -N (that many before the end), s@TIME; e@TIME, given "
-    "as well, is where to end. TIME is ms since 1970 or ISO-8601, UTC where no zone is given.",
+    help="Start: beginning (default), end, N, -N (N before the end) or s@TIME. Add e@TIME to set the end. "
+    "TIME is ms since 1970 or ISO-8601, UTC if no zone is given.",
 )
-@click.option("--from-beginning", is_flag=True, help="The same as -o beginning.")
+@click.option("--from-beginning", is_flag=True, help="Same as -o beginning.")
 @click.option("-c", "count", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Stop after N records.")
-@click.option("-e", "exit_at_end", is_flag=True, help="Stop at the end (the default here).")
+@click.option("-e", "exit_at_end", is_flag=True, help="Stop at the end (default).")
 @click.option("--follow", is_flag=True, help="Wait for new records at the end.")
 @click.option(
     "-f",
     "fmt",
     metavar="FORMAT",
-    help=r"%s value, %k key, %t topic, %p partition, %o offset, %T timestamp, %h headers, %S and %K sizes; \n \t.",
+    help=r"Format: %s value, %k key, %t topic, %p partition, %o offset, %T timestamp, %h headers, %S %K sizes; \n \t.",
 )
-@common.json_option("One JSON object for each record, as kcat prints it.")
-@click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="Printed after each value.")
-@click.option("-K", "key_delimiter", metavar="DELIM", help="Prints keys, with DELIM between key and value.")
-@click.option("-Z", "nulls", is_flag=True, help="Print NULL for null keys and values, not nothing.")
+@common.json_option("Print one JSON object for each record, as kcat does.")
+@click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="Text after each value.")
+@click.option("-K", "key_delimiter", metavar="DELIM", help="Print keys, with DELIM between key and value.")
+@click.option("-Z", "nulls", is_flag=True, help="Print NULL for null keys and values.")
 @click.option("-u", "unbuffered", is_flag=True, help="Flush the output after every read.")
-@click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How keys are printed.")
-@click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="How values are printed.")
+@click.option("--key-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="Encoding of keys.")
+@click.option("--value-encoding", type=_ENCODINGS, default="utf8", show_default=True, help="Encoding of values.")
 @click.option(
     "-s",
     "serdes",
@@ -64,18 +97,22 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
 )
 @common.schemas_option
 @common.group_option(
-    "Go on from the position kept under this name, and keep the new one; -o then says where a new one begins. "
-    "-X auto.offset.reset=earliest|latest|none: what to do where the log has lost that place (none: an error).",
+    "Continue from the position stored under NAME, and store the new one; -o sets the start of a new NAME. "
+    "-X auto.offset.reset=earliest|latest|none: where to start if the log no longer has it (none: an error).",
 )
 @common.cursors_option
 @common.isolation_option
 @common.on_damage_option
-@common.settings_option("Setting of the reader: isolation.level, and with -G auto.offset.reset")
+@common.settings_option("Reader setting: isolation.level, and with -G auto.offset.reset")
 @common.quiet_options
-def command(**given: Any) -> int:
-    """Print the records of a topic's partitions, one partition after the other, each in order.
+def command(**given: Unpack[_Given]) -> int:
+    """Print the records of a topic's partitions, one partition after another, each in order.
 
-    Takes no lock and writes nothing there; a directory that a broker writes to is read as it is.
+    The command takes no lock and writes nothing to the directories; a broker may write to them at the same time.
+
+    Records of Kafka's own topics, such as __consumer_offsets, are decoded; `-s bytes` prints bytes in hexadecimal.
+
+    Example: kafkalog consume -d data -t orders -o -10 -J
 
     Exit status: 0 all was printed, 1 damage or a named thing absent (also with --on-damage skip), 2 wrong usage.
     """
@@ -102,10 +139,10 @@ def command(**given: Any) -> int:
 class _Consumer:
     """One run of the command: its options, output, and records left to print."""
 
-    def __init__(self, dirs: list[str], given: dict[str, Any], group: Group | None) -> None:
-        from kafkalog.engine import isolation_of
-        from kafkalog.times import text_ms
+    def __init__(self, dirs: list[str], given: _Given, group: Group | None) -> None:
+        from kafkalog.reading.source import isolation_of
         from kafkalog.tools.offsets import parse_bounds
+        from kafkalog.util.times import text_ms
 
         self.dirs = dirs
         self.given = given
@@ -119,16 +156,23 @@ class _Consumer:
         self.skipped: list[Skipped] | None = [] if given["on_damage"] == "skip" else None
 
     def _serdes(self) -> Serdes | None:
-        if not self.given["serdes"]:
+        given = self.given
+        encodings = given["key_encoding"], given["value_encoding"]
+        if not given["serdes"] and (encodings != ("utf8", "utf8") or not given["topic"].startswith("__")):
             return None
-        from kafkalog.tools.consume_decoded import parse_serdes
+        from kafkalog.tools.consume.decoded import Serdes, parse_serdes
 
-        return parse_serdes(self.given["serdes"], self.given["schemas"])
+        if given["serdes"]:
+            return parse_serdes(given["serdes"], given["schemas"])
+        from kafkalog.tools.internal_topics import internal_reader
+
+        reader = internal_reader(given["topic"])
+        return None if reader is None else Serdes(reader=reader)
 
     def run(self) -> None:
         """Print the records, partition by partition; with --follow wait for more."""
-        from kafkalog.engine import end_of
-        from kafkalog.storage.view import LogView
+        from kafkalog.reading.source import end_of
+        from kafkalog.storage.readonly.view import LogView
         from kafkalog.tools.directories import find
 
         fs, dirs = common.where_they_lie(self.dirs)
@@ -163,7 +207,7 @@ class _Consumer:
         An incomplete batch counts as damage only after a short wait: a writer may be about to finish it. A problem that
         costs no record, such as an index that a backup left out, is a note, and so is an open transaction.
         """
-        from kafkalog.engine import end_of
+        from kafkalog.reading.source import end_of
 
         for view, start in zip(views, starts, strict=True):
             end = end_of(view, self.isolation)
@@ -191,11 +235,11 @@ class _Consumer:
         note_skipped(self.skipped, Skipped(damage.path or "", position, size_bytes, offset, offset, damage.message))
 
     def _template(self, partition: int) -> Pieces:
-        from kafkalog.tools import templates
+        from kafkalog.tools.consume import templates
         from kafkalog.tools.escapes import literal
 
         given = self.given
-        encodings = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
+        encodings: _Encodings = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
         if given["as_json"]:
             return templates.json_lines(topic=given["topic"], partition=partition, **encodings)
         null = b"NULL" if given["nulls"] else b""
@@ -211,7 +255,7 @@ class _Consumer:
 
     def _write(self, view: LogView, start: int, template: Pieces, meter: Meter) -> int:
         """Print from `start` to the view's current end (or the end time); return the offset to continue from."""
-        from kafkalog.engine import end_of
+        from kafkalog.reading.source import end_of
 
         end = end_of(view, self.isolation)
         until = self.bounds.stop_offset(view)
@@ -225,8 +269,8 @@ class _Consumer:
         return start
 
     def _write_part(self, view: LogView, start: int, stop: int, template: Pieces, meter: Meter) -> int:
-        from kafkalog.chunks import batch_chunks, visible_chunks
-        from kafkalog.tools.consume import write_records
+        from kafkalog.reading.chunks import batch_chunks, visible_chunks
+        from kafkalog.tools.consume.text import write_records
 
         try:
             chunks = self._metered(batch_chunks(view, start, stop, skipped=self.skipped), meter)
@@ -235,7 +279,7 @@ class _Consumer:
             if self.serdes is None:
                 written = write_records(chunks, self.out, template, **limits)
             else:
-                from kafkalog.tools.consume_decoded import write_decoded
+                from kafkalog.tools.consume.decoded import write_decoded
 
                 written = write_decoded(chunks, self.out, template, self.serdes, **limits)
         except BaseException:
@@ -259,7 +303,7 @@ class _Consumer:
 
     def _follow(self, views: list[LogView], starts: list[int], templates: list[Pieces], meter: Meter) -> None:
         """Print new records as they arrive, until -c is reached or each partition has passed the end time."""
-        from kafkalog.following import Waiting
+        from kafkalog.reading.tail import Waiting
 
         waiting = Waiting(None)
         while self.left != 0 and not all(self._past_end_time(view) for view in views):

@@ -10,9 +10,9 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog.cursor_place import Reset
-    from kafkalog.cursors import Cursor
-    from kafkalog.storage.view import LogView
+    from kafkalog.cursors.cursor import Cursor
+    from kafkalog.cursors.place import Reset
+    from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.offsets import Bounds
 
 _RESETS: Final[dict[str | None, Reset]] = {
@@ -27,7 +27,7 @@ class Group:
     """Offsets to print between two checks of the clock: the position is committed every few seconds."""
 
     def __init__(self, name: str, store: str | None, reset: str | None, isolation: str | None, quiet: bool) -> None:
-        from kafkalog.cursor_store import check_cursor_name
+        from kafkalog.cursors.store import check_cursor_name
 
         if reset not in _RESETS:
             raise click.BadParameter(f"{reset!r}: earliest, latest or none", param_hint="-X auto.offset.reset")
@@ -51,10 +51,10 @@ class Group:
         return [self._cursors[view.path].position for view in views]
 
     def _opened(self, view: LogView, bounds: Bounds) -> Cursor:
-        from kafkalog.cursor_store import CursorStore
-        from kafkalog.cursors import Options, open_cursor
-        from kafkalog.engine import end_of, isolation_of
+        from kafkalog.cursors.cursor import Options, open_cursor
+        from kafkalog.cursors.store import CursorStore
         from kafkalog.errors import IllegalArgument
+        from kafkalog.reading.source import end_of, isolation_of
 
         start: int | str = "earliest" if self._reset == "error" else self._reset
         asked = bounds.start is not None or bounds.since_ms is not None

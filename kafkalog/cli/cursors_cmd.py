@@ -6,7 +6,7 @@ import datetime
 import json
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 import click
 
@@ -14,31 +14,54 @@ from kafkalog.cli import common
 
 if TYPE_CHECKING:
     from kafkalog.cli.group_rows import KeptGroups
+    from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import KafkalogError
-    from kafkalog.storage.view import LogView
+    from kafkalog.storage.readonly.view import LogView
     from kafkalog.types import TopicPartition
+
+    _Row = dict[str, str | int | None]
+    _Way = Literal["to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by"]
+
+    class _Reset(common.Verbosity):
+        """Values of the options of `reset`."""
+
+        dirs: tuple[str, ...]
+        topic: str
+        partitions: tuple[int, ...]
+        group: str
+        to_earliest: bool
+        to_latest: bool
+        to_offset: Any  # these three: None, or an int, a str, an int
+        to_datetime: Any
+        shift_by: Any
+        execute: bool
+        dry_run: bool
+        cursors: str | None
 
 _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED")
 _FIELDS: Final = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "committed_ms")
-_WAYS: Final = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
+_WAYS: Final[tuple[_Way, ...]] = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
 _group_option = common.group_option("Name of the cursor.", required=True)
 
 
 @click.command("groups")
 @common.dir_option
 @common.topic_option()
-@common.group_option("Only the cursors and groups of this name.")
-@common.json_option("One JSON object for each cursor.")
+@common.group_option("Only cursors and groups of this name.")
+@common.json_option("Print one JSON object for each cursor.")
 @common.cursors_option
 @common.quiet_options
 def groups(
-    dirs: tuple[str, ...], topic: str | None, group: str | None, as_json: bool, cursors: str | None, **given: Any
-) -> None:
-    """Show the positions that readers keep by name, and how far behind the end they are.
+    dirs: tuple[str, ...], topic: str | None, group: str | None, as_json: bool, cursors: str | None,
+    **given: Unpack[common.Verbosity],
+) -> None:  # fmt: skip
+    """Show the positions that readers store by name, and their lag.
 
-    Groups that a server or a broker kept in the directory are among them; a last column says then which is which, and
-    which are share or streams groups of a broker. Where those keep no offsets that can be shown, they have one line.
-    Where their topic is damaged, those that lie before the damage are shown, and the exit status is 1.
+    Groups that a server or a broker stored in the directory are included. A last column then shows the kind of each
+    row, including share and streams groups of a broker; groups without offsets that can be shown have one line. If the
+    topic of these groups is damaged, the positions before the damage are shown, and the exit status is 1.
+
+    Example: kafkalog offsets groups -d data -G billing
     """
     from kafkalog.cli.group_rows import groups_in
 
@@ -67,9 +90,9 @@ def _note_damage(damage: list[KafkalogError]) -> None:
         common.note(f"kafkalog: {error}")
 
 
-def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
+def _rows(dirs: list[str], cursors: str | None) -> list[_Row]:
     """Return a row for each cursor; offsets are None if the partition is missing, or no longer has them."""
-    from kafkalog.cursor_store import CursorStore
+    from kafkalog.cursors.store import CursorStore
 
     store = CursorStore(cursors)
     rows = []
@@ -84,7 +107,7 @@ def _rows(dirs: list[str], cursors: str | None) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
-def _group_rows(dirs: list[str], found: KeptGroups) -> list[dict[str, Any]]:
+def _group_rows(dirs: list[str], found: KeptGroups) -> list[_Row]:
     """Return a row for each committed offset of a group in these directories, and one for groups without any."""
     from kafkalog.tools.directories import partitions
     from kafkalog.types import TopicPartition
@@ -104,7 +127,7 @@ def _group_rows(dirs: list[str], found: KeptGroups) -> list[dict[str, Any]]:
 
 def _row(
     group: str, place: TopicPartition, position: int, committed_ms: int, start: int | None, end: int | None
-) -> dict[str, Any]:
+) -> _Row:
     is_there = start is not None and end is not None and start <= position <= end
     return {
         "group": group,
@@ -119,7 +142,7 @@ def _row(
 
 def _ends(path: str) -> tuple[int | None, int | None]:
     from kafkalog.errors import NotAPartition, PartitionNotFound
-    from kafkalog.storage.view import LogView
+    from kafkalog.storage.readonly.view import LogView
 
     try:
         with LogView(path) as view:
@@ -128,7 +151,7 @@ def _ends(path: str) -> tuple[int | None, int | None]:
         return None, None
 
 
-def _is_wanted(row: dict[str, Any], topic: str | None, group: str | None) -> bool:
+def _is_wanted(row: _Row, topic: str | None, group: str | None) -> bool:
     return topic in (None, row["topic"]) and group in (None, row["group"])
 
 
@@ -153,25 +176,28 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 @common.topic_option(required=True)
 @common.partition_option(multiple=True)
 @common.group_option("Name of the cursor or group.", required=True)
-@click.option("--to-earliest", is_flag=True, help="To the log start.")
-@click.option("--to-latest", is_flag=True, help="To the log end.")
-@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record at or after; ms since 1970 or ISO-8601.")
-@click.option("--shift-by", type=int, metavar="N", help="So many offsets forward, or back where it is negative.")
-@click.option("--execute", "--apply", "execute", is_flag=True, help="Do it; without, only show what would be done.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done (the default).")
+@click.option("--to-earliest", is_flag=True, help="Move to the log start.")
+@click.option("--to-latest", is_flag=True, help="Move to the log end.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="Move to this offset.")
+@click.option("--to-datetime", metavar="TIME", help="Move to the first record at or after TIME: ms or ISO-8601.")
+@click.option("--shift-by", type=int, metavar="N", help="Move N offsets forward, or back if N is negative.")
+@click.option("--execute", "--apply", "execute", is_flag=True, help="Make the changes; without it, only show them.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done (default).")
 @common.cursors_option
 @common.quiet_options
-def reset(**given: Any) -> None:
-    """Move a reader's position; a new offset that the log does not have becomes its nearest end.
+def reset(**given: Unpack[_Reset]) -> None:
+    """Move a reader's position; dry run by default.
 
-    Prints GROUP TOPIC:PARTITION OLD NEW for each partition. The reader must not be running; and neither a server nor a
-    broker where it is a group of theirs, which is moved in place of a cursor then. A share or streams group is moved by
-    its broker alone.
+    A new offset outside the log becomes the nearest end of the log. The command prints GROUP TOPIC:PARTITION OLD NEW
+    for each partition. The reader must not be running. If the name is a group of a server or a broker, that group is
+    moved instead of a cursor, and the server or broker must not be running either. Only a broker can move its share
+    and streams groups.
+
+    Example: kafkalog offsets reset -d data -G billing -t orders --to-earliest --apply
     """
     from kafkalog.cli.group_rows import commit_in, groups_in
-    from kafkalog.cursor_store import CursorStore
-    from kafkalog.storage.view import LogView
+    from kafkalog.cursors.store import CursorStore
+    from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.directories import find
 
     common.set_verbosity(given["quiet"], given["verbose"])
@@ -211,9 +237,9 @@ def _of_a_broker(group: str, kind: str, option: str) -> KafkalogError:
     return IllegalState(words, hint=f"start the broker, and run kafka-{kind}-groups {option}")
 
 
-def _move(store: Any, view: LogView, way: str, given: dict[str, Any]) -> tuple[int | None, int]:
+def _move(store: CursorStore, view: LogView, way: _Way, given: _Reset) -> tuple[int | None, int]:
     """Return the (old, new) position; with --execute, store the new one."""
-    from kafkalog.cursors import Options, open_cursor
+    from kafkalog.cursors.cursor import Options, open_cursor
     from kafkalog.errors import CorruptCheckpoint
 
     name = given["group"]
@@ -233,7 +259,7 @@ def _move(store: Any, view: LogView, way: str, given: dict[str, Any]) -> tuple[i
     return old, new
 
 
-def _new_position(view: LogView, way: str, given: dict[str, Any], old: int | None) -> int:
+def _new_position(view: LogView, way: _Way, given: _Reset, old: int | None) -> int:
     from kafkalog.errors import IllegalArgument
 
     if way == "shift_by" and old is None:
@@ -242,7 +268,7 @@ def _new_position(view: LogView, way: str, given: dict[str, Any], old: int | Non
     return min(max(_target(view, way, given, old or 0), view.log_start_offset), view.log_end_offset)
 
 
-def _target(view: LogView, way: str, given: dict[str, Any], old: int) -> int:
+def _target(view: LogView, way: _Way, given: _Reset, old: int) -> int:
     if way == "to_earliest":
         return view.log_start_offset
     if way == "to_offset":
@@ -261,10 +287,17 @@ def _target(view: LogView, way: str, given: dict[str, Any], old: int) -> int:
 @_group_option
 @common.cursors_option
 @common.quiet_options
-def delete(dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | None, **given: Any) -> None:
-    """Forget the positions of a name, of one topic or of all; prints GROUP TOPIC:PARTITION for each."""
+def delete(
+    dirs: tuple[str, ...], topic: str | None, group: str, cursors: str | None, **given: Unpack[common.Verbosity]
+) -> None:
+    """Delete the stored positions of a name, for one topic or for all.
+
+    The command prints GROUP TOPIC:PARTITION for each deleted position.
+
+    Example: kafkalog offsets delete -d data -G billing -t orders
+    """
     from kafkalog.cli.group_rows import groups_in
-    from kafkalog.cursor_store import CursorStore
+    from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import UnknownTopicOrPartition
 
     common.set_verbosity(given["quiet"], given["verbose"])

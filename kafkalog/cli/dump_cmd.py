@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -14,16 +14,36 @@ from kafkalog._version import version
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog.tools.dump_options import DumpOptions
-    from kafkalog.tools.record_readers import RecordReader
+    from kafkalog.tools.dump.options import DumpOptions
+    from kafkalog.tools.dump.record_readers import RecordReader
+
+    class _Given(TypedDict):
+        """Values of the command's options."""
+
+        deep_iteration: bool
+        print_data_log: bool
+        skip_record_metadata: bool
+        index_sanity_check: bool
+        verify_index_only: bool
+        max_bytes: int | None
+        max_message_size: int
+        offsets_decoder: bool
+        transaction_log_decoder: bool
+        cluster_metadata_decoder: bool
+        share_group_state_decoder: bool
+        remote_log_metadata_decoder: bool
+        key_decoder_class: str | None
+        value_decoder_class: str | None
+        schemas: str | None
+        as_json: bool
 
 _PLAIN = "string"
 
 
 def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
     """Return the named files, in order: --files takes comma-separated names, a directory stands for its files."""
-    from kafkalog.storage.view_listing import no_segments
-    from kafkalog.tools.dump import files_of
+    from kafkalog.storage.readonly.listing import no_segments
+    from kafkalog.tools.dump.files import files_of
     from kafkalog.util.fileio import OS
 
     given = [name for names in listed for name in names.split(",") if name] + list(arguments)
@@ -38,12 +58,12 @@ def _paths(arguments: tuple[str, ...], listed: tuple[str, ...]) -> list[str]:
     return paths
 
 
-def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
+def _reader(given: Mapping[str, Any]) -> Callable[[], RecordReader | None] | None:
     """Return a function that creates the decoder of the flags; None without such a flag."""
     named = (value for name, value in given.items() if name.endswith(("_decoder", "_decoder_class")))
     if all(value is None or value is False for value in named):
         return None
-    from kafkalog.tools import record_readers
+    from kafkalog.tools.dump import record_readers
 
     for flag, make in (
         ("offsets_decoder", record_readers.offsets_reader),
@@ -58,37 +78,37 @@ def _reader(given: dict[str, Any]) -> Callable[[], RecordReader | None] | None:
     return partial(record_readers.decoder_reader, key, value, given["schemas"])
 
 
-def _decoder_flag(name: str, topic: str) -> Callable[[Any], Any]:
-    return click.option(name, is_flag=True, help=f"Read the records as those of {topic}.")
+def _decoder_flag(name: str, topic: str) -> Callable[[common.Command], common.Command]:
+    return click.option(name, is_flag=True, help=f"Decode the records as those of {topic}.")
 
 
-def _decoder_class(name: str, what: str) -> Callable[[Any], Any]:
+def _decoder_class(name: str, what: str) -> Callable[[common.Command], common.Command]:
     return click.option(
         name,
         is_flag=False,
         flag_value=_PLAIN,
         metavar="[NAME]",
-        help=f"How {what} are printed: string (default), integer, long, bytes, json, a pack string as in kcat, avro, "
-        "protobuf or jsonschema (with --schemas), module:function, or a class of the reference.",
+        help=f"Decoder of {what}: string (default), integer, long, bytes, json, a pack string as in kcat, avro, "
+        "protobuf or jsonschema (with --schemas), module:function, or a decoder class of Kafka.",
     )
 
 
 @click.command("dump")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE | DIRECTORY]...")
-@click.option("--files", "listed", multiple=True, metavar="F1,F2,...", help="Files, with commas between.")
-@click.option("--deep-iteration", is_flag=True, help="Print the records of each batch too.")
+@click.option("--files", "listed", multiple=True, metavar="F1,F2,...", help="Comma-separated files.")
+@click.option("--deep-iteration", is_flag=True, help="Also print the records of each batch.")
 @click.option("--print-data-log", is_flag=True, help="Print the records with keys and values.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of a record, print key and value only.")
-@click.option("--index-sanity-check", is_flag=True, help="Check indexes alone, without the log.")
-@click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log and list no entries.")
-@click.option("--max-bytes", type=int, metavar="N", help="Read no more than the first N bytes of a .log file.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only the key and value of a record.")
+@click.option("--index-sanity-check", is_flag=True, help="Only check the indexes, without the log.")
+@click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log, and print no entries.")
+@click.option("--max-bytes", type=int, metavar="N", help="Read at most the first N bytes of a .log file.")
 @click.option(
     "--max-message-size",
     type=int,
     default=5 << 20,
     show_default=True,
     metavar="N",
-    help="Largest batch that an index entry may point to.",
+    help="Size in bytes of the largest batch that an index entry may point to.",
 )
 @_decoder_flag("--offsets-decoder", "__consumer_offsets")
 @_decoder_flag("--transaction-log-decoder", "__transaction_state")
@@ -98,15 +118,17 @@ def _decoder_class(name: str, what: str) -> Callable[[Any], Any]:
 @_decoder_class("--key-decoder-class", "keys")
 @_decoder_class("--value-decoder-class", "values")
 @common.schemas_option
-@common.json_option("One JSON object for each batch, record and entry.")
+@common.json_option("Print one JSON object for each batch, record and entry.")
 @click.version_option(version, message="%(version)s")
-def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Any) -> None:
-    """Print files of partition directories in the text of the reference's dump tool.
+def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Unpack[_Given]) -> None:
+    """Print files of partition directories in the format of Kafka's dump tool.
 
-    A partition directory stands for all of its files. Files are opened for reading only. What is wrong with an
-    index, and offsets that do not follow one another, is told on stderr.
+    A partition directory stands for all of its files. Files are opened for reading only. Errors in an index, and
+    offsets that are not consecutive, are reported on stderr.
+
+    Example: kafkalog dump --print-data-log data/orders-0/00000000000000000000.log
     """
-    from kafkalog.tools.dump import dump_files
+    from kafkalog.tools.dump.files import dump_files
 
     paths = _paths(files, listed)
     try:
@@ -115,8 +137,8 @@ def command(files: tuple[str, ...], listed: tuple[str, ...], **given: Any) -> No
         sys.stdout.buffer.flush()
 
 
-def _options(given: dict[str, Any]) -> DumpOptions:
-    from kafkalog.tools.dump_options import DumpOptions
+def _options(given: _Given) -> DumpOptions:
+    from kafkalog.tools.dump.options import DumpOptions
 
     max_bytes = given["max_bytes"]
     return DumpOptions(

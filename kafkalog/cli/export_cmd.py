@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common, row_options
 from kafkalog.cli.progress import Meter
+
+if TYPE_CHECKING:
+    class _Given(TypedDict):
+        """Values of the command's options that an export takes."""
+
+        dirs: tuple[str, ...]
+        topics: tuple[str, ...]
+        partitions: tuple[int, ...]
+        target_size: str
+        offsets: tuple[str, ...]
+        columns: str | None
+        by_date: bool
+        compression: str | None
+        resume: bool
+        isolation_level: str | None
+        on_damage: str
 
 FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 
@@ -19,30 +36,32 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
 @common.topics_option
 @common.partition_option(multiple=True)
 @click.argument("target", type=click.Path(), metavar="TARGET")
-@click.option("--format", "format", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of files.")
-@click.option("--target-size", default="128M", show_default=True, metavar="SIZE", help="About this size files get.")
+@click.option("--format", "format", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Format.")
+@click.option("--target-size", default="128M", show_default=True, metavar="SIZE", help="Approximate size of files.")
 @click.option(
     "-o", "offsets", multiple=True, metavar="OFFSET",
-    help="Where to begin: beginning (default), N, -N (that many before the end), s@TIME; e@TIME, given as well, is "
-    "where to end. TIME is ms since 1970 or ISO-8601, UTC where no zone is given.",
+    help="Start: beginning (default), N, -N (N before the end) or s@TIME. Add e@TIME to set the end. TIME is ms "
+    "since 1970 or ISO-8601, UTC if no zone is given.",
 )  # fmt: skip
-@click.option("--columns", metavar="NAMES", help="Columns, with commas between them. Default: all.")
-@click.option("--by-date", is_flag=True, help="A directory for each day (UTC) of the records' times.")
-@click.option("--compression", metavar="CODEC", help="Of Parquet and Arrow. Default: zstd.")
-@click.option("--resume", is_flag=True, help="Go on with the export that is in TARGET: what is there stays.")
+@click.option("--columns", metavar="NAMES", help="Comma-separated columns. Default: all.")
+@click.option("--by-date", is_flag=True, help="Write a directory for each day (UTC) of the records' times.")
+@click.option("--compression", metavar="CODEC", help="Codec of Parquet and Arrow files. Default: zstd.")
+@click.option("--resume", is_flag=True, help="Continue the export in TARGET; existing files stay.")
 @common.isolation_option
 @common.on_damage_option
-@common.json_option("One JSON object with what was exported.")
+@common.json_option("Print one JSON object for the export.")
 @common.quiet_options
-def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, **given: Any) -> int:
+def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, **given: Unpack[_Given]) -> int:
     """Export the records of topics into TARGET: topic=NAME/*.parquet, *.arrow or *.jsonl.
 
-    An export that was stopped goes on with --resume, as one does after new records have come; nothing is there twice.
-    Columns are those of Spark's Kafka source, and the directory is the one of `kafkalog spark export`. With --format
-    kafka-dir TARGET becomes a data directory with the same bytes, and a manifest of settings and groups' offsets; a log
-    with damage is not exported like that.
+    --resume continues an export that was stopped, or adds new records to a finished one; no record is exported twice.
+    The columns are those of Spark's Kafka source, and the directory is that of `kafkalog spark export`. With --format
+    kafka-dir, TARGET becomes a data directory with the same bytes, and a manifest of settings and group offsets. A
+    damaged log cannot be exported in that format.
 
-    Exit status: 0 exported, 1 not all of it, 2 wrong usage.
+    Example: kafkalog export -d data -t orders tables --by-date
+
+    Exit status: 0 exported, 1 incomplete, 2 wrong usage.
     """
     common.set_verbosity(quiet, verbose)
     dirs = common.need_dirs(given["dirs"])
@@ -50,9 +69,9 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
         return _export_directory(dirs, target, given, as_json, quiet)
     from kafkalog.cli.spark_export import parse_size
     from kafkalog.exchange.export import IncompleteExport, export_records
-    from kafkalog.times import text_ms
     from kafkalog.tools.offsets import parse_bounds
-    from kafkalog.tools.verify import total_bytes
+    from kafkalog.tools.verify.directories import total_bytes
+    from kafkalog.util.times import text_ms
 
     columns, size = given["columns"], parse_size(given["target_size"], "--target-size")
     level = common.isolation_level(given["isolation_level"])
@@ -77,7 +96,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
     return 1 if report.skipped else 0
 
 
-def _export_directory(dirs: list[str], target: str, given: dict[str, Any], as_json: bool, quiet: bool) -> int:
+def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as_json: bool, quiet: bool) -> int:
     names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions")
     wrong = [name for name in names if given[name]]
     if wrong:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.cli.common import SETTLE_S
 
@@ -58,7 +58,7 @@ def _replay_of(path: str) -> tuple[Replay, KafkalogError | None]:
     """Return the groups of one partition, and the error that ended reading early, or None."""
     from kafkalog.errors import CorruptRecord, InvalidRecord
     from kafkalog.server.groups.replay import Replay, replay_log
-    from kafkalog.storage.view import LogView
+    from kafkalog.storage.readonly.view import LogView
 
     replay = Replay()
     with LogView(path) as view:
@@ -82,7 +82,7 @@ def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int]
     from kafkalog.server.groups.values import CommittedOffset
 
     path = _home_of(dirs, group_id)
-    records: list[Any] = []
+    records: list[tuple[bytes, bytes | None, int]] = []
     for (topic, partition), offset in offsets.items():
         key, value = offset_record(group_id, topic, partition, CommittedOffset(offset, -1, "", now_ms))
         records.append((key, value, now_ms))
@@ -119,7 +119,7 @@ def commit_all(directory: str, groups: Offsets) -> None:
             if group_id in taken:
                 continue
             log = dirs[_TOPIC, partition_of(group_id, len(numbers))]
-            records: list[Any] = []
+            records: list[tuple[bytes, bytes | None, int]] = []
             for topic, offsets in found.items():
                 for partition, offset in offsets.items():
                     one = CommittedOffset(offset, -1, "", now_ms)
@@ -138,7 +138,7 @@ def _home_of(dirs: list[str], group_id: str) -> str:
     """Return the partition with a group's offsets; other partitions may be on other brokers."""
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.server.groups.replay import replay_log
-    from kafkalog.storage.view import LogView
+    from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.directories import partitions
 
     for _, path in partitions(dirs, topic=_TOPIC):

@@ -13,15 +13,15 @@ from kafkalog.cli import common
 @common.dir_option
 @common.topics_option
 @click.option(
-    "--metadata-dir", type=click.Path(), metavar="DIR", help="The broker's metadata.log.dir, where that is none of -d."
+    "--metadata-dir", type=click.Path(), metavar="DIR", help="The broker's metadata.log.dir, if it is none of -d."
 )
 @common.apply_option
-@click.option("--keep-records", is_flag=True, help="No retention limit for topics whose records would expire at once.")
-@click.option("--let-expire", is_flag=True, help="The broker may delete records that are past their retention.")
-@click.option("--adopt", is_flag=True, help="Give our partitions to the broker's topic of the same name.")
-@click.option("--undo", is_flag=True, help="Take the newest handover back; possible until the broker is started.")
-@common.json_option("One JSON object.")
-@common.settings_option("Setting of the broker, such as log.retention.ms=604800000")
+@click.option("--keep-records", is_flag=True, help="Disable retention of topics whose records would expire at once.")
+@click.option("--let-expire", is_flag=True, help="Allow the broker to delete records past their retention.")
+@click.option("--adopt", is_flag=True, help="Assign the partitions to the broker's topic of the same name.")
+@click.option("--undo", is_flag=True, help="Undo the newest handover; possible until the broker is started.")
+@common.json_option("Print one JSON object.")
+@common.settings_option("Broker setting, such as log.retention.ms=604800000")
 @common.quiet_options
 def command(
     dirs: tuple[str, ...],
@@ -37,16 +37,18 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Make the topics in a stopped broker's data directories known to it, with their ids and settings.
+    """Register the topics in a stopped broker's data directories with that broker, with their ids and settings.
 
-    The directories are those of log.dirs of one node with process.roles=broker,controller, formatted by
-    kafka-storage.sh; the partitions stay where they are. Without a handover a broker renames directories that it does
-    not know to -stray. Nothing changes without --apply, and nothing at all where something stands against it.
-    -X log.retention.ms=N tells of a default in the broker's server.properties that decides what expires.
+    The directories must be those of log.dirs of one node with process.roles=broker,controller, formatted by
+    kafka-storage.sh. The partitions stay where they are. Without a handover, a broker renames directories that it does
+    not know to -stray. Dry run by default; --apply makes the changes. If anything prevents the handover, nothing
+    changes. Use -X log.retention.ms=N to give a default from the broker's server.properties that decides what expires.
 
-    Exit status: 0 the broker knows all of it, 1 something is left to do or refused, 2 wrong usage.
+    Example: kafkalog handover -d /var/lib/kafka/data -t orders --apply
+
+    Exit status: 0 the broker knows all topics, 1 something remains to be done or was refused, 2 wrong usage.
     """
-    from kafkalog.tools.handover import HandoverOptions, handover, undo_handover
+    from kafkalog.tools.handover.directories import HandoverOptions, handover, undo_handover
 
     common.set_verbosity(quiet, verbose)
     homes = common.need_dirs(dirs)

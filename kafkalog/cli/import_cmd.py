@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common, row_options
 from kafkalog.cli.progress import Meter
 
+if TYPE_CHECKING:
+    class _Given(TypedDict):
+        """Values of the command's options that an import takes."""
+
+        topic: str | None
+        columns: dict[str, str]
+        offsets: str
+        partitions: int
+        compression: str | None
+        group_offsets: bool
+        resume: bool
+
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
 @common.dir_option
-@click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
+@click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: from the rows or their paths.")
 @click.option(
     "--format", "format", type=click.Choice(["auto", "kafka-dir"]), default="auto", show_default=True,
-    help="auto: by the names of files; kafka-dir: topics of another data directory, byte by byte (auto where it was"
-    " exported as one).",
+    help="auto: by file names; kafka-dir: topics of another data directory, byte by byte (auto also detects one that"
+    " `kafkalog export` wrote).",
 )  # fmt: skip
 @row_options.column_option
 @row_options.offsets_option
-@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of a new topic, at least.")
-@click.option("-z", "compression", metavar="CODEC", help="Of batches, where the topic has none of its own.")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Minimum for a new topic.")
+@click.option("-z", "compression", metavar="CODEC", help="Codec of batches, if the topic has none of its own.")
 @click.option(
     "--group-offsets", is_flag=True,
-    help="With kafka-dir: commit what groups had committed in these topics, too. No group may be at work.",
+    help="With kafka-dir: also commit the offsets of groups in these topics. No group may be active.",
 )  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on with an import that keeps offsets: what is there stays.")
-@common.json_option("One JSON object with what was written.")
+@click.option("--resume", is_flag=True, help="Continue an import that keeps offsets; existing records stay.")
+@common.json_option("Print one JSON object for the import.")
 @common.quiet_options
 def command(
-    files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool, quiet: bool, verbose: int, **given: Any
-) -> int:
-    """Write the records of Parquet, Arrow or JSON lines to topics: what `kafkalog export` wrote, and what is like it.
+    files: tuple[str, ...], dirs: tuple[str, ...], format: str, as_json: bool, quiet: bool, verbose: int,
+    **given: Unpack[_Given],
+) -> int:  # fmt: skip
+    """Import records from Parquet, Arrow or JSON lines, such as the files of `kafkalog export`, into topics.
 
-    Keys, values, nulls, headers and times become what they were. Rows with topic, partition and offset keep their
-    offsets where all of their partitions are empty, and are appended elsewhere. An import that keeps offsets and was
-    stopped goes on with --resume.
+    Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their
+    offsets if all of their partitions are empty; otherwise they are appended. --resume continues an import that keeps
+    offsets and was stopped.
 
-    Exit status: 0 written, 1 not all of it, 2 wrong usage.
+    Example: kafkalog import tables -d data -t orders
+
+    Exit status: 0 written, 1 incomplete, 2 wrong usage.
     """
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
@@ -69,7 +84,7 @@ def command(
     return 0
 
 
-def _import_directory(files: tuple[str, ...], data: str, given: dict[str, Any], as_json: bool, meter: Meter) -> int:
+def _import_directory(files: tuple[str, ...], data: str, given: _Given, as_json: bool, meter: Meter) -> int:
     from kafkalog.cli.backup_cmd import committed
     from kafkalog.cli.group_rows import commit_all
     from kafkalog.exchange.kafka_dir import import_directory

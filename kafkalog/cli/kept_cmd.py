@@ -8,28 +8,30 @@ import click
 
 from kafkalog.cli import common
 
-_paths = click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
+_paths = common.paths_argument()
 _entries = click.option(
-    "--entry", "entries", multiple=True, metavar="NAME", help="Only what `list` shows by this name; repeats."
+    "--entry", "entries", multiple=True, metavar="NAME", help="Only the entry of this name in `list`; repeatable."
 )
 
 
 @click.group("kept", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """List, restore and remove sound records that recovery kept when it cut a log.
+    """List, restore and remove valid records that recovery kept when it cut a log.
 
-    When a log that was not closed cleanly is opened for writing, it is cut at its first damaged batch. Sound batches
-    behind that are kept in the partition's directory, where no reader and no broker takes them for the log. See
-    docs/recovery.md.
+    When a log that was not closed cleanly is opened for writing, it is cut at its first damaged batch. Valid batches
+    after the cut are kept in the partition's directory, where neither readers nor brokers treat them as part of the
+    log. See docs/recovery.md.
     """
 
 
 @command.command("list")
 @_paths
 @common.topics_option
-@common.json_option("One JSON object for each opening that kept something.")
+@common.json_option("Print one JSON object for each recovery that kept records.")
 def list_(paths: tuple[str, ...], topics: tuple[str, ...], as_json: bool) -> int:
-    """List what was kept, with the reason.
+    """List the kept records, with the reason for each cut.
+
+    Example: kafkalog kept list data
 
     Exit status: 0 listed, 1 damage or a named thing absent, 2 wrong usage.
     """
@@ -45,7 +47,7 @@ def list_(paths: tuple[str, ...], topics: tuple[str, ...], as_json: bool) -> int
 @click.option("--to", required=True, type=click.Path(), metavar="DIR", help="Data directory to write to.")
 @common.topics_option
 @_entries
-@common.json_option("One JSON object for each partition.")
+@common.json_option("Print one JSON object for each partition.")
 @common.quiet_options
 def restore(
     paths: tuple[str, ...],
@@ -56,9 +58,11 @@ def restore(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Write the records that were kept to partitions of another data directory, at their offsets.
+    """Write the kept records to partitions of another data directory, at their offsets.
 
-    What was kept stays where it is; `consume`, `export` and `import` take the records from there.
+    The kept records also stay where they are. Use `consume`, `export` and `import` to process the restored records.
+
+    Example: kafkalog kept restore data --to rescued
 
     Exit status: 0 restored, 1 nothing is kept, damage or a named thing absent, 2 wrong usage.
     """
@@ -78,7 +82,7 @@ def restore(
 @common.apply_option
 @common.topics_option
 @_entries
-@common.json_option("One JSON object for each opening that kept something.")
+@common.json_option("Print one JSON object for each recovery that kept records.")
 @common.quiet_options
 def remove(
     paths: tuple[str, ...],
@@ -89,7 +93,11 @@ def remove(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Remove what was kept, for good; the logs are not touched. Nothing goes without --apply.
+    """Remove the kept records permanently; the logs are not changed.
+
+    Dry run by default; --apply makes the changes.
+
+    Example: kafkalog kept remove data -t orders --apply
 
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """

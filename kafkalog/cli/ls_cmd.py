@@ -13,7 +13,7 @@ from kafkalog.cli import common
 @common.dir_option
 @common.topic_option()
 @common.partition_option(multiple=True)
-@common.json_option("One JSON object for each file.")
+@common.json_option("Print one JSON object for each file.")
 @common.quiet_options
 def command(
     dirs: tuple[str, ...],
@@ -25,11 +25,14 @@ def command(
 ) -> None:
     """List the files of a topic's partitions (of all topics without -t).
 
-    LENGTH is the file's length, USED the bytes that hold data, DISK the bytes the file system took for
-    it, all in bytes. The index files of an active segment are created at full length
-    (segment.index.bytes, 10 MiB) and cut to their entries when the segment is closed.
+    LENGTH is the length of the file, USED the bytes that hold data, and DISK the space that the file system allocated,
+    all in bytes. The index files of an active segment are created at full length (segment.index.bytes, 10 MiB) and
+    truncated to their entries when the segment is closed.
 
-    A note on stderr says what to expect of a file system that locks or syncs may not hold on; -v names every one.
+    A note on stderr describes file systems on which locks or syncs may not be reliable; -v describes every file
+    system.
+
+    Example: kafkalog ls -d data -t orders -p 0
     """
     from kafkalog.tools.listing import list_files
     from kafkalog.util.filesystems import file_system_of

@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,31 +19,32 @@ if TYPE_CHECKING:
     import click
 
 COMMANDS = {
-    "backup": ("kafkalog.cli.backup_cmd", "Back up data directories, verify backups, restore them."),
-    "bench": ("kafkalog.cli.bench_cmd", "Measure appending, reading, recovery and compaction on this machine."),
-    "browse": ("kafkalog.cli.browse_cmd", "Look through partitions, batches and records in the terminal."),
-    "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; a dry run unless told."),
-    "completion": ("kafkalog.cli.completion_cmd", "Print the script that lets a shell complete commands."),
+    "backup": ("kafkalog.cli.backup_cmd", "Create, list, verify, restore and delete backups of data directories."),
+    "bench": ("kafkalog.cli.bench_cmd", "Benchmark appending, reading, recovery and compaction on this machine."),
+    "browse": ("kafkalog.cli.browse_cmd", "Browse partitions, batches and records in the terminal."),
+    "compact": ("kafkalog.cli.compact_cmd", "Clean compacted topics; dry run by default."),
+    "completion": ("kafkalog.cli.completion_cmd", "Print the completion script for bash, zsh or fish."),
     "consume": ("kafkalog.cli.consume_cmd", "Print the records of a topic."),
-    "dump": ("kafkalog.cli.dump_cmd", "Print segment files as the reference's dump tool does."),
-    "export": ("kafkalog.cli.export_cmd", "Write records to Parquet, Arrow or JSON lines, or a data directory."),
-    "handover": ("kafkalog.cli.handover_cmd", "Let a Kafka broker take over the topics in its directories."),
-    "import": ("kafkalog.cli.import_cmd", "Write records of such files, or of another data directory, to topics."),
-    "kept": ("kafkalog.cli.kept_cmd", "List, restore and remove what recovery cut off logs and kept."),
-    "ls": ("kafkalog.cli.ls_cmd", "List the files of a topic: length, bytes used, disk blocks, entries."),
-    "mirror": ("kafkalog.cli.mirror_cmd", "Keep a copy of topics of a Kafka cluster."),
-    "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; see and move readers' positions."),
+    "dump": ("kafkalog.cli.dump_cmd", "Print segment files in the format of Kafka's dump tool."),
+    "export": ("kafkalog.cli.export_cmd", "Export records to Parquet, Arrow, JSON lines or a data directory."),
+    "handover": ("kafkalog.cli.handover_cmd", "Register topics with the Kafka broker of their directories."),
+    "import": ("kafkalog.cli.import_cmd", "Import records from Parquet, Arrow, JSON lines or a data directory."),
+    "kept": ("kafkalog.cli.kept_cmd", "List, restore and remove records that recovery cut off and kept."),
+    "ls": ("kafkalog.cli.ls_cmd", "List the files of topics: length, bytes used, disk space, entries."),
+    "mirror": ("kafkalog.cli.mirror_cmd", "Mirror topics of a Kafka cluster into data directories."),
+    "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; show, move and delete readers' positions."),
     "produce": ("kafkalog.cli.produce_cmd", "Append records from files or stdin to a topic."),
-    "promote": ("kafkalog.cli.promote_cmd", "Let a server of a replica set lead."),
-    "repair": ("kafkalog.cli.repair_cmd", "Make wrong indexes anew and cut torn ends; a dry run unless told."),
-    "report": ("kafkalog.cli.report_cmd", "Write a page on data directories: rates, sizes, keys, indexes."),
+    "promote": ("kafkalog.cli.promote_cmd", "Make a server the leader of its replica set."),
+    "repair": ("kafkalog.cli.repair_cmd", "Rebuild wrong indexes and truncate torn tails; dry run by default."),
+    "report": ("kafkalog.cli.report_cmd", "Write an HTML report on data directories: rates, sizes, keys, indexes."),
     "restore": ("kafkalog.cli.restore_cmd", "Restore a backup into data directories."),
-    "retain": ("kafkalog.cli.retain_cmd", "Delete what retention takes; a dry run unless told."),
+    "retain": ("kafkalog.cli.retain_cmd", "Delete segments that exceed retention; dry run by default."),
     "serve": ("kafkalog.cli.serve_cmd", "Serve topics to Kafka clients."),
-    "spark": ("kafkalog.cli.spark_cmd", "Do such work on trees of directories with Spark."),
-    "stats": ("kafkalog.cli.stats_cmd", "Tell records, batches, bytes, rates and compression of partitions."),
+    "spark": ("kafkalog.cli.spark_cmd", "Run jobs over many data directories on Spark."),
+    "stats": ("kafkalog.cli.stats_cmd", "Show records, batches, bytes, rates and compression of partitions."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe, create, alter and delete topics."),
-    "verify": ("kafkalog.cli.verify_cmd", "Check directories, partitions or files; change nothing."),
+    "transactions": ("kafkalog.cli.transactions_cmd", "List open transactions and their producers."),
+    "verify": ("kafkalog.cli.verify_cmd", "Verify directories, partitions or files; change nothing."),
 }
 
 
@@ -71,7 +72,7 @@ def build() -> click.Group:
             command: click.Command = import_module(COMMANDS[cmd_name][0]).command
             return command
 
-        def invoke(self, ctx: click.Context) -> Any:
+        def invoke(self, ctx: click.Context) -> object:
             try:
                 result = super().invoke(ctx)
                 sys.stdout.flush()
@@ -104,12 +105,12 @@ def build() -> click.Group:
         cls=LazyGroup,
         name="kafkalog",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-        epilog="KAFKALOG_DIR names the data directories where no -d is given. "
-        "`kafkalog COMMAND --help` has the flags of a command.",
+        epilog="KAFKALOG_DIR names the data directories if -d is not given. "
+        "Run `kafkalog COMMAND --help` for the options of a command.",
     )
     @click.version_option(_version(), "--version", prog_name="kafkalog", message="%(prog)s %(version)s")
     def kafkalog() -> None:
-        """Kafka's log on local disk: write, read and inspect topic directories without a broker."""
+        """Write, read and inspect Kafka's topic directories on local disk, without a broker."""
 
     return kafkalog
 
@@ -121,7 +122,7 @@ def _version() -> str:
 
 
 def _say(text: str) -> None:
-    from kafkalog.shown import one_message
+    from kafkalog.util.text import one_message
 
     try:
         print(one_message(text), file=sys.stderr, flush=True)
@@ -156,7 +157,7 @@ def run(args: Sequence[str]) -> int:
         return OK
     import click
 
-    from kafkalog.shown import one_message
+    from kafkalog.util.text import one_message
 
     warnings.formatwarning = lambda message, *rest, **more: f"kafkalog: warning: {one_message(str(message))}\n"
     try:

@@ -10,18 +10,21 @@ from kafkalog.cli import common
 @click.command("mirror")
 @click.option("--from", "source", required=True, metavar="HOST:PORT[,...]", help="Brokers of the cluster.")
 @common.dir_option
-@click.option("-t", "--topic", "topics", multiple=True, required=True, metavar="TOPIC", help="A topic; repeats.")
-@click.option("--once", is_flag=True, help="End when all that there is has come.")
-@common.settings_option("Setting of the client, such as security.protocol=SASL_SSL")
+@click.option("-t", "--topic", "topics", multiple=True, required=True, metavar="TOPIC", help="Topic; repeatable.")
+@click.option("--once", is_flag=True, help="Exit once all existing records are copied.")
+@common.settings_option("Client setting, such as security.protocol=SASL_SSL")
 @common.quiet_options
 def command(
     source: str, dirs: tuple[str, ...], topics: tuple[str, ...], once: bool, settings: dict[str, str], quiet: bool,
     verbose: int,
 ) -> int:
-    """Copy topics of a Kafka cluster into data directories while they are written, until SIGTERM or Ctrl-C.
+    """Mirror topics of a Kafka cluster into data directories, until SIGTERM or Ctrl-C.
 
-    Offsets, batches, topic ids and settings are those of the cluster. A mirror that is started again goes on where it
-    was. Nobody else writes to the directories meanwhile.
+    New records are copied while the topics are written. Offsets, batches, topic ids and settings are those of the
+    cluster. A restarted mirror continues where it stopped. No other process may write to the directories while a
+    mirror is running.
+
+    Example: kafkalog mirror --from broker1:9092,broker2:9092 -d data -t orders --once
     """  # fmt: skip
     import logging
 

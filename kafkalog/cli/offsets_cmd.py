@@ -15,7 +15,7 @@ _NUMBERS: Final = ("-1", "-2", "-3")
 
 @click.group("offsets")
 def command() -> None:
-    """Find offsets by time, and see or move the positions that readers keep by name."""
+    """Find offsets by time, and show, move or delete the positions that readers store by name."""
 
 
 for _command in (cursors_cmd.groups, cursors_cmd.reset, cursors_cmd.delete):
@@ -32,12 +32,12 @@ for _command in (cursors_cmd.groups, cursors_cmd.reset, cursors_cmd.delete):
     default="-1",
     show_default=True,
     metavar="TIME",
-    help="-1 or latest: the end; -2 or earliest: the start; -3 or max-timestamp: the record with the "
-    "largest time; else ms since 1970 or ISO-8601 (UTC where no zone is given): the first record at or after.",
+    help="-1 or latest: the end; -2 or earliest: the start; -3 or max-timestamp: the record with the largest "
+    "time; ms since 1970 or ISO-8601 (UTC if no zone is given): the first record at or after that time.",
 )
-@common.json_option("One JSON object for each partition.")
+@common.json_option("Print one JSON object for each partition.")
 @common.isolation_option
-@common.settings_option("Setting of the reader: isolation.level")
+@common.settings_option("Reader setting: isolation.level")
 @common.quiet_options
 def get(
     dirs: tuple[str, ...],
@@ -50,13 +50,15 @@ def get(
     quiet: bool,
     verbose: int,
 ) -> None:
-    """Print TOPIC:PARTITION:OFFSET for each partition of a topic, or of all where no -t is given.
+    """Print TOPIC:PARTITION:OFFSET for each partition of a topic, or of all topics without -t.
 
-    The offset is empty where no record is that young, as with Kafka's own tool. With another isolation level its end
-    is the latest offset, and records at or after that are not found.
+    The offset is empty if no record is that recent, as with Kafka's own tool. With another isolation level, the latest
+    offset is the end for that level, and records at or after it are not found.
+
+    Example: kafkalog offsets get -d data -t orders --time 2026-01-31T12:00:00Z
     """
-    from kafkalog.engine import isolation_of
-    from kafkalog.storage.view import LogView
+    from kafkalog.reading.source import isolation_of
+    from kafkalog.storage.readonly.view import LogView
 
     common.set_verbosity(quiet, verbose)
     time = _time_or_code(time_text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -13,11 +13,30 @@ from kafkalog.cli import common
 from kafkalog.cli.progress import Meter, RecoveryMeter
 
 if TYPE_CHECKING:
-    from kafkalog.opened import OpenedLog
-    from kafkalog.opening import OnDamage
+    from kafkalog.log.open_writable import OnDamage
+    from kafkalog.log.writable import WritableLog
     from kafkalog.records.packing import Compression
-    from kafkalog.tools.produce import Producer
-    from kafkalog.tools.produce_json import JsonProducer
+    from kafkalog.tools.produce.json_lines import JsonProducer
+    from kafkalog.tools.produce.text import Producer
+
+    class _Given(common.Verbosity):
+        """Values of the command's options."""
+
+        dirs: tuple[str, ...]
+        topic: str
+        partition: int | None
+        settings: dict[str, str]
+        lines: bool
+        key_delimiter: str | None
+        delimiter: str
+        key: str | None
+        headers: tuple[str, ...]
+        compression: Compression | None
+        nulls: bool
+        as_json: bool
+        sync: bool
+        on_damage: OnDamage | None
+        files: tuple[str, ...]
 
 PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
 
@@ -26,35 +45,37 @@ PRODUCER_SETTINGS = {"batch.size": 16_384, "linger.ms": 5}
 @common.dir_option
 @common.topic_option(required=True)
 @common.partition_option()
-@common.settings_option("Setting by Kafka's name, such as segment.bytes=104857600")
-@click.option("-l", "lines", is_flag=True, help="Every line of the FILEs is a record (stdin is always read so).")
-@click.option("-K", "key_delimiter", metavar="DELIM", help="Splits a record at its first DELIM into key and value.")
-@click.option("-D", "delimiter", metavar="DELIM", default="\\n", show_default=True, help="Ends a record.")
+@common.settings_option("Setting with Kafka's name, such as segment.bytes=104857600")
+@click.option("-l", "lines", is_flag=True, help="Read every line of the FILEs as a record (always the case for stdin).")
+@click.option("-K", "key_delimiter", metavar="DELIM", help="Split a record at its first DELIM into key and value.")
+@click.option("-D", "delimiter", metavar="DELIM", default="\\n", show_default=True, help="Delimiter after each record.")
 @click.option("-k", "key", metavar="KEY", help="One key for all records.")
-@click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header for all records; repeats.")
+@click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="Header for all records; repeatable.")
 @click.option(
     "-z",
     "compression",
     metavar="CODEC[:LEVEL]",
     callback=lambda ctx, param, given: _compression(given),
-    help="Compression: gzip, snappy, lz4 or zstd, zstd:9 with a level; a topic's own compression.type comes first.",
+    help="Compression: gzip, snappy, lz4, zstd, or zstd:9 with a level; a topic's compression.type overrides it.",
 )
-@click.option("-Z", "nulls", is_flag=True, help="Empty keys and values are written as null.")
-@common.json_option("Lines are JSON objects as `consume -J` prints them.")
-@click.option("--sync", is_flag=True, help="Every write is on disk before the next is begun.")
+@click.option("-Z", "nulls", is_flag=True, help="Write empty keys and values as null.")
+@common.json_option("Read lines as JSON objects, as `consume -J` prints them.")
+@click.option("--sync", is_flag=True, help="Sync every write to disk before the next one begins.")
 @common.recovery_option
 @common.quiet_options
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
-def command(**given: Any) -> None:
-    r"""Append records from FILEs, or from stdin where there are none, to a topic.
+def command(**given: Unpack[_Given]) -> None:
+    r"""Append records from FILEs, or from stdin if none is given, to a topic.
 
-    Stdin is split into records at each newline (-D sets another delimiter, such as '\0' or ';'); a FILE is
-    one record, or with -l split in the same way. A topic that is missing is created, with one partition
-    and the -X settings; `kafkalog topics create` makes more partitions. Records go to partition -p, else by
-    the key's murmur2 hash as Kafka's clients do, else to one partition until its batch is full, then to
-    the next. Batches are compressed by all cores.
+    Stdin is split into records at each newline (-D sets another delimiter, such as '\0' or ';'). A FILE is one record,
+    or is split in the same way with -l. A missing topic is created, with one partition and the -X settings; use
+    `kafkalog topics create` for more partitions. Records are written to partition -p if given. Otherwise a record with
+    a key is assigned by the key's murmur2 hash, as by Kafka's clients; records without a key fill a batch of one
+    partition, then of the next. Batches are compressed on all cores.
 
-    -X takes topic settings (kept when the topic is created) and batch.size and linger.ms.
+    -X takes topic settings (stored when the topic is created), batch.size and linger.ms.
+
+    Example: kafkalog produce -d data -t orders -l -K : -z zstd orders.txt
     """
     _produce(_Request(**given))
 
@@ -62,7 +83,7 @@ def command(**given: Any) -> None:
 class _Request:
     """The parsed command line of one `produce`."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **given: Unpack[_Given]) -> None:
         self.dirs: list[str] = common.need_dirs(given["dirs"])
         self.topic: str = given["topic"]
         self.partition: int | None = given["partition"]
@@ -129,8 +150,8 @@ def _produce(request: _Request) -> None:
     from kafkalog.errors import KafkalogError
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.storage.names import validate_topic
-    from kafkalog.tools.input import STDIN_NAME, Inputs
-    from kafkalog.tools.produce import Producer
+    from kafkalog.tools.produce.input import STDIN_NAME, Inputs
+    from kafkalog.tools.produce.text import Producer
 
     validate_topic(request.topic)
     with ExitStack() as stack:
@@ -165,7 +186,7 @@ def _produce(request: _Request) -> None:
 
 def _home(request: _Request) -> str:
     """Return the data directory that has the topic, else the first one, created if missing."""
-    from kafkalog.creating import make_data_directory
+    from kafkalog.dirs.create import make_data_directory
     from kafkalog.tools.directories import partitions
 
     there = [one for one in request.dirs if os.path.isdir(one)]
@@ -175,11 +196,11 @@ def _home(request: _Request) -> str:
     return make_data_directory(request.dirs[0])
 
 
-def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog]:
+def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[WritableLog]:
     """Return the logs of the partitions to write to: all of the topic, or the one of -p."""
-    from kafkalog.creating import check_name_is_free
+    from kafkalog.dirs.create import check_name_is_free
     from kafkalog.errors import UnknownTopicOrPartition
-    from kafkalog.opening import open_for_append
+    from kafkalog.log.open_writable import open_for_append
     from kafkalog.tools.catalog import partition_count
 
     hint = "`kafkalog topics alter --partitions N` gives it more"
@@ -210,7 +231,7 @@ def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[OpenedLog
     return logs
 
 
-def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Producer | JsonProducer:
+def _producer(request: _Request, logs: Sequence[WritableLog], meter: Meter) -> Producer | JsonProducer:
     from kafkalog.records.packing import choose, most_plain_bytes
 
     config = logs[0].log.config
@@ -219,7 +240,7 @@ def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Pro
     batch_bytes = max(61, min(request.batch_bytes, most_plain_bytes(compression, limit)))
     progress = meter.add if meter.shown else None
     if request.as_json:
-        from kafkalog.tools.produce_json import JsonProducer
+        from kafkalog.tools.produce.json_lines import JsonProducer
 
         return JsonProducer(
             logs,
@@ -230,7 +251,7 @@ def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Pro
             max_record_bytes=limit,
             progress=progress,
         )
-    from kafkalog.tools.produce import Encoding, Producer
+    from kafkalog.tools.produce.text import Encoding, Producer
 
     encoding = Encoding(
         batch_bytes, request.delimiter, request.key_delimiter, request.null, request.key, request.headers
@@ -246,7 +267,7 @@ def _producer(request: _Request, logs: Sequence[OpenedLog], meter: Meter) -> Pro
     )
 
 
-def _report(request: _Request, logs: Sequence[OpenedLog], started: Sequence[int]) -> None:
+def _report(request: _Request, logs: Sequence[WritableLog], started: Sequence[int]) -> None:
     for log, start in zip(logs, started, strict=True):
         count = log.log.log_end_offset - start
         if count or len(logs) == 1:

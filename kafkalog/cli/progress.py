@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-    from kafkalog.storage.recovery_run import RecoveryProgress
+    from kafkalog.storage.recovery.recover_log import RecoveryProgress
 
 SHOW_AFTER_S = 1.0
 

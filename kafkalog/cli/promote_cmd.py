@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from kafkalog.server.client.settings import PeerSettings
 
 _ELECT_LEADERS = 43
 _PREFERRED, _UNCLEAN = 0, 1
@@ -13,31 +16,34 @@ _PATIENCE_MS = 60_000
 
 @click.command("promote")
 @click.argument("address", metavar="HOST:PORT")
-@click.option("--force", is_flag=True, help="Without the votes of a majority: the other nodes are dead for good.")
+@click.option("--force", is_flag=True, help="Skip the votes of a majority: the other nodes are permanently lost.")
 @click.option(
-    "--config", "config_file", type=click.Path(), metavar="FILE", help="A client's properties: TLS and login."
+    "--config", "config_file", type=click.Path(), metavar="FILE", help="Client properties file: TLS and login."
 )
 def command(address: str, force: bool, config_file: str | None) -> int:
-    """Let the server at HOST:PORT lead its replica set.
+    """Make the server at HOST:PORT the leader of its replica set.
 
-    A leader that answers hands over: it takes no writes for a moment, until this server has all of its records and a
-    majority of the set has voted; requests that come meanwhile wait. Where this server does not catch up within
-    kafkalog.handover.timeout.ms, the leader leads on, and nothing has changed.
+    A leader that answers hands over: it pauses writes until this server has all of its records and a majority of the
+    set has voted. Requests that arrive in the meantime wait. If this server does not catch up within
+    kafkalog.handover.timeout.ms, the leader stays leader and nothing changes.
 
-    A leader that does not answer is dead or cut off: this server copies what the others have more of, and leads where
-    a majority of the set, itself counted, answers. No record that was acknowledged with acks=all is lost.
+    A leader that does not answer is dead or cut off. This server then copies the records that the others have and it
+    lacks, and becomes leader if a majority of the set, including itself, answers. No record that was acknowledged with
+    acks=all is lost.
 
-    With --force it leads without hand-over and votes: what it lacks is lost. That is for a set of which the majority
-    is gone. A node that led before steps down as soon as it hears of it.
+    With --force, the server becomes leader without hand-over or votes; records that it lacks are lost. Use it only if
+    the majority of the set is lost. A former leader steps down as soon as it learns of the new one.
 
-    Exit status: 0 where it leads, also where it led already; 1 where it does not, with the reason; 2 for a wrong
-    command line.
+    Example: kafkalog promote node2:9092 --config client.properties
+
+    Exit status: 0 the server is the leader (even if it was before), 1 it is not (the reason is printed), 2 wrong
+    usage.
     """
     import asyncio
     from dataclasses import replace
 
     from kafkalog.server.client.settings import peer_settings
-    from kafkalog.server.config import read_server_properties
+    from kafkalog.server.settings.config import read_server_properties
 
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
@@ -53,7 +59,9 @@ def command(address: str, force: bool, config_file: str | None) -> int:
     return 0
 
 
-async def _promote(host: str, port: int, settings: Any, force: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+async def _promote(
+    host: str, port: int, settings: PeerSettings, force: bool
+) -> tuple[tuple[int, int], tuple[int, int]]:
     """Promote the node; return (term, leader) before and after. Raises PeerError; the node's ApiError."""
     from kafkalog.errors import from_code
     from kafkalog.server.client.login import connect

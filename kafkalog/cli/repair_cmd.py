@@ -13,16 +13,16 @@ _INTERVAL = "index.interval.bytes"
 
 
 @click.command("repair")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
+@common.paths_argument()
 @common.apply_option
-@click.option("--rebuild-indexes", is_flag=True, help="Make wrong indexes anew. Default: all three kinds of repair.")
-@click.option("--truncate-tail", is_flag=True, help="Cut the log behind its last sound batch.")
-@click.option("--checkpoints", is_flag=True, help="Set right snapshots, leader epochs, the directory's checkpoints.")
-@click.option("--all-indexes", is_flag=True, help="Make sound indexes anew too.")
-@click.option("--excise", is_flag=True, help="Besides, rewrite damaged segments without their damaged bytes.")
-@click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for what is changed or cut off.")
-@common.json_option("One JSON object for each change, and one for the report.")
-@common.settings_option(f"Setting of the topics: {_INTERVAL}")
+@click.option("--rebuild-indexes", is_flag=True, help="Rebuild wrong indexes. Default: all three kinds of repair.")
+@click.option("--truncate-tail", is_flag=True, help="Truncate the log after its last valid batch.")
+@click.option("--checkpoints", is_flag=True, help="Correct snapshots, leader epochs, and checkpoints.")
+@click.option("--all-indexes", is_flag=True, help="Also rebuild indexes that are correct.")
+@click.option("--excise", is_flag=True, help="Also rewrite damaged segments without their damaged bytes.")
+@click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for changed or removed data.")
+@common.json_option("Print one JSON object for each change, and one for the report.")
+@common.settings_option(f"Topic setting: {_INTERVAL}")
 @common.quiet_options
 def command(
     paths: tuple[str, ...],
@@ -38,21 +38,24 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Repair data directories or partition directories; a sound batch is never dropped.
+    """Repair data directories or partition directories; a valid batch is never dropped.
 
-    Wrong offset, time and transaction indexes are made anew from the log, as Kafka's recovery makes them, and bytes
-    behind the last sound batch of a log are cut off. Wrong snapshots go, leader epochs and the checkpoints of a data
-    directory are made to fit the logs. Damage with sound batches behind it is reported and left alone, unless --excise
-    is given: then its segment is rewritten without the damaged bytes, which the backup directory keeps.
+    Wrong offset, time and transaction indexes are rebuilt from the log, as by Kafka's recovery. Bytes after the last
+    valid batch of a log are cut off. Wrong snapshots are removed; leader epochs and the checkpoints of a data
+    directory are corrected to match the logs. Damage that is followed by valid batches is reported and left unchanged,
+    unless --excise is given: then its segment is rewritten without the damaged bytes, which the backup directory
+    keeps.
 
-    Nothing changes without --apply. With it the data directory is locked, so no broker may run on it, and what is
-    changed or cut off is first written to the backup directory (by default beside the data directory). -X
-    index.interval.bytes=N says how far entries lie apart where the topic has another setting than 4096.
+    Dry run by default; --apply makes the changes. --apply locks the data directory, so no broker may run on it. Data
+    to be changed or cut off is first written to the backup directory (by default next to the data directory). Use -X
+    index.interval.bytes=N to set the distance of index entries if the topic has another setting than 4096.
+
+    Example: kafkalog repair data --apply --backup-dir data-before-repair
 
     Exit status: 0 nothing is left to do, 1 something is, 2 wrong usage.
     """
-    from kafkalog.tools.repair import repair
-    from kafkalog.tools.verify import total_bytes
+    from kafkalog.tools.repair.directories import repair
+    from kafkalog.tools.verify.directories import total_bytes
 
     common.set_verbosity(quiet, verbose)
     for name in settings:

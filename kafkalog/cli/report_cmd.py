@@ -15,10 +15,10 @@ from kafkalog.cli.progress import Meter
 @common.dir_option
 @common.topics_option
 @click.option(
-    "-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where the page goes; - is stdout."
+    "-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Output file; - is stdout."
 )
-@click.option("--keys/--no-keys", default=True, help="Decode some records for the most frequent keys (default).")
-@click.option("--exact", is_flag=True, help="Read everything, however large it is.")
+@click.option("--keys/--no-keys", default=True, help="Decode some records to find the most frequent keys (default).")
+@click.option("--exact", is_flag=True, help="Read everything, whatever the size.")
 @common.quiet_options
 def command(
     paths: tuple[str, ...],
@@ -30,16 +30,19 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Write one HTML page on data directories: rates, sizes, compression, keys, dirty ratios, indexes.
+    """Write an HTML report on data directories: rates, sizes, compression, keys, dirty ratios, indexes.
 
-    The page has everything in it: no script, nothing to fetch, for light and dark screens, a desk or a phone. Of large
-    logs a sample is read, about 512 MiB in all, and the page says how much. The checksums of all that is read are
-    compared, and damage is shown. Nothing is locked or changed in the directories, and a broker may run meanwhile.
+    The report is one self-contained page without scripts or external resources, for light and dark mode, desktop and
+    phone. Of large logs, a sample is read, about 512 MiB in total, and the page states how much. Checksums of all data
+    read are verified, and damage is shown. Nothing is locked or changed in the directories, and a broker may be
+    running.
 
-    Exit status: 0 fine, 1 something is damaged or could not be read (the page says what), 2 wrong usage.
+    Example: kafkalog report -d data -o report.html
+
+    Exit status: 0 fine, 1 something is damaged or could not be read (the page shows the details), 2 wrong usage.
     """
     from kafkalog.inspect.report import page
-    from kafkalog.reporting import REPORT_BYTES, make_report, total_bytes, write_report
+    from kafkalog.tools.report import REPORT_BYTES, make_report, total_bytes, write_report
 
     common.set_verbosity(quiet, verbose)
     where = list(paths) if paths else common.need_dirs(dirs)

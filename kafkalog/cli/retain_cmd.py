@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common
 
+if TYPE_CHECKING:
+    class RetentionOptions(TypedDict):
+        """Values of `retention_options`."""
+
+        dry_run: bool
+        topics: tuple[str, ...]
+        retention_ms: str | None
+        retention_bytes: str | None
+        now_text: str | None
+        settings: dict[str, str]
+
+    class RetainArguments(TypedDict):
+        """Arguments of `retain`."""
+
+        apply: bool
+        topics: tuple[str, ...]
+        settings: dict[str, str]
+        store: dict[str, str]
+        now_ms: int | None
+
 _OPTIONS = (
-    click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)..."),
+    common.paths_argument(),
     common.apply_option,
     common.topics_option,
-    click.option("--retention-ms", metavar="MS", help="Counts instead of each topic's retention.ms; -1: none."),
-    click.option("--retention-bytes", metavar="N", help="Counts instead of each topic's retention.bytes; -1: none."),
-    click.option("--now", "now_text", metavar="TIME", help="Ages count up to then: ms or ISO-8601. Default: now."),
-    common.settings_option("Setting of the broker for topics without their own, such as log.retention.hours=48"),
-    common.json_option("One JSON object for each segment, and one for the report."),
+    click.option("--retention-ms", metavar="MS", help="Override each topic's retention.ms; -1: no limit."),
+    click.option("--retention-bytes", metavar="N", help="Override each topic's retention.bytes; -1: no limit."),
+    click.option("--now", "now_text", metavar="TIME", help="Time to measure ages at: ms or ISO-8601. Default: now."),
+    common.settings_option("Broker setting for topics without their own, such as log.retention.hours=48"),
+    common.json_option("Print one JSON object for each segment, and one for the report."),
 )
 
 
@@ -34,7 +54,7 @@ def retention_of(
     retention_bytes: str | None,
     now_text: str | None,
     settings: dict[str, str],
-) -> dict[str, Any]:
+) -> RetainArguments:
     """Return the options as arguments of `retain`; a usage error for an invalid time."""
     given = {"retention.ms": retention_ms, "retention.bytes": retention_bytes}
     return {
@@ -49,20 +69,25 @@ def retention_of(
 @click.command("retain")
 @retention_options
 @common.quiet_options
-def command(paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Any) -> None:
-    """Delete the segments that retention takes: below the log start, beyond retention.bytes, older than retention.ms.
+def command(
+    paths: tuple[str, ...], as_json: bool, quiet: bool, verbose: int, **given: Unpack[RetentionOptions]
+) -> None:
+    """Delete segments that exceed retention.
 
-    Each topic has its own settings: from the topics file where kafkalog made it, from the broker's metadata
-    (__cluster_metadata-0) where a broker did; the defaults are Kafka's, or those given with -X. A topic that nobody
-    knows is left alone unless the command says how long to keep it. Nothing at or above a partition's high watermark
-    goes. Topics that are only compacted lose what lies below their log start.
+    These are segments below the log start, beyond retention.bytes, or older than retention.ms. Each topic's own
+    settings apply. They come from the topics file if kafkalog created the topic, or from the broker's metadata
+    (__cluster_metadata-0) if a broker did; the defaults are Kafka's, or those given with -X. A topic whose settings
+    are unknown is skipped, unless the command line sets its retention. Records at or above a partition's high
+    watermark are never deleted. Topics that are only compacted lose only segments below their log start.
 
-    Nothing changes without --apply. With it the data directories are locked, so no broker may run on them; a log that
-    was not closed well is recovered first where it has anything to delete.
+    Dry run by default; --apply makes the changes. --apply locks the data directories, so no broker may run on them. A
+    log that was not closed cleanly is recovered first if it has anything to delete.
+
+    Example: kafkalog retain data --apply --retention-ms 86400000
 
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """
-    from kafkalog.tools.retain import retain
+    from kafkalog.tools.retain.directories import retain
 
     common.set_verbosity(quiet, verbose)
     report = retain(paths, **retention_of(**given))

@@ -16,14 +16,14 @@ column_option = click.option(
     multiple=True,
     metavar="PART=NAME",
     callback=lambda ctx, param, given: common.parse_settings(given),
-    help="A column: of value, key, headers, timestamp, timestampType, topic, partition, offset; repeats.",
+    help="Column NAME of PART: value, key, headers, timestamp, timestampType, topic, partition, offset; repeatable.",
 )
 offsets_option = click.option(
     "--offsets",
     default="auto",
     show_default=True,
     metavar="WHICH",
-    help="keep those of the rows, new ones, or auto: keep where all partitions are empty.",
+    help="keep: those of the rows; new: new ones; auto: keep if all partitions are empty.",
 )
 
 

@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     "listeners",
     multiple=True,
     metavar="[NAME://]HOST:PORT",
-    help="Where to listen; repeats. Port 0 takes a free one. Default: localhost:9092, or what the settings say.",
+    help="Listener address; repeatable. Port 0: a free port. Default: localhost:9092, or as configured.",
 )
-@click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="A server.properties file.")
-@common.settings_option("Setting of the server, such as num.partitions=3")
-@click.option("--ready-file", type=click.Path(), metavar="FILE", help="Written once it answers: NAME HOST:PORT lines.")
-@click.option("--http", metavar="HOST:PORT", help="Metrics, health and status page; port 0: a free one.")
-@click.option("--memory", is_flag=True, help="Keep all in memory (/dev/shm) and nothing afterwards; takes no -d.")
+@click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="File in server.properties format.")
+@common.settings_option("Server setting, such as num.partitions=3")
+@click.option("--ready-file", type=click.Path(), metavar="FILE", help="File to write when ready: NAME HOST:PORT lines.")
+@click.option("--http", metavar="HOST:PORT", help="Metrics, health and status page; port 0: a free port.")
+@click.option("--memory", is_flag=True, help="Keep data in memory (/dev/shm), discard it at exit; excludes -d.")
 @common.recovery_option
-@click.option("--read-only", is_flag=True, help="Serve what a broker left behind, and write nothing there.")
-@click.option("--add-user", metavar="NAME", help="Let NAME log in with a password, and serve nothing.")
+@click.option("--read-only", is_flag=True, help="Serve the data of a stopped broker, and write nothing to it.")
+@click.option("--add-user", metavar="NAME", help="Add user NAME with a password, and exit.")
 @click.option(
     "--password-file",
     type=click.Path(),
     metavar="FILE",
-    help="Its first line is that password. Default: KAFKALOG_PASSWORD, else it is asked for.",
+    help="File whose first line is the password. Default: KAFKALOG_PASSWORD, or a prompt.",
 )
 @common.cursors_option
 @common.quiet_options
@@ -59,12 +59,16 @@ def command(
 ) -> int:
     """Serve the topics in data directories to Kafka clients, until SIGTERM or Ctrl-C.
 
-    All clients of Kafka can connect; a directory is made where it is missing. Settings have the names that a broker's
-    server.properties has; -X goes before the file.
+    All Kafka clients can connect. Missing directories are created. Settings have the names of a broker's
+    server.properties; -X overrides the file.
+
+    Example: kafkalog serve -d data --listen localhost:9092 -X num.partitions=3
+
+    Example: kafkalog serve -d data --add-user alice --password-file password.txt
     """
-    from kafkalog.server.config import ServerConfig, read_server_properties
-    from kafkalog.server.passing import in_memory
+    from kafkalog.server.node.temporary_dirs import in_memory
     from kafkalog.server.running import run
+    from kafkalog.server.settings.config import ServerConfig, read_server_properties
 
     is_given = click.get_current_context().get_parameter_source("dirs") is ParameterSource.COMMANDLINE
     given: dict[str, object] = dict(read_server_properties(config_file)) if config_file else {}
@@ -99,7 +103,7 @@ def command(
 
 def _kept_positions(directories: list[str], cursors: str | None) -> list[KeptPosition]:
     """Return stored cursor positions for these directories; groups of the same names continue from them."""
-    from kafkalog.cursor_store import CursorStore
+    from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import CorruptCheckpoint, IllegalArgument
     from kafkalog.server.groups.values import KeptPosition
 

@@ -11,15 +11,17 @@ from kafkalog.cli import common
 
 @click.command("archive")
 @click.argument("target", type=click.Path(dir_okay=False), metavar="FILE")
-@click.option("--bare", is_flag=True, help="kafkalog alone: the executors' Python has numpy, pyarrow and the rest.")
+@click.option("--bare", is_flag=True, help="Only pack kafkalog: the executors' Python has numpy, pyarrow and the rest.")
 @common.quiet_options
 def command(target: str, bare: bool, quiet: bool, verbose: int) -> int:
-    """Write FILE, a .tar.gz of this installed package and all it needs, for executors that do not have it.
+    """Write FILE, a .tar.gz of this installed package and its dependencies, for executors without it.
 
-    Give it to Spark with --conf spark.archives=FILE#env --conf spark.executorEnv.PYTHONPATH=env. The executors' Python
-    has to be of the same minor version and platform as this one.
+    Pass it to Spark with --conf spark.archives=FILE#env --conf spark.executorEnv.PYTHONPATH=env. The executors' Python
+    must have the same minor version and platform as this one.
 
-    Exit status: 0 written, 1 not, 2 wrong usage.
+    Example: kafkalog spark archive kafkalog.tar.gz
+
+    Exit status: 0 written, 1 not written, 2 wrong usage.
     """
     common.set_verbosity(quiet, verbose)
     from kafkalog.spark.archive import write_archive

@@ -32,11 +32,11 @@ JOBS = (
 
 @click.group("spark")
 def command() -> None:
-    """Work on trees of data directories with Spark: what a command does on one machine, done by a cluster.
+    """Run jobs over many data directories on Spark.
 
-    Needs Java 17 or newer and `pip install 'kafkalog[spark]'`, here and on every node; the directories lie on a file
-    system that all nodes mount in the same place. `python -m kafkalog.spark.jobs JOB` is the same, also for
-    spark-submit.
+    The jobs are those of the commands for one machine, run by a cluster. They need `pip install 'kafkalog[spark]'` and
+    Java 17 or newer, here and on every node. The directories must be on a file system that all nodes mount at the same
+    path. `python -m kafkalog.spark.jobs JOB` is the same, and also works with spark-submit.
     """
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from kafkalog.cli import common, spark_options
 from kafkalog.cli.compact_cmd import compaction_of, compaction_options
+
+if TYPE_CHECKING:
+    from kafkalog.cli.compact_cmd import CompactionOptions
 
 
 @click.command("compact")
@@ -21,15 +24,17 @@ def command(
     conf: dict[str, str],
     quiet: bool,
     verbose: int,
-    **given: Any,
+    **given: Unpack[CompactionOptions],
 ) -> None:
-    """Clean the compacted topics of a tree of data directories or partition directories.
+    """Clean the compacted topics of many data directories or partition directories.
 
-    What goes, what counts for a topic and the report are as for `kafkalog compact`. Tasks look at all partitions; then
-    one task for each partition that has anything to clean takes the lock of its data directory and cleans.
+    Rules, settings and report are those of `kafkalog compact`. Tasks inspect all partitions. Then one task for each
+    partition with anything to clean locks its data directory and cleans.
 
-    Nothing changes without --apply. With it a data directory that is in use is refused before anything is cleaned
-    anywhere.
+    Dry run by default; --apply makes the changes. If a data directory is in use, --apply fails before anything is
+    cleaned in any directory.
+
+    Example: kafkalog spark compact /mnt/kafka/* --apply --master spark://host:7077
 
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """

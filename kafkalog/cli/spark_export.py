@@ -15,14 +15,14 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
 @click.argument("target", type=click.Path(), metavar="TARGET")
 @common.topics_option
-@click.option("--columns", metavar="NAMES", help="Columns, with commas between them. Default: all.")
-@click.option("--no-dates", is_flag=True, help="Directories for topics only, not for the dates of records.")
-@click.option("--compression", default="zstd", show_default=True, metavar="CODEC", help="Of Parquet.")
-@click.option("--file-size", default="128M", show_default=True, metavar="SIZE", help="About this size files get.")
+@click.option("--columns", metavar="NAMES", help="Comma-separated columns. Default: all.")
+@click.option("--no-dates", is_flag=True, help="Write directories for topics only, not for the dates of records.")
+@click.option("--compression", default="zstd", show_default=True, metavar="CODEC", help="Codec of Parquet.")
+@click.option("--file-size", default="128M", show_default=True, metavar="SIZE", help="Approximate size of files.")
 @common.isolation_option
 @common.on_damage_option
-@common.settings_option("Option of Spark's source kafkalog, such as startingTimestamp=1700000000000")
-@common.json_option("One JSON object with what was exported.")
+@common.settings_option("Option of the Spark source kafkalog, such as startingTimestamp=1700000000000")
+@common.json_option("Print one JSON object for the export.")
 @spark_options.session_options
 @common.quiet_options
 def command(
@@ -42,13 +42,16 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Export topics into TARGET, a directory of Parquet files: topic=NAME/date=DAY/, the days those of records in UTC.
+    """Export topics into Parquet files in directories TARGET/topic=NAME/date=DAY/.
 
-    Run it again, and what is new since then is exported; a run that was killed is gone on with. Nothing is there twice:
-    TARGET knows the offsets that it has. Columns are those of Spark's Kafka source. Records without a time, or with
-    one that no calendar has, are in date=__HIVE_DEFAULT_PARTITION__, which readers take for null.
+    DAY is the day of the records' times in UTC. A second run exports the records that are new since the first; a
+    killed run is continued. No record is exported twice: TARGET stores the exported offsets. The columns are those of
+    Spark's Kafka source. Records without a time, or with a time outside the calendar, are in
+    date=__HIVE_DEFAULT_PARTITION__, which readers interpret as null.
 
-    Exit status: 0 exported, 1 not all of it, 2 wrong usage.
+    Example: kafkalog spark export data tables -t orders --master local[4]
+
+    Exit status: 0 exported, 1 incomplete, 2 wrong usage.
     """
     common.set_verbosity(quiet, verbose)
     options = dict(settings)

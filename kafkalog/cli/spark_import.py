@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from kafkalog.cli import common, row_options, spark_options
 
+if TYPE_CHECKING:
+    class _Given(TypedDict):
+        """Values of the command's options that an import takes."""
+
+        topic: str | None
+        format: str | None
+        columns: dict[str, str]
+        offsets: str
+        partitions: int
+        compression: str | None
+        job_id: str | None
+
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
 @spark_options.target_option
-@click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: what rows or their paths say.")
-@click.option("--format", "format", metavar="FORMAT", help="parquet or json (lines). Default: by the names of files.")
+@click.option("-t", "--topic", metavar="TOPIC", help="Topic of all rows. Default: from the rows or their paths.")
+@click.option("--format", "format", metavar="FORMAT", help="Format: parquet or json (lines). Default: by file names.")
 @row_options.column_option
 @row_options.offsets_option
 @spark_options.writing_options
-@common.json_option("One JSON object with what was written.")
+@common.json_option("Print one JSON object for the import.")
 @spark_options.session_options
 @common.quiet_options
 def command(
     files: tuple[str, ...], dir: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
-    verbose: int, **given: Any,
+    verbose: int, **given: Unpack[_Given],
 ) -> int:  # fmt: skip
-    """Write the records of Parquet files, such as the directory of an export, or of JSON lines to topics.
+    """Import records from Parquet files, such as an export, or from JSON lines into topics.
 
-    Keys, values, nulls, headers and times become what they were. Rows with topic, partition and offset keep their
-    offsets where all of their partitions are empty, and are appended in that order elsewhere. JSON lines are those of
-    `kafkalog consume -J`, appended to -t.
+    Keys, values, nulls, headers and times are restored unchanged. Rows with topic, partition and offset keep their
+    offsets if all of their partitions are empty; otherwise they are appended in that order. JSON lines must have the
+    format of `kafkalog consume -J` and are appended to -t.
+
+    Example: kafkalog spark import tables -d data --job-id restore-1
 
     Exit status: 0 written, 1 nothing written, 2 wrong usage.
     """

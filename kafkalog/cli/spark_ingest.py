@@ -14,30 +14,32 @@ from kafkalog.cli import common, spark_options
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="(FILE | DIR)...")
 @spark_options.target_option
 @common.topic_option()
-@click.option("--format", "format", metavar="FORMAT", help="text, csv, json (lines) or parquet. Default: by the names.")
-@click.option("--value", metavar="COLUMN", help="The value. Default: the line, or the row as JSON.")
-@click.option("--key", metavar="COLUMN", help="The key.")
-@click.option("--time", "timestamp", metavar="COLUMN", help="The time: ms since 1970, or ISO-8601. Default: now.")
-@click.option("--topic-column", metavar="COLUMN", help="The topic, instead of -t.")
-@click.option("--partition-column", metavar="COLUMN", help="The partition. Default: by the key.")
-@click.option("--no-header", is_flag=True, help="The first line of CSV has no names: columns are _c0, _c1, ...")
-@click.option("--separator", default=",", show_default=True, metavar="CHAR", help="What is between columns of CSV.")
-@click.option("--nulls", is_flag=True, help="Null values are taken, as deletes.")
-@click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="What ends a line of text.")
-@click.option("-K", "key_delimiter", metavar="DELIM", help="Splits a line at its first DELIM into key and value.")
+@click.option("--format", "format", metavar="FORMAT", help="text, csv, json (lines) or parquet. Default: by names.")
+@click.option("--value", metavar="COLUMN", help="Column of the value. Default: the line, or the row as JSON.")
+@click.option("--key", metavar="COLUMN", help="Column of the key.")
+@click.option("--time", "timestamp", metavar="COLUMN", help="Column of the time: ms or ISO-8601. Default: now.")
+@click.option("--topic-column", metavar="COLUMN", help="Column of the topic, instead of -t.")
+@click.option("--partition-column", metavar="COLUMN", help="Column of the partition. Default: by the key.")
+@click.option("--no-header", is_flag=True, help="The first CSV line is data, not names: columns are _c0, _c1, ...")
+@click.option("--separator", default=",", show_default=True, metavar="CHAR", help="Separator of CSV columns.")
+@click.option("--nulls", is_flag=True, help="Accept null values, as deletes.")
+@click.option("-D", "delimiter", default="\\n", show_default=True, metavar="DELIM", help="Delimiter of text lines.")
+@click.option("-K", "key_delimiter", metavar="DELIM", help="Split a line at its first DELIM into key and value.")
 @spark_options.writing_options
-@common.json_option("One JSON object with what was written.")
+@common.json_option("Print one JSON object for the records written.")
 @spark_options.session_options
 @common.quiet_options
 def command(
     files: tuple[str, ...], dir: str, master: str | None, conf: dict[str, str], as_json: bool, quiet: bool,
     verbose: int, no_header: bool, delimiter: str, key_delimiter: str | None, **given: Any,
 ) -> int:  # fmt: skip
-    """Append the lines or rows of FILEs to a topic, by tasks that encode and a commit that appends once.
+    """Append the lines or rows of FILEs to a topic: tasks encode them, and one commit appends them.
 
-    Lines come in the order of the files, so a topic of one partition has them in that order. With --job-id a run that
-    was killed is run again with the same words: what landed does not land twice. Text is taken byte for byte, and so
-    are JSON lines if no column is named. A missing topic is made.
+    Lines are appended in the order of the files, so a topic with one partition has them in that order. A run with
+    --job-id that was killed can be repeated with the same arguments: no record is written twice. Text is copied byte
+    for byte, and so are JSON lines if no column is named. A missing topic is created.
+
+    Example: kafkalog spark ingest logs/*.json -d data -t events --format json --key user --job-id day-1
 
     Exit status: 0 written, 1 nothing written, 2 wrong usage.
     """

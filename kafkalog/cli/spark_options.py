@@ -28,8 +28,8 @@ def master_option(command: common.Command) -> common.Command:
     return click.option(
         "--master",
         metavar="MASTER",
-        help="Where it runs: local[N], spark://HOST:7077, yarn, k8s://... Default: all cores of this machine, or "
-        "what spark-submit says.",
+        help="Spark master: local[N], spark://HOST:7077, yarn, k8s://... Default: that of spark-submit, or all cores "
+        "of this machine.",
     )(command)
 
 
@@ -41,7 +41,7 @@ def conf_option(command: common.Command) -> common.Command:
         multiple=True,
         metavar="NAME=VALUE",
         callback=lambda ctx, param, given: common.parse_settings(given),
-        help="Setting of Spark, such as spark.executor.memory=4g; repeats.",
+        help="Spark setting, such as spark.executor.memory=4g; repeatable.",
     )(command)
 
 
@@ -67,10 +67,10 @@ def target_option(command: common.Command) -> common.Command:
 def writing_options(command: common.Command) -> common.Command:
     """Add --partitions, -z and --job-id: how a job writes to topics."""
     for option in (
-        click.option("--job-id", metavar="ID", help="The records land once, however often a job of this ID is run."),
-        click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="gzip, snappy, lz4 or zstd."),
+        click.option("--job-id", metavar="ID", help="Write records once, even if the job ID is run again."),
+        click.option("-z", "compression", metavar="CODEC[:LEVEL]", help="Compression: gzip, snappy, lz4 or zstd."),
         click.option("--partitions", type=int, default=1, show_default=True, metavar="N",
-                     help="Of a topic that is missing."),
+                     help="Number of partitions of a new topic."),
     ):  # fmt: skip
         command = option(command)
     return command

@@ -10,12 +10,12 @@ _INTERVAL = "index.interval.bytes"
 
 
 @click.command("reindex")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
+@common.paths_argument()
 @common.apply_option
-@click.option("--only-wrong", is_flag=True, help="Leave the indexes alone that `kafkalog verify` finds sound.")
-@click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for the old indexes.")
-@common.json_option("One JSON object for each change, and one for the report.")
-@common.settings_option(f"Setting of the topics: {_INTERVAL}")
+@click.option("--only-wrong", is_flag=True, help="Skip indexes in which `kafkalog verify` finds no error.")
+@click.option("--backup-dir", type=click.Path(), metavar="DIR", help="New directory for copies of the old indexes.")
+@common.json_option("Print one JSON object for each change, and one for the report.")
+@common.settings_option(f"Topic setting: {_INTERVAL}")
 @spark_options.session_options
 @common.quiet_options
 def command(
@@ -30,14 +30,16 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Make offset, time and transaction indexes anew from the .log files of data or partition directories.
+    """Rebuild offset, time and transaction indexes from the .log files.
 
-    They become what Kafka's recovery makes of the logs, byte for byte; an index that is that already is no change.
-    Logs, snapshots and checkpoints are left alone: `kafkalog repair` is for those.
+    The result is that of Kafka's recovery, byte for byte; an index that already matches counts as unchanged. Logs,
+    snapshots and checkpoints are not changed: use `kafkalog repair` for those.
 
-    Nothing changes without --apply. With it the data directories are locked all the while, so no broker may run on
-    them; one that is in use is refused before anything is changed anywhere. Old indexes are first copied to the backup
-    directory, by default one beside each data directory.
+    Dry run by default; --apply makes the changes. --apply locks the data directories for the whole run, so no broker
+    may run on them. If one is in use, the run fails before anything is changed in any directory. Old indexes are first
+    copied to the backup directory, by default one next to each data directory.
+
+    Example: kafkalog spark reindex data --apply --only-wrong
 
     Exit status: 0 nothing is left to do, 1 something is (a dry run that found work, damage in a log), 2 wrong usage.
     """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from kafkalog.cli import common, spark_options
 from kafkalog.cli.retain_cmd import retention_of, retention_options
+
+if TYPE_CHECKING:
+    from kafkalog.cli.retain_cmd import RetentionOptions
 
 
 @click.command("retain")
@@ -21,15 +24,17 @@ def command(
     conf: dict[str, str],
     quiet: bool,
     verbose: int,
-    **given: Any,
+    **given: Unpack[RetentionOptions],
 ) -> None:
-    """Delete the segments that retention takes from a tree of data directories or partition directories.
+    """Delete segments that exceed retention from many data directories or partition directories.
 
-    What goes, what counts for a topic and the report are as for `kafkalog retain`. Tasks look at all partitions; then
-    one task for each data directory that has anything to lose takes its lock and deletes.
+    Rules, settings and report are those of `kafkalog retain`. Tasks inspect all partitions. Then one task for each
+    data directory with anything to delete locks it and deletes.
 
-    Nothing changes without --apply. With it a data directory that is in use is refused before anything is deleted
-    anywhere.
+    Dry run by default; --apply makes the changes. If a data directory is in use, --apply fails before anything is
+    deleted in any directory.
+
+    Example: kafkalog spark retain data --apply --retention-ms 86400000
 
     Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
     """

@@ -8,11 +8,11 @@ from kafkalog.cli import common, spark_options
 
 
 @click.command("stats")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION)...")
+@common.paths_argument()
 @common.topics_option
-@click.option("--keys/--no-keys", default=True, help="Read all records too, and count different keys (default).")
-@click.option("--exact", is_flag=True, help="Decompress every batch for the ratio, not one of each megabyte.")
-@common.json_option("One JSON object for each hour of a topic, for each topic, and for the report.")
+@click.option("--keys/--no-keys", default=True, help="Also read all records, and count distinct keys (default).")
+@click.option("--exact", is_flag=True, help="Decompress every batch for the ratio, not one per megabyte.")
+@common.json_option("Print one JSON object for each hour of a topic, for each topic, and for the report.")
 @spark_options.session_options
 @common.quiet_options
 def command(
@@ -26,12 +26,15 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Tell records, bytes, rates, compression and keys of a tree of data directories, by topic and by hour.
+    """Show records, bytes, rates, compression and keys of many data directories, by topic and hour.
 
-    Counts come from batch headers, and no checksum is compared: `kafkalog spark verify` does that. The hour of a batch
-    is that of its largest timestamp, in UTC. RATIO is how many bytes of records one byte on disk holds. KEYS is the
-    number of different keys by a sketch, off by 2 % on average. RECORDS/S of a topic is between its first batch and its
-    last one, of an hour over the whole hour. Nothing is locked or changed, and a broker may run meanwhile.
+    Counts come from batch headers; checksums are not verified: use `kafkalog spark verify` for that. The hour of a
+    batch is that of its largest timestamp, in UTC. RATIO is the number of bytes of records per byte on disk. KEYS is
+    the number of distinct keys, estimated with an average error of 2 %. RECORDS/S of a topic is measured between its
+    first and its last batch, that of an hour over the whole hour. Nothing is locked or changed, and a broker may be
+    running.
+
+    Example: kafkalog spark stats data -t orders --no-keys
 
     Exit status: 0 fine, 1 something could not be read, or a named thing is absent, 2 wrong usage.
     """

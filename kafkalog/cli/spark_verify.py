@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kafkalog.cli import common, spark_options
-from kafkalog.cli.verify_cmd import check_options
+from kafkalog.cli.verify_options import check_options
 
 
 @click.command("verify")
@@ -22,12 +22,14 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Check a tree of data directories, partition directories or files, and change nothing.
+    """Verify many data directories, partition directories or files; change nothing.
 
-    Findings, report and exit status are those of `kafkalog verify`, and so is what is looked at. Segments are checked
-    by tasks, so it takes half the time with twice the cores.
+    Checks, findings, report and exit status are those of `kafkalog verify`. Spark tasks check the segments, so the run
+    takes half the time with twice the cores.
 
-    Exit status: 0 sound, 1 repairable, damaged or unreadable, 2 wrong usage.
+    Example: kafkalog spark verify data --deep --master local[8]
+
+    Exit status: 0 no problem found, 1 repairable, damaged or unreadable, 2 wrong usage.
     """
     common.set_verbosity(quiet, verbose)
     if deep and indexes:

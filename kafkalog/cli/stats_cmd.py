@@ -22,12 +22,12 @@ _OPTIONS = (
     common.dir_option,
     common.topic_option(),
     common.partition_option(multiple=True),
-    click.option("--by-key", is_flag=True, help="Decode records too, and tell the keys with most of them."),
-    click.option("--sizes", is_flag=True, help="Decode records too, and tell how large keys and values are."),
-    click.option("--batches", is_flag=True, help="Tell how large batches are, and what their codecs save."),
-    click.option("--segments", is_flag=True, help="A row for each segment."),
-    click.option("--exact", is_flag=True, help="Read everything, however large a log is."),
-    common.json_option("One JSON object for each partition."),
+    click.option("--by-key", is_flag=True, help="Also decode records, and show the keys with the most records."),
+    click.option("--sizes", is_flag=True, help="Also decode records, and show the sizes of keys and values."),
+    click.option("--batches", is_flag=True, help="Show the sizes of batches, and the savings of their codecs."),
+    click.option("--segments", is_flag=True, help="Print a row for each segment."),
+    click.option("--exact", is_flag=True, help="Read everything, whatever the size of a log."),
+    common.json_option("Print one JSON object for each partition."),
     common.quiet_options,
 )
 
@@ -55,13 +55,15 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Tell records, batches, bytes, rates and compression of partitions, and with flags more.
+    """Show records, batches, bytes, rates and compression of partitions.
 
-    Partitions are named by -d, -t and -p, or by the paths of data directories and partition directories. Counts come
-    from batch headers. Of a log of more than 128 MiB a sample is read, and what is estimated has a ~ before it; a line
-    says how much was read. The checksums of all that is read are compared, and damage is shown. RATIO is how many bytes
-    of records one byte on disk holds, by the batches that were decompressed to see. Nothing is locked or changed, and a
-    broker may run meanwhile.
+    Select partitions with -d, -t and -p, or give the paths of data directories and partition directories. Counts come
+    from batch headers. Of a log of more than 128 MiB, a sample is read; estimates are marked with ~, and a line shows
+    how much was read. Checksums of all data read are verified, and damage is shown. RATIO is the number of bytes of
+    records per byte on disk, measured on the batches that were decompressed. Nothing is locked or changed, and a
+    broker may be running.
+
+    Example: kafkalog stats -d data -t orders --sizes
 
     Exit status: 0 fine, 1 something is damaged, could not be read, or a named thing is absent, 2 wrong usage.
     """
@@ -103,9 +105,9 @@ def _told(
     found: Sequence[PartitionPath], *, sizes: bool, keys: bool, exact: bool, quiet: bool
 ) -> Iterator[LogStats]:
     """Yield the figures of each partition; on a terminal, a bar counts the bytes of the logs, sampled or not."""
-    from kafkalog.api import open as open_log
     from kafkalog.inspect.sample import SAMPLE_BYTES
-    from kafkalog.reporting import by_share, segment_bytes
+    from kafkalog.log.open import open as open_log
+    from kafkalog.tools.report import by_share, segment_bytes
 
     most = None if exact else SAMPLE_BYTES
     lengths = [segment_bytes(one.path) for one in found] if sys.stderr.isatty() else [0] * len(found)

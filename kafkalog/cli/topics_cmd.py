@@ -21,10 +21,13 @@ def command() -> None:
 
 @command.command("list")
 @common.dir_option
-@common.json_option("One JSON object for each topic.")
+@common.json_option("Print one JSON object for each topic.")
 @common.quiet_options
 def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int) -> None:
-    """Print the names of all topics (with -v the number of partitions and the bytes they take)."""
+    """Print the names of all topics; -v adds the number of partitions and the size in bytes.
+
+    Example: kafkalog topics list -d data
+    """
     from kafkalog.tools.catalog import topics
 
     common.set_verbosity(quiet, verbose)
@@ -40,10 +43,15 @@ def list_topics(dirs: tuple[str, ...], as_json: bool, quiet: bool, verbose: int)
 @command.command("describe")
 @common.dir_option
 @common.topics_option
-@common.json_option("One JSON object for each topic.")
+@common.json_option("Print one JSON object for each topic.")
 @common.quiet_options
 def describe(dirs: tuple[str, ...], topics: tuple[str, ...], as_json: bool, quiet: bool, verbose: int) -> None:
-    """Print id, settings and partitions of topics: where each lies, its offsets, segments and bytes."""
+    """Print the id, settings and partitions of topics.
+
+    Each partition is shown with its directory, offsets, segments and size in bytes.
+
+    Example: kafkalog topics describe -d data -t orders
+    """
     from kafkalog.tools.catalog import describe_topic
     from kafkalog.tools.directories import partitions
 
@@ -74,8 +82,8 @@ def _described(topic: TopicDescription) -> Iterator[str]:
     "--partitions", type=click.IntRange(1, 2**31 - 1), default=1, show_default=True, help="Number of partitions."
 )
 @common.settings_option("Topic setting, such as segment.bytes=104857600", "-c", "--config")
-@click.option("--replication-factor", type=int, default=1, help="Only 1 is possible: there is no other broker.")
-@click.option("--if-not-exists", is_flag=True, help="No error where the topic exists.")
+@click.option("--replication-factor", type=int, default=1, help="Must be 1: there is no other broker.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
 @common.quiet_options
 def create(
     dirs: tuple[str, ...],
@@ -89,9 +97,11 @@ def create(
 ) -> None:
     """Create a topic: its entry in the topics file, and an empty log for each partition.
 
-    The first directory given gets the partitions; it is made if it is missing.
+    The partitions are created in the first directory given; it is created if missing.
+
+    Example: kafkalog topics create -d data -t orders --partitions 3 -c retention.ms=86400000
     """
-    from kafkalog.creating import create_topic
+    from kafkalog.dirs.create import create_topic
     from kafkalog.errors import InvalidReplicationFactor, TopicExists
 
     common.set_verbosity(quiet, verbose)
@@ -114,9 +124,9 @@ def create(
 @command.command("alter")
 @common.dir_option
 @common.topic_option(required=True)
-@common.settings_option("Topic setting that changes, such as retention.ms=3600000", "-c", "--config")
-@click.option("--delete-config", "deleted", multiple=True, metavar="NAME", help="Back to the default; repeats.")
-@click.option("--partitions", type=click.IntRange(1, 2**31 - 1), help="Make so many: their number only grows.")
+@common.settings_option("Topic setting to change, such as retention.ms=3600000", "-c", "--config")
+@click.option("--delete-config", "deleted", multiple=True, metavar="NAME", help="Reset it to its default; repeatable.")
+@click.option("--partitions", type=click.IntRange(1, 2**31 - 1), help="New number of partitions; it can only grow.")
 @common.quiet_options
 def alter(
     dirs: tuple[str, ...],
@@ -127,12 +137,14 @@ def alter(
     quiet: bool,
     verbose: int,
 ) -> None:
-    """Change settings of a topic, or give it more partitions.
+    """Change settings of a topic, or add partitions.
 
-    The settings stand in the topics file; a topic that a broker made gets an entry there, which kafkalog then goes by.
-    A broker goes by its own metadata: change its topics with its tools. The directories may not be in use.
+    The settings are stored in the topics file. A topic that a broker created gets an entry there, which kafkalog then
+    uses. A broker uses its own metadata: change its topics with its own tools. The directories must not be in use.
+
+    Example: kafkalog topics alter -d data -t orders -c retention.ms=3600000 --delete-config segment.bytes
     """
-    from kafkalog.creating import add_partitions
+    from kafkalog.dirs.create import add_partitions
     from kafkalog.tools.topic_changes import alter_topic
 
     common.set_verbosity(quiet, verbose)
@@ -153,10 +165,15 @@ def alter(
 @command.command("delete")
 @common.dir_option
 @common.topic_option(required=True)
-@click.option("--if-exists", is_flag=True, help="No error where there is no such topic.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic is missing.")
 @common.quiet_options
 def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, quiet: bool, verbose: int) -> None:
-    """Delete a topic with all its records, at once and for good. The directories may not be in use."""
+    """Delete a topic with all its records, immediately and permanently.
+
+    The directories must not be in use.
+
+    Example: kafkalog topics delete -d data -t orders --if-exists
+    """
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.tools.topic_changes import delete_topic, is_broker_s
 

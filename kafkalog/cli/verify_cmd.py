@@ -7,28 +7,14 @@ from threading import Lock
 
 import click
 
-from kafkalog.cli import common
+from kafkalog.cli import common, spark_verify, verify_options
 from kafkalog.cli.progress import Meter
-
-_OPTIONS = (
-    click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="(DIR | PARTITION | FILE)..."),
-    click.option("--deep", is_flag=True, help="Decode every record too, of every format and codec."),
-    click.option("--indexes", is_flag=True, help="Compare indexes with batch headers only; no checksums."),
-    common.json_option("One JSON object for each finding, and one for the report."),
-)
-
-
-def check_options(command: common.Command) -> common.Command:
-    """Add the options of what to check, how thoroughly, and the output."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 @click.command("verify")
-@check_options
+@verify_options.check_options
 @click.option("-j", "--threads", type=click.IntRange(1, 256), metavar="N", help="Threads. Default: one for each core.")
-@click.option("--spark", "master", metavar="MASTER", help="Let Spark's tasks do it; see `kafkalog spark verify`.")
+@click.option("--spark", "master", metavar="MASTER", help="Check with Spark tasks; see `kafkalog spark verify`.")
 @common.quiet_options
 def command(
     paths: tuple[str, ...],
@@ -40,18 +26,19 @@ def command(
     quiet: bool,
     verbose: int,
 ) -> int:
-    """Check data directories, partition directories or single files, or URLs of such, and change nothing.
+    """Verify data directories, partition directories or single files, or URLs of these; change nothing.
 
-    Every batch is read and its checksum compared; offsets, leader epochs, indexes, transaction indexes, producer
-    snapshots and checkpoints are held against the log. A running broker is no hindrance.
+    Every batch is read and its checksum verified. Offsets, leader epochs, indexes, transaction indexes, producer
+    snapshots and checkpoints are compared with the log. A broker may be running.
 
-    Findings are of four kinds: note (nothing is wrong), repairable (`kafkalog repair` or recovery sets it right),
-    damage (batches are lost or contradict each other) and unreadable (the system did not let us look). With -q notes
-    are left out.
+    There are four kinds of findings: note (nothing is wrong), repairable (`kafkalog repair` or recovery corrects it),
+    damage (batches are lost or contradict each other) and unreadable (the system denied access). -q omits notes.
 
-    Exit status: 0 sound, 1 repairable, damaged or unreadable, 2 wrong usage.
+    Example: kafkalog verify data --deep
+
+    Exit status: 0 no problem found, 1 repairable, damaged or unreadable, 2 wrong usage.
     """
-    from kafkalog.verifying import total_bytes, verify
+    from kafkalog.tools.verify.paths import total_bytes, verify
 
     common.set_verbosity(quiet, verbose)
     if deep and indexes:
@@ -59,8 +46,6 @@ def command(
     if master is not None:
         if threads is not None:
             raise click.UsageError("-j is of this process; with --spark the master says how many cores there are")
-        from kafkalog.cli import spark_verify
-
         return spark_verify.run(
             paths, master, {}, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose
         )

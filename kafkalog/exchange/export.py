@@ -12,8 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kafkalog.chunks import check_tail
-from kafkalog.engine import end_of, isolation_of, skipped_of
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
@@ -29,13 +27,15 @@ from kafkalog.exchange.planning import (
 )
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.exchange.tasks import ExportTask
-from kafkalog.remote import is_url, locate_directories, refuse_urls
+from kafkalog.reading.chunks import check_tail
+from kafkalog.reading.source import end_of, isolation_of, skipped_of
 from kafkalog.storage.damage import Skipped
 from kafkalog.storage.partition_metadata import read_partition_metadata
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.remote import is_url, locate_directories, refuse_urls
 from kafkalog.tools.directories import PartitionPath, Path, find, partitions, path_list
 from kafkalog.tools.offsets import Bounds
-from kafkalog.tools.verify_segment import Progress
+from kafkalog.tools.verify.segment import Progress
 from kafkalog.types import Isolation, TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.remote_files import RemoteFileSystem

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import kafkalog
-from kafkalog.dirs import LogDirs
+from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage, PartitionNotFound
 from kafkalog.exchange.kafka_dir import is_exported
 from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.packing import Compression, choose, parse_compression
-from kafkalog.remote import refuse_urls
 from kafkalog.storage.names import validate_topic
+from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import Path, path_list
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog.exchange.row_files import ParquetFacts
+    from kafkalog.log.log import Log
+    from kafkalog.records.placer import Placed, TopicTarget
 
 __all__ = ["SUFFIXES", "ImportReport", "import_records"]
 
@@ -122,7 +129,7 @@ class _Import:
     def __init__(
         self,
         dirs: LogDirs,
-        facts: list[Any],
+        facts: list[ParquetFacts],
         compression: Compression | None,
         partitions: int,
         progress: Callable[[int], object] | None,
@@ -197,13 +204,13 @@ class _Import:
             self._dirs[where].flush()
         return records
 
-    def _write(self, placed: Iterable[Any]) -> None:
+    def _write(self, placed: Iterable[Placed]) -> None:
         for one in placed:
             where = TopicPartition(one.topic, one.partition)
             self._dirs[where].append_bytes(one.batches)
             self.touched.add(where)
 
-    def _target(self, topic: str) -> Any:
+    def _target(self, topic: str) -> TopicTarget:
         least = max((w.partition + 1 for w in self._wheres if w.topic == topic), default=self._partitions)
         self._ensure(topic, max(least, self._partitions))
         log = self._dirs[topic, 0]
@@ -225,7 +232,7 @@ class _Import:
         elif there < count:
             self._dirs.alter_topic(topic, partitions=count)
 
-    def _told(self, tables: Iterable[Any]) -> Iterator[Any]:
+    def _told(self, tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
         for table in tables:
             yield table
             if self._progress is not None:
@@ -235,14 +242,14 @@ class _Import:
 class _Skip:
     """Skips rows that the log already has: `skipped` counts them, `left` counts the others."""
 
-    def __init__(self, log: Any) -> None:
+    def __init__(self, log: Log) -> None:
         self.skipped = 0
         self.left = 0
         self._log = log
         self._end = log.end_offset
         self._last: Any = None
 
-    def rest(self, tables: Iterable[Any]) -> Iterator[Any]:
+    def rest(self, tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
         """Yield the rows from the log's end on; raise IllegalState if the row before them is not the log's last."""
         for table in tables:
             known = int(table["offset"].to_numpy().searchsorted(self._end))

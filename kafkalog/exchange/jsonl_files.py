@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 import kafkalog
-from kafkalog.chunks import Chunk, batch_chunks, visible_chunks
-from kafkalog.engine import skipped_of
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
 from kafkalog.exchange.tasks import ExportTask
+from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
+from kafkalog.reading.source import skipped_of
 from kafkalog.storage.damage import Skipped
-from kafkalog.tools.consume import write_records
-from kafkalog.tools.templates import json_lines
+from kafkalog.tools.consume.templates import json_lines
+from kafkalog.tools.consume.text import write_records
 
 __all__ = ["export_lines"]
 

@@ -26,9 +26,9 @@ from kafkalog.errors import CorruptBackup, IllegalArgument, StorageError, TopicE
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore
-from kafkalog.remote import refuse_urls
 from kafkalog.storage.names import LOCK_FILE
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
+from kafkalog.storage.remote import refuse_urls
 from kafkalog.tools.directories import PartitionPath, Path, partitions, path_list
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from kafkalog.util.clock import SYSTEM_CLOCK

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from kafkalog.errors import FormatError, StorageError
-from kafkalog.tools.produce_json import JsonRecord, parse_record
+from kafkalog.tools.produce.json_lines import JsonRecord, parse_record
 
 __all__ = ["line_tables", "read_lines"]
 
@@ -24,7 +24,7 @@ _SCHEMA: Final = pa.schema([
 ])  # fmt: skip
 
 
-def line_tables(path: str) -> Iterator[tuple[int, int, Any]]:
+def line_tables(path: str) -> Iterator[tuple[int, int, pa.Table]]:
     """Yield (start, stop, table) for successive groups of some thousand lines.
 
     Raises FormatError, with the position, for a line that is not a record; StorageError.
@@ -42,7 +42,7 @@ def line_tables(path: str) -> Iterator[tuple[int, int, Any]]:
         yield start, stop, _table(waiting)
 
 
-def read_lines(path: str, start: int, stop: int) -> Any:
+def read_lines(path: str, start: int, stop: int) -> pa.Table:
     """Return the table of the lines in bytes [start, stop) of a file; raise FormatError or StorageError."""
     found = _lines(path, start, stop)
     return _table([_record(line, path, position) for position, line in found if line.strip()])
@@ -72,7 +72,7 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[tuple[int, bytes
         raise StorageError.from_os(error, "read the input", path=path) from error
 
 
-def _table(records: list[JsonRecord]) -> Any:
+def _table(records: list[JsonRecord]) -> pa.Table:
     headers = [[{"key": name.decode("utf-8", "replace"), "value": value} for name, value in r.headers] for r in records]
     columns = [
         [r.value for r in records], [r.key for r in records], headers, [r.timestamp for r in records],

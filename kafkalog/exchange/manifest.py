@@ -311,7 +311,7 @@ def shown_names(names: list[str], most: int = 3) -> str:
     return f"{text} and {len(names) - most} more" if len(names) > most else text
 
 
-def _line(document: Mapping[str, Any]) -> bytes:
+def _line(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
@@ -341,14 +341,14 @@ def _range(document: Any) -> ExportedRange:
     return ExportedRange(topic, partition, start, stop, _whole(document, "log_bytes"), topic_id, files)
 
 
-def _whole(document: Mapping[str, Any], name: str, most: int = 2**63 - 1) -> int:
+def _whole(document: Mapping[str, object], name: str, most: int = 2**63 - 1) -> int:
     value = document[name]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise ValueError(f"{name} is {value!r}")
     return value
 
 
-def _matching(pattern: re.Pattern[str], value: Any) -> str:
+def _matching(pattern: re.Pattern[str], value: object) -> str:
     if not isinstance(value, str) or pattern.fullmatch(value) is None or "/../" in f"/{value}/":
         raise ValueError(f"{value!r} is no name of ours")
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from struct import pack_into
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,7 +12,12 @@ from kafkalog._core.crc import crc32c
 from kafkalog._core.scan import scan
 from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.format import TIMESTAMP_TYPE_BIT
-from kafkalog.records.placer import Placer
+from kafkalog.records.placer import Placed, Placer
+
+if TYPE_CHECKING:
+    import pyarrow
+    from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
 __all__ = ["batches_with_offsets"]
 
@@ -23,7 +28,7 @@ _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 
 
-def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> Iterator[Any]:
+def batches_with_offsets(tables: Iterable[pyarrow.Table], name: str, topic: StagedFor) -> Iterator[Buffer]:
     """Yield the rows of Arrow tables as v2 batches in buffers.
 
     Columns are offset and value; key, timestamp in ms, headers and timestampType are optional. Offsets increase over
@@ -47,7 +52,9 @@ def batches_with_offsets(tables: Iterable[Any], name: str, topic: StagedFor) -> 
             before += stop - first
 
 
-def runs(offsets: Any, types: Any, times: Any) -> Iterator[tuple[int, int]]:
+def runs(
+    offsets: NDArray[np.int64], types: NDArray[np.integer] | None, times: NDArray[np.int64] | None
+) -> Iterator[tuple[int, int]]:
     """Return the rows [first, stop) that fit in one batch: consecutive offsets and one timestamp type.
 
     Rows with LogAppendTime must also have the same timestamp.
@@ -61,12 +68,12 @@ def runs(offsets: Any, types: Any, times: Any) -> Iterator[tuple[int, int]]:
     return ((first, stop) for first, stop in zip(places, places[1:], strict=False) if first < stop)
 
 
-def _placed(placer: Placer, rows: Any) -> Iterator[Any]:
+def _placed(placer: Placer, rows: pyarrow.Table) -> Iterator[Placed]:
     yield from placer.add(rows)
     yield from placer.finish()
 
 
-def shift_offsets(batches: Any, shift: int, append_time: bool) -> None:
+def shift_offsets(batches: Buffer, shift: int, append_time: bool) -> None:
     """Add `shift` to the base offsets of v2 batches in a writable buffer, and set their timestamp type."""
     table = scan(batches, check_crc=False)
     view = memoryview(batches).cast("B")

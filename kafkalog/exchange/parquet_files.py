@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,12 @@ import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
 from kafkalog.exchange.tasks import ExportTask
-from kafkalog.log_scan import LogScan
+from kafkalog.log.scan import LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
 from kafkalog.storage.damage import Skipped
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["ExportTask", "export_range"]
 
@@ -64,7 +67,7 @@ def export_range(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
     return exported
 
 
-def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[Any]:
+def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.RecordBatch]:
     """Yield the records as Arrow record batches, with the columns to export and those that select the file."""
     part, settings = task.range, task.settings
     wanted = {*settings.columns, "offset", *(("timestamp",) if settings.by_date else ())}
@@ -89,12 +92,12 @@ class _OpenFile:
         self.first = -1
         self.last = -1
         self.records = 0
-        self.waiting: list[Any] = []
+        self.waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self.sink: Any = None
         self.writer: Any = None
 
-    def add(self, batch: Any, offsets: np.ndarray[Any, Any]) -> None:
+    def add(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> None:
         if self.first < 0:
             self.first = int(offsets[0])
         self.last = int(offsets[-1])
@@ -141,7 +144,7 @@ class _Files:
         self._done: list[ExportedFile] = []
         self._paths: list[str] = []
 
-    def add(self, batch: Any) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Add records in the order of their offsets."""
         if not batch.num_rows:
             return
@@ -157,7 +160,7 @@ class _Files:
             else:
                 self._put(date, kept.take(pa.array(rows)), offsets[rows])
 
-    def _put(self, date: str | None, batch: Any, offsets: np.ndarray[Any, Any]) -> None:
+    def _put(self, date: str | None, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> None:
         file = self._open.pop(date, None)
         if file is None:
             if len(self._open) >= MOST_OPEN:
@@ -210,7 +213,7 @@ class _Files:
         self._open.clear()
 
 
-def by_date(times: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any] | None]]:
+def by_date(times: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.intp] | None]]:
     """Yield the dates (UTC) of times in ms, with the rows of each date; None if all rows have the same date."""
     days = times // DAY_MS
     days[(times == -1) | (days < FIRST_DAY) | (days > LAST_DAY)] = np.iinfo(np.int64).min
@@ -224,7 +227,7 @@ def name_of(day: int) -> str:
     return str(np.datetime64(day, "D")) if FIRST_DAY <= day <= LAST_DAY else NO_DATE
 
 
-def _layout(schema: Any, compression: str) -> dict[str, Any]:
+def _layout(schema: pa.Schema, compression: str) -> dict[str, object]:
     """Return the storage options of the columns."""
     return {
         "compression": compression,
@@ -234,7 +237,7 @@ def _layout(schema: Any, compression: str) -> dict[str, Any]:
     }
 
 
-def _paths(schema: Any, *without: str) -> Iterator[str]:
+def _paths(schema: pa.Schema, *without: str) -> Iterator[str]:
     """Yield the columns' names in Parquet, except those in `without`; headers are nested in a list."""
     for name in schema.names:
         if name == "headers":

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from errno import ENOENT
 
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.storage.view import LogView
-from kafkalog.storage.view_segment import ViewSegment
+from kafkalog.storage.readonly.segment import ViewSegment
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.types import TopicPartition
 
 __all__ = ["OffsetRange", "boundaries", "bytes_between", "cut"]

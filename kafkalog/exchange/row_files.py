@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +17,13 @@ import pyarrow.parquet as pq
 
 from kafkalog.errors import FormatError, IllegalArgument, StorageError
 from kafkalog.exchange.line_rows import line_tables, read_lines
-from kafkalog.keywords import near
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
+from kafkalog.util.keywords import closest_match
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["RECORD_COLUMNS", "GroupFacts", "ParquetFacts", "ordered_rows", "survey", "unordered_rows"]
 
@@ -123,7 +127,7 @@ def _topic_of(path: str, columns: Mapping[str, str]) -> str | None:
     return validate_topic(found[1]) if found and "topic" not in columns else None
 
 
-def group_of(number: int, table: Any, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
+def group_of(number: int, table: pa.Table, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
     """Return the facts about a group's rows."""
     first = pc.min(table[columns["offset"]]).as_py() if "offset" in columns else None
     missing = "offset" in columns and table[columns["offset"]].null_count
@@ -131,13 +135,13 @@ def group_of(number: int, table: Any, columns: Mapping[str, str], topic: str | N
     return GroupFacts(number, wheres, -1 if first is None else int(first), table.num_rows)
 
 
-def _columns(schema: Any, names: Mapping[str, str], path: str) -> dict[str, str]:
+def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str, str]:
     columns = {}
     for part in RECORD_COLUMNS:
         name = names.get(part, part)
         if name not in schema.names:
             if part in names or part == "value":
-                nearest = near(name, schema.names)
+                nearest = closest_match(name, schema.names)
                 meant = f"did you mean {nearest}? " if nearest else ""
                 raise IllegalArgument(
                     f"there is no column {name!r}, which is to be the {part}", path=path,
@@ -156,7 +160,7 @@ def _columns(schema: Any, names: Mapping[str, str], path: str) -> dict[str, str]
     return columns
 
 
-def _group(file: Any, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
+def _group(file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
     facts = file.metadata.row_group(number)
     bounds = {}
     for n in range(facts.num_columns):
@@ -172,8 +176,9 @@ def _group(file: Any, number: int, columns: Mapping[str, str], topic: str | None
 
 
 def _wheres(
-    file: Any, number: int, columns: Mapping[str, str], topic: str | None, bounds: Mapping[str, tuple[Any, Any]]
-) -> tuple[TopicPartition, ...]:
+    file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None,
+    bounds: Mapping[str, tuple[object, object]],
+) -> tuple[TopicPartition, ...]:  # fmt: skip
     """Return the partitions of the rows in a group; empty if the rows do not state them."""
     parts = _places(columns, topic)
     if parts is None:
@@ -185,7 +190,7 @@ def _wheres(
     return _named(rows, columns, topic)
 
 
-def wheres_of(table: Any, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
+def wheres_of(table: pa.Table, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
     """Return the partitions of the rows in a table; empty if the rows do not state them."""
     parts = _places(columns, topic)
     if parts is None:
@@ -212,8 +217,8 @@ def _named(
     return tuple(sorted(found))
 
 
-def unordered_rows(facts: ParquetFacts) -> Iterator[Any]:
-    """Yield all rows of a file as record batches with the columns of records, in file order."""
+def unordered_rows(facts: ParquetFacts) -> Iterator[pa.Table]:
+    """Yield all rows of a file as tables with the columns of records, in file order."""
     if facts.path.lower().endswith((*LINES, ARROW)):
         for group in facts.groups:
             yield _cast(_renamed(read_group(facts, group.number), facts), facts)
@@ -223,7 +228,7 @@ def unordered_rows(facts: ParquetFacts) -> Iterator[Any]:
             yield _as_record_batch(batch, facts)
 
 
-def read_group(facts: ParquetFacts, number: int) -> Any:
+def read_group(facts: ParquetFacts, number: int) -> pa.Table:
     """Return the rows of one group as a table with the mapped columns; raise FormatError or StorageError."""
     names = list(dict.fromkeys(facts.columns.values()))
     if facts.path.lower().endswith(LINES):
@@ -235,7 +240,7 @@ def read_group(facts: ParquetFacts, number: int) -> Any:
         return file.read_row_group(number, columns=names)
 
 
-def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterator[Any]:
+def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterator[pa.Table]:
     """Yield the rows of one partition in all files, in the order of their offsets, as tables.
 
     Row groups that overlap in offsets are merged. Raises IllegalArgument for a duplicate offset, and if files overlap
@@ -246,7 +251,7 @@ def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterat
          if where in group.wheres),
         key=lambda one: one[:3],
     )  # fmt: skip
-    held: Any = None
+    held: pa.Table | None = None
     last = -1
     for n, (_, path, number, facts) in enumerate(groups):
         table = _of(where, read_group(facts, number), facts)
@@ -267,7 +272,7 @@ def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterat
             )  # fmt: skip
 
 
-def _check_rising(offsets: Any, last: int, where: TopicPartition, path: str) -> None:
+def _check_rising(offsets: NDArray[np.int64], last: int, where: TopicPartition, path: str) -> None:
     for offset in (int(offsets[0]), int(offsets[-1])):
         if not 0 <= offset <= MAX_OFFSET:
             raise IllegalArgument(
@@ -282,7 +287,7 @@ def _check_rising(offsets: Any, last: int, where: TopicPartition, path: str) -> 
         )
 
 
-def _of(where: TopicPartition, table: Any, facts: ParquetFacts) -> Any:
+def _of(where: TopicPartition, table: pa.Table, facts: ParquetFacts) -> pa.Table:
     """Return the rows of the partition in a table, as columns of records."""
     mask = pc.equal(table[facts.columns["partition"]], where.partition)
     if facts.topic is None:
@@ -292,15 +297,15 @@ def _of(where: TopicPartition, table: Any, facts: ParquetFacts) -> Any:
     return _cast(found, facts)
 
 
-def _as_record_batch(batch: Any, facts: ParquetFacts) -> Any:
+def _as_record_batch(batch: pa.RecordBatch, facts: ParquetFacts) -> pa.Table:
     return _cast(_renamed(pa.Table.from_batches([batch]), facts), facts)
 
 
-def _renamed(table: Any, facts: ParquetFacts) -> Any:
+def _renamed(table: pa.Table, facts: ParquetFacts) -> pa.Table:
     return pa.table({part: table[name] for part, name in facts.columns.items()})
 
 
-def _cast(table: Any, facts: ParquetFacts) -> Any:
+def _cast(table: pa.Table, facts: ParquetFacts) -> pa.Table:
     """Return the table with timestamps in ms and the integer types of records."""
     for part, kind in (("offset", pa.int64()), ("partition", pa.int32()), ("timestampType", pa.int32())):
         if part in table.schema.names:
@@ -313,7 +318,7 @@ def _cast(table: Any, facts: ParquetFacts) -> Any:
 
 
 @contextmanager
-def _arrow_file(path: str) -> Iterator[Any]:
+def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
     try:
         with pa.OSFile(path, "rb") as source, pa.ipc.open_file(source) as file:
             yield file
@@ -323,7 +328,7 @@ def _arrow_file(path: str) -> Iterator[Any]:
         raise StorageError.from_os(error, "read the input", path=path) from error
 
 
-def _opened(facts: ParquetFacts) -> Any:
+def _opened(facts: ParquetFacts) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(facts.path)
     except pa.ArrowException as error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.file_slice import LARGEST_OFFSET
+from kafkalog.storage.segments import AnySegment
 
 __all__ = ["DamagedPlace", "Locate", "SegmentDamage", "sound_chunks"]
 
@@ -45,12 +46,12 @@ def damage_in_sample(segment: str, position: int, last: int) -> DamagedPlace:
     return DamagedPlace(segment, position, 0, last, None, "sample", where, what)
 
 
-Locate = Callable[[Any, int | None], SegmentDamage]
+Locate = Callable[[AnySegment, int | None], SegmentDamage]
 """Find the damage of a segment, given the base offset of the next segment (None for the last)."""
 
 
 def sound_chunks(
-    segment: Any,
+    segment: AnySegment,
     position: int,
     end: int,
     find: Callable[[int, int], Sequence[tuple[int, int]]],

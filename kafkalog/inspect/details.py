@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.decode import RecordTable, decode
 from kafkalog._core.scan import BatchTable
@@ -15,8 +15,11 @@ from kafkalog.records.plain_runs import PlainRun, plain_runs
 
 if TYPE_CHECKING:
     import numpy
+    from numpy.typing import NDArray
 
-    Ints = numpy.ndarray[Any, Any]
+    Ints = NDArray[numpy.int64]
+    Octets = NDArray[numpy.uint8]
+    Hashes = NDArray[numpy.uint64]
 
 __all__ = ["DETAIL_BYTES", "DetailTally", "KeyCount", "KeySpread"]
 
@@ -76,9 +79,9 @@ class DetailTally:
         self.problems: list[str] = []
         self._keys = keys
         self._secret = secrets.randbits(64) | 1
-        self._hashes: list[Ints] = []
+        self._hashes: list[Hashes] = []
         self._sizes: list[Ints] = []
-        self._texts: list[tuple[Ints, Ints, bytes]] = []  # hashes of new keys, where they end, the keys
+        self._texts: list[tuple[Hashes, Ints, bytes]] = []  # hashes of new keys, where they end, the keys
 
     @property
     def is_full(self) -> bool:
@@ -119,7 +122,7 @@ class DetailTally:
             raw = numpy.frombuffer(memoryview(run.data), numpy.uint8)
             self._add_keys(raw, positions[keyed], key_sizes[keyed], sizes[keyed])
 
-    def _add_keys(self, raw: Ints, positions: Ints, lengths: Ints, sizes: Ints) -> None:
+    def _add_keys(self, raw: Octets, positions: Ints, lengths: Ints, sizes: Ints) -> None:
         """Hash keys, all of one length at a time, and store the text of each distinct one."""
         from kafkalog.records.arrays import numpy
 
@@ -135,14 +138,14 @@ class DetailTally:
             self._hashes.append(hashes)
             self._sizes.append(sizes[chosen])
 
-    def _hashed_long(self, raw: Ints, positions: list[int], length: int) -> Ints:
+    def _hashed_long(self, raw: Octets, positions: list[int], length: int) -> Hashes:
         from kafkalog.records.arrays import numpy
 
         secret = self._secret.to_bytes(8, "big")
         found = (blake2b(raw[at : at + length].data, digest_size=8, key=secret).digest() for at in positions)
         return numpy.frombuffer(b"".join(found), numpy.uint64)
 
-    def _hashed(self, keys: Ints) -> Ints:
+    def _hashed(self, keys: Octets) -> Hashes:
         """Return a hash for each row of a matrix of bytes."""
         from kafkalog.records.arrays import numpy
 
@@ -174,7 +177,7 @@ class DetailTally:
         curve = _curve(counts[order])
         return KeySpread(self.records, self.null_keys, len(hashes), tuple(top), curve, is_whole)
 
-    def _names(self, wanted: Ints) -> list[bytes]:
+    def _names(self, wanted: Hashes) -> list[bytes]:
         """Return the keys with these hashes."""
         from kafkalog.records.arrays import numpy
 

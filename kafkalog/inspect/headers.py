@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.inspect.values import LAST_MS
@@ -10,8 +10,11 @@ from kafkalog.records.format import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT,
 
 if TYPE_CHECKING:
     import numpy
+    from numpy.typing import NDArray
 
-    Ints = numpy.ndarray[Any, Any]
+    Ints = NDArray[numpy.int64]
+    Octets = NDArray[numpy.uint8]
+    Flags = NDArray[numpy.bool_]
 
 __all__ = ["HeaderColumns", "header_columns"]
 
@@ -37,7 +40,7 @@ class HeaderColumns(NamedTuple):
     formats: Ints
     times: Ints
     first_times: Ints
-    is_control: Ints
+    is_control: Flags
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -77,7 +80,7 @@ def header_columns(data: bytes, table: BatchTable, before: int) -> HeaderColumns
     )  # fmt: skip
 
 
-def _first_times(raw: Ints, at: Ints, is_v2: Ints, bits: Ints, times: Ints) -> Ints:
+def _first_times(raw: Octets, at: Ints, is_v2: Flags, bits: Octets, times: Ints) -> Ints:
     """Return the base timestamps of v2 batches, and `times` for all others.
 
     Batches with LogAppendTime get `times`, since all their records have the largest time, and so do batches whose base

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     import numpy
+    from numpy.typing import NDArray
 
 __all__ = ["Histogram", "Step"]
 
@@ -42,7 +43,7 @@ class Histogram:
         self.largest = 0
         self.smallest = 0
 
-    def add(self, numbers: numpy.ndarray[Any, Any]) -> None:
+    def add(self, numbers: NDArray[numpy.int64]) -> None:
         """Add numbers; those below 0 are ignored."""
         from kafkalog.records.arrays import numpy
 
@@ -111,7 +112,7 @@ class Histogram:
                 steps.append(Step(2**octave, 2 ** (octave + 1), count, total))
         return steps
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return count, mean, quantiles and largest, for JSON."""
         names = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
         found = {name: self.quantile(share) for name, share in names.items()}

@@ -32,13 +32,13 @@ border-bottom:1px solid rgba(128,128,128,.28);vertical-align:baseline;unicode-bi
 _CLASSES: Final = {"text": "", "name": "k", "key": "k", "time": "t", "bar": "b"}
 
 
-def fragment(tables: Iterable[Rows[Any]], *, most: int | None = None) -> str:
+def fragment(tables: Iterable[Rows[object]], *, most: int | None = None) -> str:
     """Return several tables with their style, for a notebook."""
     parts = "".join(f'<div class="kafkalog">{table(one, most=most)}</div>' for one in tables)
     return f"<style>{STYLE}</style>{parts}"
 
 
-def table(rows: Rows[Any], *, most: int | None = None) -> str:
+def table(rows: Rows[object], *, most: int | None = None) -> str:
     """Return one table with title and notes; all text is escaped, including control characters and direction marks."""
     caption = f"<caption>{_text(rows.title)}</caption>" if rows.title else ""
     notes = "".join(f"<p>{_text(note)}</p>" for note in rows.notes)
@@ -53,7 +53,7 @@ def table(rows: Rows[Any], *, most: int | None = None) -> str:
     return f"<table>{caption}<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
-def _row(rows: Rows[Any], thing: Any) -> str:
+def _row(rows: Rows[object], thing: object) -> str:
     return f"<tr>{''.join(_cell(column, column.get(thing)) for column in rows.columns)}</tr>"
 
 

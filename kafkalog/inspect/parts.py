@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from errno import ENOENT
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import FormatError, KafkalogError, StorageError
 from kafkalog.inspect.rows import Column, Rows
-from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
-from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
+from kafkalog.storage.index.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.storage.leader_epoch import read_epochs
 from kafkalog.storage.names import index_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.storage.readonly.index import OffsetIndexView, TimeIndexView
+from kafkalog.storage.segments import Segment
 from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def index_summary(directory: str, base_offset: int, size: int, fs: FileSystem = 
     return IndexSummary(base_offset, size, count, times.entries, last, last_timestamp, told)
 
 
-def index_summaries(name: str, directory: str, segments: Iterable[Any], fs: FileSystem = OS) -> Rows[IndexSummary]:
+def index_summaries(name: str, directory: str, segments: Iterable[Segment], fs: FileSystem = OS) -> Rows[IndexSummary]:
     """Return a row for each segment."""
     found = [index_summary(directory, segment.base_offset, segment.size, fs) for segment in segments]
     notes = [f"{one.base_offset}: {one.problem}" for one in found if one.problem]
@@ -123,7 +124,7 @@ TXN_COLUMNS: Final = (
 )
 
 
-def aborted_txns(name: str, directory: str, segments: Iterable[Any], fs: FileSystem = OS) -> Rows[AbortedTxn]:
+def aborted_txns(name: str, directory: str, segments: Iterable[Segment], fs: FileSystem = OS) -> Rows[AbortedTxn]:
     """Return the aborted transactions in the segments' transaction indexes, in the order of their markers."""
     found: list[AbortedTxn] = []
     notes = []

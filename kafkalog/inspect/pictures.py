@@ -12,7 +12,7 @@ from kafkalog.inspect.series import Series, nice_end, rates, thinned
 from kafkalog.inspect.stats import LogStats
 from kafkalog.inspect.values import moment, plural, rate
 from kafkalog.inspect.width import cut, shown_bytes
-from kafkalog.shown import human_size
+from kafkalog.util.text import human_size
 
 __all__ = ["pictures", "rate_pictures"]
 

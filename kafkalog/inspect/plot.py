@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
 from kafkalog.inspect.series import nice_end, rates, thinned
 from kafkalog.inspect.stats import LogStats
 from kafkalog.inspect.width import cut, shown, shown_bytes
-from kafkalog.shown import human_size
+from kafkalog.util.text import human_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 __all__ = ["KINDS", "LogPlot", "plot"]
 
@@ -19,7 +24,7 @@ _MOST_KEYS: Final = 10
 _A, _B, _C, _DIM = "#2f6fde", "#0d8a7f", "#c2620a", "#8a94a3"
 
 
-def _rate(axes: Any, stats: LogStats) -> None:
+def _rate(axes: Axes, stats: LogStats) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     series = rates(stats.spans)
@@ -40,13 +45,13 @@ def _rate(axes: Any, stats: LogStats) -> None:
     other.tick_params(labelsize=8)
     _in_bytes(other.yaxis, max(series.bytes))
     other.spines[["top"]].set_visible(False)
-    locator: Any = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call,unused-ignore]
+    locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call,unused-ignore]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call,unused-ignore]
     return None
 
 
-def _segments(axes: Any, stats: LogStats) -> None:
+def _segments(axes: Axes, stats: LogStats) -> None:
     runs = thinned([one.size for one in stats.segments], _MOST_COLUMNS)
     if not any(mean for _, _, mean in runs):
         return _nothing(axes, "no segment holds anything")
@@ -55,7 +60,7 @@ def _segments(axes: Any, stats: LogStats) -> None:
     return None
 
 
-def _batches(axes: Any, stats: LogStats) -> None:
+def _batches(axes: Axes, stats: LogStats) -> None:
     steps = stats.batch_sizes.octaves()
     if not steps:
         return _nothing(axes, "no batch")
@@ -67,7 +72,7 @@ def _batches(axes: Any, stats: LogStats) -> None:
     return None
 
 
-def _compression(axes: Any, stats: LogStats) -> None:
+def _compression(axes: Axes, stats: LogStats) -> None:
     known = [one for one in stats.codecs if one.ratio is not None]
     if not known:
         return _nothing(axes, "no batch tells")
@@ -76,7 +81,7 @@ def _compression(axes: Any, stats: LogStats) -> None:
     return None
 
 
-def _keys(axes: Any, stats: LogStats) -> None:
+def _keys(axes: Axes, stats: LogStats) -> None:
     keys = stats.keys
     if keys is None or not keys.distinct:
         return _nothing(axes, "no record has a key")
@@ -90,7 +95,7 @@ def _keys(axes: Any, stats: LogStats) -> None:
     return None
 
 
-def _dirty(axes: Any, stats: LogStats) -> None:
+def _dirty(axes: Axes, stats: LogStats) -> None:
     dirty = stats.dirty
     if dirty is None:
         return _nothing(axes, "not known to be compacted")
@@ -101,7 +106,7 @@ def _dirty(axes: Any, stats: LogStats) -> None:
     return None
 
 
-def _index(axes: Any, stats: LogStats) -> None:
+def _index(axes: Axes, stats: LogStats) -> None:
     known = [one.bytes_per_entry for one in stats.indexes if one.bytes_per_entry]
     if not known:
         return _nothing(axes, "no index has an entry")
@@ -111,7 +116,7 @@ def _index(axes: Any, stats: LogStats) -> None:
     return None
 
 
-_DRAWN: Final[dict[str, tuple[str, Callable[[Any, LogStats], None]]]] = {
+_DRAWN: Final[dict[str, tuple[str, Callable[[Axes, LogStats], None]]]] = {
     "rate": ("Rate over time", _rate),
     "segments": ("Size by segment", _segments),
     "batches": ("Batches by size", _batches),
@@ -129,7 +134,7 @@ class LogPlot:
 
     __slots__ = ("figure", "kinds", "stats")
 
-    def __init__(self, stats: LogStats, kinds: tuple[str, ...], figure: Any) -> None:
+    def __init__(self, stats: LogStats, kinds: tuple[str, ...], figure: Figure) -> None:
         self.stats = stats
         self.kinds = kinds
         self.figure = figure
@@ -213,7 +218,7 @@ def _drawable(text: str) -> str:
     )
 
 
-def _bars(axes: Any, rows: Sequence[tuple[str, float, str]], color: str) -> None:
+def _bars(axes: Axes, rows: Sequence[tuple[str, float, str]], color: str) -> None:
     """Draw horizontal bars, the first at the top, each with its label."""
     axes.barh(range(len(rows)), [value for _, value, _ in rows], color=color, height=0.7)
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
@@ -224,7 +229,7 @@ def _bars(axes: Any, rows: Sequence[tuple[str, float, str]], color: str) -> None
         axes.text(value + most * 0.01, at, text, va="center", fontsize=8, color="#444444")
 
 
-def _columns(axes: Any, sizes: Sequence[float], color: str) -> None:
+def _columns(axes: Axes, sizes: Sequence[float], color: str) -> None:
     """Draw vertical columns of bytes; a few columns do not fill the axes."""
     axes.bar(range(len(sizes)), sizes, width=0.8, color=color)
     axes.set_xlim(-0.7, max(len(sizes) - 0.3, 7.7))
@@ -232,14 +237,14 @@ def _columns(axes: Any, sizes: Sequence[float], color: str) -> None:
     _in_bytes(axes.yaxis, max(sizes))
 
 
-def _in_bytes(axis: Any, most: float) -> None:
+def _in_bytes(axis: Axis, most: float) -> None:
     """Format an axis of bytes, with a tick at each quarter of a power of two."""
     end = nice_end(most, binary=True)
     axis.set_ticks([end * part / 4 for part in range(5) if end * part / 4 <= most * 1.3])
     axis.set_major_formatter(_bytes)
 
 
-def _nothing(axes: Any, why: str) -> None:
+def _nothing(axes: Axes, why: str) -> None:
     axes.text(0.5, 0.5, why, ha="center", va="center", color=_DIM, transform=axes.transAxes)
     axes.set_xticks([])
     axes.set_yticks([])

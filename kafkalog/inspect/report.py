@@ -13,7 +13,7 @@ from kafkalog.inspect.partition_rows import partition_rows
 from kafkalog.inspect.pictures import pictures, rate_pictures
 from kafkalog.inspect.stats import LogStats, checked
 from kafkalog.inspect.values import moment, plural, rate
-from kafkalog.shown import human_size
+from kafkalog.util.text import human_size
 
 __all__ = ["MOST_TOPICS", "Report", "page"]
 

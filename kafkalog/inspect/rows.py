@@ -10,7 +10,7 @@ from kafkalog.inspect.values import Kind, plural
 
 __all__ = ["Column", "Rows"]
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 SHOWN_ROWS: Final = 40
 """Rows in a repr, half from the start and half from the end."""
 
@@ -111,7 +111,7 @@ class Rows(tuple[T, ...], Generic[T]):
 
         return fragment([self], most=10 * SHOWN_ROWS)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return tuple, (tuple(self),)
 
     def left_out(self, most: int | None) -> tuple[tuple[T, ...], tuple[T, ...], str]:

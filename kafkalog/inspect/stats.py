@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.inspect.damage import DamagedPlace
 from kafkalog.inspect.details import KeySpread
@@ -14,8 +14,11 @@ from kafkalog.inspect.rows import Column, Rows
 from kafkalog.inspect.sample import Sample
 from kafkalog.inspect.tally import Span
 from kafkalog.inspect.values import duration, moment, plural, rate
-from kafkalog.shown import human_size
 from kafkalog.types import TopicPartition
+from kafkalog.util.text import human_size
+
+if TYPE_CHECKING:
+    from kafkalog.inspect.details import KeyCount
 
 __all__ = ["CodecStats", "Dirty", "LogStats", "SegmentStats"]
 
@@ -252,7 +255,7 @@ class LogStats:
         return "" if self.sample.is_whole else "of the part of the log that was read; "
 
     @property
-    def key_rows(self) -> Rows[Any]:
+    def key_rows(self) -> Rows[KeyCount]:
         """Table of the keys with most records; empty unless requested."""
         keys = self.keys
         if keys is None:
@@ -268,9 +271,9 @@ class LogStats:
         notes = [f"{plural(keys.records, 'record')} decoded; {self._keys(keys)}"]
         return Rows(keys.top, columns, title=f"{self.name}: keys", notes=notes)
 
-    def tables(self) -> list[Rows[Any]]:
+    def tables(self) -> list[Rows[object]]:
         """Return all tables that are not empty."""
-        found: list[Rows[Any]] = [self.facts, self.segment_rows, self.codec_rows, self.batch_rows, *self.size_rows]
+        found: list[Rows[object]] = [self.facts, self.segment_rows, self.codec_rows, self.batch_rows, *self.size_rows]
         return [one for one in (*found, self.key_rows) if len(one)]
 
     def as_dict(self) -> dict[str, Any]:

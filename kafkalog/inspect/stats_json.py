@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.inspect.width import shown_bytes
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["as_dict"]
 
 
-def as_dict(stats: LogStats) -> dict[str, Any]:
+def as_dict(stats: LogStats) -> dict[str, object]:
     """Return the statistics as a dict; see `LogStats.as_dict`."""
     sample = stats.sample
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "topic": stats.topic_partition.topic,
         "partition": stats.topic_partition.partition,
         "path": stats.path,
@@ -57,12 +57,12 @@ def as_dict(stats: LogStats) -> dict[str, Any]:
     return found
 
 
-def _keys(keys: KeySpread) -> dict[str, Any]:
+def _keys(keys: KeySpread) -> dict[str, object]:
     top = [{**one._asdict(), "key": None if one.key is None else shown_bytes(one.key, 1 << 12)} for one in keys.top]
     return {**keys._asdict(), "top": top, "curve": [list(point) for point in keys.curve]}
 
 
-def _histogram(histogram: Histogram) -> dict[str, Any]:
+def _histogram(histogram: Histogram) -> dict[str, object]:
     return {**histogram.as_dict(), "steps": [one._asdict() for one in histogram.octaves()]}
 
 
@@ -70,5 +70,5 @@ def _time(ms: int) -> int | None:
     return ms if ms >= 0 else None
 
 
-def _without(fields: dict[str, Any], name: str) -> dict[str, Any]:
+def _without(fields: dict[str, object], name: str) -> dict[str, object]:
     return {key: value for key, value in fields.items() if key != name}

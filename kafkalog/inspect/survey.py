@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.cleaner.types import bytes_of
@@ -21,12 +21,19 @@ from kafkalog.inspect.headers import HeaderColumns
 from kafkalog.inspect.parts import IndexSummary, index_summary
 from kafkalog.inspect.sample import Sample, Window, windows
 from kafkalog.inspect.stats import CodecStats, Dirty, LogStats, SegmentStats
-from kafkalog.inspect.tally import SegmentTally, Tally, spans_between
+from kafkalog.inspect.tally import SegmentTally, Span, Tally, spans_between
 from kafkalog.records.format import codec_name
 from kafkalog.storage.file_slice import LARGEST_OFFSET, claimed_size
-from kafkalog.storage.index_view import OffsetIndexView
 from kafkalog.storage.names import index_file_name, log_file_name
+from kafkalog.storage.readonly.index import OffsetIndexView
 from kafkalog.types import OffsetPosition, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log import UnifiedLog
+    from kafkalog.storage.readonly.view import LogView
+    from kafkalog.storage.segments import AnySegment, AnySegments
+
+    LogSource = LogView | UnifiedLog
 
 __all__ = ["Wanted", "survey"]
 
@@ -46,7 +53,7 @@ class Wanted(NamedTuple):
 
 
 def survey(
-    engine: Any,
+    engine: LogSource,
     topic_partition: TopicPartition,
     wanted: Wanted,
     progress: Callable[[float], object] | None = None,
@@ -64,7 +71,7 @@ def survey(
 class _Survey:
     """One survey in progress."""
 
-    def __init__(self, engine: Any, topic_partition: TopicPartition, wanted: Wanted, locate: Locate) -> None:
+    def __init__(self, engine: LogSource, topic_partition: TopicPartition, wanted: Wanted, locate: Locate) -> None:
         self._locate = locate
         self._is_whole = False
         self._damage: dict[int, SegmentDamage] = {}
@@ -72,9 +79,9 @@ class _Survey:
         self._wanted = wanted
         self._path: str = engine.path
         self._start, self._end = engine.log_start_offset, engine.log_end_offset
-        self._all = engine.segments
+        self._all: AnySegments = engine.segments
         self._fs = engine.fs
-        self._segments = tuple(self._all)
+        self._segments: tuple[AnySegment, ...] = tuple(self._all)
         self._sizes = [segment.size for segment in self._segments]
         self._tally = Tally(len(self._segments))
         self._details = DetailTally(keys=wanted.keys) if wanted.sizes or wanted.keys else None
@@ -195,7 +202,7 @@ class _Survey:
         return tuple(place for number in sorted(self._damage) for place in self._damage[number].places)
 
     @staticmethod
-    def _one_batch(segment: Any, position: int) -> Iterator[tuple[bytes, BatchTable]]:
+    def _one_batch(segment: AnySegment, position: int) -> Iterator[tuple[bytes, BatchTable]]:
         size = claimed_size(segment.records.read(position, 17))
         if 0 < size <= min(_WHOLE_BATCH, segment.size - position):
             yield from sound_chunks(segment, position, position + size, lambda *_: ())
@@ -270,7 +277,7 @@ class _Survey:
             found.append(CodecStats(codec_name(codec), batches, records, size, ratio))
         return tuple(found)
 
-    def _spans(self, records: int) -> list[Any]:
+    def _spans(self, records: int) -> list[Span]:
         """Return records and bytes by time, from places: offsets are scaled to records by their average share."""
         spans = spans_between(self._places)
         share = records / max(self._end - self._start, 1)

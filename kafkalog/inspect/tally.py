@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import KafkalogError
@@ -14,6 +14,7 @@ from kafkalog.records.format import BATCH_OVERHEAD_BYTES, MAGIC_V2
 
 if TYPE_CHECKING:
     import numpy
+    from numpy.typing import NDArray
 
 __all__ = ["CodecTally", "SegmentTally", "Span", "Tally"]
 
@@ -181,7 +182,7 @@ class Tally:
         return spans
 
 
-def _counted(values: numpy.ndarray[Any, Any]) -> Iterable[tuple[int, int]]:
+def _counted(values: NDArray[numpy.int64]) -> Iterable[tuple[int, int]]:
     from kafkalog.records.arrays import numpy
 
     kinds, counts = numpy.unique(values, return_counts=True)

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.inspect.values import BAR_COLUMNS, Kind, text_of
 from kafkalog.inspect.width import columns_of, cut, shown
@@ -73,7 +73,7 @@ class _Shown(NamedTuple):
 
 
 def lines(
-    rows: Rows[Any], width: int | None = None, *, most: int | None = None, ascii_only: bool | None = None
+    rows: Rows[object], width: int | None = None, *, most: int | None = None, ascii_only: bool | None = None
 ) -> Iterator[str]:
     """Yield the lines of a table; see `Rows.text`."""
     width = _table_columns() if width is None else max(width, LEAST_COLUMNS)
@@ -97,7 +97,7 @@ def lines(
         yield from _wrapped(note, width, ascii_only)
 
 
-def _column(column: Column, things: Sequence[Any], ascii_only: bool) -> _Shown:
+def _column(column: Column, things: Sequence[object], ascii_only: bool) -> _Shown:
     cells = [text_of(column.get(thing), column.kind, ascii_only=ascii_only) for thing in things]
     head = text_of(column.name.upper(), "text", ascii_only=ascii_only)
     least = max(BAR_COLUMNS if column.kind == "bar" else 0, columns_of(head))

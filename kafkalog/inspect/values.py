@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from kafkalog.inspect.width import shown, shown_bytes
-from kafkalog.shown import human_size
+from kafkalog.util.text import human_size
 
 __all__ = ["LAST_MS", "NOTHING", "Kind", "duration", "moment", "plural", "text_of"]
 

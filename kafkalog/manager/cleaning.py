@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cleaner.manager import Offsets
 from kafkalog.cleaner.types import CleanResult, LogToClean
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.job import Job

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.records.control import ControlRecord, ControlType
 from kafkalog.records.internal import MetadataRecord
@@ -159,7 +159,7 @@ class ClusterImage:
             return
         leader = data.get("leader", _UNCHANGED_LEADER)
         moved = leader != _UNCHANGED_LEADER
-        given: dict[str, Any] = {name: data.get(name) for name in ("replicas", "directories")}
+        given: Message = {name: data.get(name) for name in ("replicas", "directories")}
         topic.partitions[data["partitionId"]] = MetadataPartition(
             known.replicas if given["replicas"] is None else tuple(given["replicas"]),
             leader if moved else known.leader,

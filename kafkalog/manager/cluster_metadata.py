@@ -32,7 +32,7 @@ from kafkalog.storage.names import (
     METADATA_DIRECTORY,
     parse_base_offset,
 )
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import OS, FileSystem
 
 MAX_SNAPSHOT_BYTES: Final = 1 << 31

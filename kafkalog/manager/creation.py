@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.manager.data_directory import DataDirectory
@@ -30,7 +30,7 @@ class Creation(NamedTuple):
     is_future: bool
     topic_id: str | None
     directory: str | os.PathLike[str] | None
-    settings: Mapping[str, Any] | None
+    settings: Mapping[str, object] | None
 
     def make(self, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
         """Create the log in the first directory that takes it.

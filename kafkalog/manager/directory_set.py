@@ -14,10 +14,10 @@ from kafkalog.manager.starting import take_offline
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.living import Living
 from kafkalog.util.scheduler import Schedules
+from kafkalog.util.weak_registry import WeakRegistry
 
-STORES: Final[Living[DirectorySet]] = Living()
+STORES: Final[WeakRegistry[DirectorySet]] = WeakRegistry()
 """The stores of this process."""
 
 

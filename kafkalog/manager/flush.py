@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
 from kafkalog.manager.retention import Failed, each_log
 from kafkalog.storage.log import UnifiedLog
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
-from kafkalog.util.living import Living
 from kafkalog.util.scheduler import ONCE, Schedules, Task
+from kafkalog.util.weak_registry import WeakRegistry
 
 FAR_MS: Final = 2**63 - 1
-JOBS: Final[Living[Job]] = Living()
+JOBS: Final[WeakRegistry[Job]] = WeakRegistry()
 """The jobs of this process."""
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import KafkalogError
 from kafkalog.manager.checkpoints import write_high_watermarks, write_log_starts, write_recovery_points
 from kafkalog.manager.flush import flush_dirty_logs, flush_period_ms

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.broker_config import BROKER_TABLE, BrokerConfig
-from kafkalog.config import TOPIC_TABLE, LogConfig
-from kafkalog.config_keys import Table, parse_value
+from kafkalog.config.broker import BROKER_TABLE, BrokerConfig
+from kafkalog.config.keys import Table, parse_value
+from kafkalog.config.topic import TOPIC_TABLE, LogConfig
 from kafkalog.errors import ConfigError, CorruptRecord, NotAPartition
 from kafkalog.manager.meta_properties import read_meta_properties
 from kafkalog.manager.topics import TopicStore
@@ -159,7 +159,7 @@ def _may_hold_metadata(directory: str, fs: FileSystem) -> bool:
 
 
 def understood(
-    table: Table, settings: Mapping[str, Any], whose: str, *, unknown_is_fine: bool = False
+    table: Table, settings: Mapping[str, str], whose: str, *, unknown_is_fine: bool = False
 ) -> dict[str, str]:
     """Return the broker's settings that this version knows and accepts; log a warning for each other one."""
     taken = {}

@@ -15,16 +15,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptRecord, FormatError, IllegalState, KafkalogError
 from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_cleaner_offsets
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.inventory import Inventory, PartitionPlace
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.recovery_run import RecoveryProgress
+from kafkalog.storage.recovery.recover_log import RecoveryProgress
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.clock import Clock
@@ -83,7 +83,7 @@ class Configs:
     """
 
     def __init__(
-        self, make: Callable[[Mapping[str, Any]], LogConfig], settings_of: Callable[[str], Mapping[str, Any]]
+        self, make: Callable[[Mapping[str, object]], LogConfig], settings_of: Callable[[str], Mapping[str, object]]
     ) -> None:
         self._make = make
         self._settings_of = settings_of

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
-from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.stats import CleanerReport
-from kafkalog.config import LogConfig
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     IllegalArgument,
     IllegalState,
@@ -75,7 +74,7 @@ class LogManager(LogRemover):
         dirs: Sequence[str | os.PathLike[str]],
         config: BrokerConfig | None = None,
         *,
-        topic_settings: Mapping[str, Mapping[str, Any]] | None = None,
+        topic_settings: Mapping[str, Mapping[str, object]] | None = None,
         is_stray: IsStray | None = None,
         fs: FileSystem = OS,
         clock: Clock = SYSTEM_CLOCK,
@@ -182,7 +181,7 @@ class LogManager(LogRemover):
         """Return a topic's configuration: its own settings, and the store's for all others."""
         return self.config.log_config(self._topics.settings_of(topic))
 
-    def alter_topic(self, topic: str, changes: Mapping[str, Any]) -> None:
+    def alter_topic(self, topic: str, changes: Mapping[str, object]) -> None:
         """Change settings of a topic, on disk and for its current and future logs (MGR-24).
 
         `changes` maps names to values; None resets a setting to the store's default. If a log is no longer compacted,
@@ -218,7 +217,7 @@ class LogManager(LogRemover):
                 self.cleaner.manager.states.abort(log.topic_partition)
         self._cleaning.follow(self.config)
 
-    def alter_config(self, changes: Mapping[str, Any]) -> None:
+    def alter_config(self, changes: Mapping[str, object]) -> None:
         """Change settings of the store, by broker names; topics that do not set them follow at once (LOG-76).
 
         None resets a setting to its default. The changes are not saved. UnknownConfig; ConfigError, also for a setting
@@ -320,7 +319,7 @@ class LogManager(LogRemover):
         is_future: bool = False,
         topic_id: str | None = None,
         directory: str | os.PathLike[str] | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> UnifiedLog:
         """Return the log of a partition; a missing one is created in the directory with the fewest logs (MGR-4).
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Final
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import IllegalState, LogClosed, StorageError, UnknownTopicOrPartition
 from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, lower_offsets
 from kafkalog.manager.cleaning import cleaner_of
@@ -61,9 +61,11 @@ class LogRemover(DirectorySet):
         self.ages = AgeClock(clock)
         self.cleaner = cleaner_of(self, config, clock, self.ages)
 
-    def left_alone(self, topic_partition: TopicPartition, *, is_future: bool = False) -> AbstractContextManager[None]:
+    def cleaning_paused(
+        self, topic_partition: TopicPartition, *, is_future: bool = False
+    ) -> AbstractContextManager[None]:
         """Keep the cleaner off a partition for the block; it never touches a future log."""
-        return nullcontext() if is_future else self.cleaner.manager.left_alone(topic_partition)
+        return nullcontext() if is_future else self.cleaner.manager.cleaning_paused(topic_partition)
 
     def retention_of(self, logs: Iterable[UnifiedLog]) -> AbstractContextManager[Sequence[UnifiedLog]]:
         """Yield the logs that are not compacted; the cleaner and other retention skip them in the block (CLN-38)."""
@@ -93,7 +95,7 @@ class LogRemover(DirectorySet):
         """
         with ExitStack() as stack:
             for key in ends:
-                stack.enter_context(self.left_alone(key))
+                stack.enter_context(self.cleaning_paused(key))
             stack.enter_context(self._lock)
             self._check_open()
             found: dict[DataDirectory, list[UnifiedLog]] = {}
@@ -114,7 +116,7 @@ class LogRemover(DirectorySet):
         IllegalState if there is no future log, or if it does not end where the current one does; StorageError: nothing
         changed.
         """
-        with self.left_alone(topic_partition), self._lock:
+        with self.cleaning_paused(topic_partition), self._lock:
             self._check_open()
             current, future = self.get(topic_partition), self.get(topic_partition, is_future=True)
             if current is None or future is None:
@@ -142,7 +144,7 @@ class LogRemover(DirectorySet):
         directory that is offline (MGR-12), or if the rename fails: the log is then unchanged; if the rename could not
         be synced, the log is deleted until a power loss.
         """
-        with self.left_alone(topic_partition, is_future=is_future), self._lock:
+        with self.cleaning_paused(topic_partition, is_future=is_future), self._lock:
             self._check_open()
             if not is_future and topic_partition in self.future_logs:
                 self.delete(topic_partition, is_future=True)
@@ -179,7 +181,7 @@ class LogRemover(DirectorySet):
             part = [key for key in keys[first : first + _AT_ONCE] if key.topic not in failures]
             with ExitStack() as stack:
                 for key in part:
-                    stack.enter_context(self.left_alone(key))
+                    stack.enter_context(self.cleaning_paused(key))
                 with self._lock:
                     self._check_open()
                     deleted += self._delete_some(part, failures)

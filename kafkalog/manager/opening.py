@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import ConfigError
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics, topics_in
 from kafkalog.manager.log_manager import LoadProgress, LogManager

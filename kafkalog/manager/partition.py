@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptRecord, NotAPartition, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.failure import Report
-from kafkalog.storage.kept import KEPT_DIRECTORY
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, parse_base_offset
-from kafkalog.storage.next_opening import refuse_loss
 from kafkalog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
 from kafkalog.storage.producer_state import EXPIRATION_MS
-from kafkalog.storage.recovery_run import Progress
+from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
+from kafkalog.storage.recovery.next_opening import refuse_loss
+from kafkalog.storage.recovery.recover_log import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
@@ -143,7 +143,7 @@ def ensure_topic(
     topic_partition: TopicPartition,
     siblings: Iterable[tuple[TopicPartition, str]],
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     topic_id: str | None = None,
     fs: FileSystem = OS,
 ) -> TopicEntry:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.errors import StorageError, UnknownTopicOrPartition
 from kafkalog.manager.data_directory import DataDirectory, Logs
@@ -27,7 +27,7 @@ class StoreTopics:
     Threads: changed under the manager's lock; reads may run beside.
     """
 
-    def __init__(self, elsewhere: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, elsewhere: Mapping[str, Mapping[str, object]] | None = None) -> None:
         self._elsewhere = dict(elsewhere or {})
         self._stores: dict[str, TopicStore] = {}
         self._files: dict[str, TopicsFile] = {}
@@ -74,7 +74,7 @@ class StoreTopics:
         """Return the topics that a file has, sorted by name, including those whose delete has begun."""
         return [self._known[name] for name in sorted(self._known)]
 
-    def settings_of(self, topic: str) -> Mapping[str, Any]:
+    def settings_of(self, topic: str) -> Mapping[str, object]:
         """Return the topic's own settings."""
         entry = self._known.get(topic)
         return self._elsewhere.get(topic, {}) if entry is None else entry.settings
@@ -84,7 +84,7 @@ class StoreTopics:
         directory: DataDirectory,
         topic_partition: TopicPartition,
         siblings: _Partitions,
-        settings: Mapping[str, Any] | None,
+        settings: Mapping[str, object] | None,
         topic_id: str | None,
     ) -> TopicEntry:
         """Return the topic's entry in a directory's file, created or extended so that it has the partition."""
@@ -170,7 +170,7 @@ class StoreTopics:
                 _LOG.error("the delete of topics %s is not noted: %s", ", ".join(names), error)
 
     def alter(
-        self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, Any]
+        self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, object]
     ) -> None:
         """Change a topic's settings in the file of each of these directories; the first one, which decides, is last.
 

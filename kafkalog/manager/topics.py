@@ -10,9 +10,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kafkalog.config import LogConfig, key_for
+from kafkalog.config.topic import LogConfig, key_for
 from kafkalog.errors import (
     ConfigError,
     CorruptCheckpoint,
@@ -62,7 +62,7 @@ class WantedTopic(NamedTuple):
 
     name: str
     partitions: int = 1
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, object] | None = None
     topic_id: str | None = None
 
 
@@ -132,7 +132,7 @@ class TopicStore:
         name: str,
         *,
         partitions: int = 1,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
         topic_id: str | None = None,
     ) -> TopicEntry:
         """Return the topic's entry; arguments and errors as for `ensure_all`."""
@@ -160,7 +160,7 @@ class TopicStore:
                 self._write_locked(after, gone)
         return found
 
-    def alter(self, name: str, changes: Mapping[str, Any]) -> TopicEntry:
+    def alter(self, name: str, changes: Mapping[str, object]) -> TopicEntry:
         """Change some settings of a topic and return its entry; None resets a setting to its default.
 
         UnknownTopicOrPartition if the file has no such topic; ConfigError, StorageError: nothing was changed.
@@ -260,7 +260,7 @@ def parse_file(content: bytes) -> TopicsFile:
     return TopicsFile(topics, tuple(gone))
 
 
-def _parse_topic(name: str, entry: Any) -> TopicEntry:
+def _parse_topic(name: str, entry: object) -> TopicEntry:
     where = f"topic {ascii(name[:80])}"
     try:
         validate_topic(name)
@@ -286,13 +286,13 @@ def _parse_topic(name: str, entry: Any) -> TopicEntry:
     return TopicEntry(name, entry["id"], entry["partitions"], configs, entry.get("deleted", False))
 
 
-def check_partitions(count: Any) -> None:
+def check_partitions(count: object) -> None:
     """Raise InvalidPartitions if a topic cannot have that many partitions."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PARTITIONS:
         raise InvalidPartitions(f"the number of partitions is {count!r}, 1 to {MAX_PARTITIONS} is accepted")
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
         twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog._core.arrow import schema_of
 from kafkalog._core.assign import stamp_batch
@@ -25,7 +25,7 @@ from kafkalog.records.format import (
 from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.records.table import Table
 from kafkalog.records.tables import batch_table
-from kafkalog.shown import human_size
+from kafkalog.util.text import human_size
 
 __all__ = ["RecordBatch", "RecordSizes"]
 
@@ -152,10 +152,10 @@ class RecordBatch:
         pieces = chain(reader.read(self.buffer, self._table, self._row, self._row + 1), reader.rest())
         return Table.of(pieces, kinds)
 
-    def __arrow_c_schema__(self) -> Any:
+    def __arrow_c_schema__(self) -> object:
         return schema_of(kinds_of(BATCH_COLUMNS))
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table().__arrow_c_stream__(requested_schema)
 
     def sizes(self) -> list[RecordSizes]:

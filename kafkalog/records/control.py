@@ -9,10 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.message import UNDERFLOW, MessageError, Source
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 __all__ = ["ControlRecord", "ControlType", "control_parts", "control_record", "control_type", "marker_parts"]
 
@@ -54,7 +57,7 @@ class ControlRecord(NamedTuple):
     type: ControlType
     number: int
     coordinator_epoch: int | None = None
-    data: dict[str, Any] | None = None
+    data: Message | None = None
 
 
 def type_number(key: bytes | None) -> int:
@@ -101,7 +104,7 @@ def control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
     return ControlRecord(kind, number, data=_data(kind, value))
 
 
-def _data(kind: ControlType, value: bytes | None) -> dict[str, Any]:
+def _data(kind: ControlType, value: bytes | None) -> Message:
     """Parse the fields of a KRaft record. The first is their version, yet the reference uses version 0 for all."""
     from kafkalog.records.schemas.control import VALUES
 
@@ -138,7 +141,7 @@ def marker_parts(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, byte
         raise IllegalArgument(f"a coordinator epoch has 32 bits, not {coordinator_epoch}") from None
 
 
-def control_parts(kind: ControlType, data: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def control_parts(kind: ControlType, data: Mapping[str, object]) -> tuple[bytes, bytes]:
     """Return key and value of a KRaft control record with these fields, named as in `ControlRecord.data`.
 
     `version` defaults to 0. Raises IllegalArgument for a marker, an UNKNOWN type, or fields that do not fit.

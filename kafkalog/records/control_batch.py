@@ -7,7 +7,6 @@ A log accepts them from its coordinator or raft leader (`UnifiedLog.append_as_le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.builder import RecordsBuilder
@@ -51,7 +50,7 @@ def marker_batch(
 
 
 def kraft_batch(
-    kind: ControlType, data: Mapping[str, Any], *, timestamp: int, base_offset: int = 0, leader_epoch: int = -1
+    kind: ControlType, data: Mapping[str, object], *, timestamp: int, base_offset: int = 0, leader_epoch: int = -1
 ) -> bytearray:
     """Return a batch with one KRaft control record, its fields named as in `ControlRecord.data` (REC-33).
 

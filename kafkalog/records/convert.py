@@ -8,7 +8,7 @@ hold is lost.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Never
 
 from kafkalog._core.admit import end_of_magic
 from kafkalog._core.decode import STATUS_TEXT
@@ -47,6 +47,7 @@ from kafkalog.records.format import (
     CompressionType,
 )
 from kafkalog.records.plain_runs import plain_row
+from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -66,11 +67,29 @@ def convert(
     batches: Buffer,
     magic: int,
     *,
-    only_down: bool,
+    only_down: bool = False,
     start_offset: int | None = None,
     batch_bytes: int = BATCH_BYTES,
+    **unknown: Never,
 ) -> bytearray:
-    """Return the batches of a buffer in format `magic`; `kafkalog.convert` documents arguments, losses and errors."""
+    """Convert the whole batches of a buffer, back to back, to format `magic` (0, 1 or 2); return a new buffer.
+
+    Offsets, keys, values and codecs stay; timestamps do from v1 on, with their type. Batches of that format are copied,
+    and with `only_down` those of a lower one too, as a broker did for an old consumer. Each v2 batch and each wrapper
+    becomes one; adjacent uncompressed messages are joined into v2 batches of at most `batch_bytes`. Conversion to a
+    lower format loses headers, producers, transactions, epochs and gaps around batches. It leaves out control batches,
+    batches without records, and records of uncompressed batches below `start_offset`. An incomplete batch at the end is
+    left out.
+
+    Raises CorruptRecord for a wrong checksum, size or format, InvalidRecord for records that cannot be read,
+    UnsupportedCompression for zstd in v0 or v1, RecordTooLarge above 2 GiB; each names the batch's offset and position.
+
+    >>> from kafkalog import convert
+    >>> convert(b"", 1)
+    bytearray(b'')
+    """
+    if unknown:
+        raise unknown_keyword("convert", unknown, ("batches", "magic", "only_down", "start_offset", "batch_bytes"))
     if magic not in _MAGICS:
         raise IllegalArgument(f"there is no format v{magic}", hint="magic is 0, 1 or 2")
     view = memoryview(batches).cast("B")

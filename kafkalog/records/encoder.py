@@ -10,7 +10,6 @@ import base64
 import binascii
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from kafkalog._core.message_writer import REQUIRED, MessageWriter
 from kafkalog.errors import IllegalArgument
@@ -19,7 +18,7 @@ from kafkalog.records.schema import Field, Schema, kind_of
 __all__ = ["encoded"]
 
 
-def encoded(schema: Schema, message: Mapping[str, Any], version: int) -> bytes:
+def encoded(schema: Schema, message: Mapping[str, object], version: int) -> bytes:
     """Encode `message` in `version` of its schema; `schema.read` returns an equal message.
 
     The message must hold every field of that version; tagged fields only where they differ from their default. Raises
@@ -56,7 +55,7 @@ def _refused(words: str, hint: str | None) -> IllegalArgument:
     return IllegalArgument(words, hint=hint)
 
 
-def _raw_id(value: Any) -> bytes | None:
+def _raw_id(value: object) -> bytes | None:
     """Decode the 22 characters of a Kafka uuid to 16 bytes; return None for anything else."""
     try:
         return base64.b64decode(f"{value}==", altchars=b"-_", validate=True) if isinstance(value, str) else None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import MissingPackage
 
 if TYPE_CHECKING:
-    import numpy
     import pandas
+    from numpy.typing import NDArray
 
     from kafkalog.records.table import Table
 
@@ -28,7 +28,7 @@ def to_pandas(table: Table) -> pandas.DataFrame:
     return pandas.DataFrame(columns, columns=list(table.columns), copy=False)
 
 
-def _column(values: numpy.ndarray[Any, Any], name: str, pandas: Any) -> Any:
+def _column(values: NDArray[Any], name: str, pandas: Any) -> Any:
     if name == "timestamp":
         moments = pandas.Series(values.view("datetime64[ms]").copy())
         return moments.dt.tz_localize("UTC")

@@ -6,7 +6,7 @@ import base64
 import math
 import re
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.errors import InvalidRecord
 
@@ -15,7 +15,7 @@ _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n"
 _PLAIN_FROM, _PLAIN_TO = -3, 7
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """Format None, booleans, numbers, strings, bytes, and lists and dicts of such values as JSON.
 
     Anything else (times, decimals, uuids) is formatted by str() and written as a string. Raises InvalidRecord for lists
@@ -27,7 +27,7 @@ def json_text(value: Any) -> str:
         raise InvalidRecord("it is nested too deeply to be printed") from None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, str):
         return f'"{_ESCAPED.sub(_escape, value)}"'
     if value is None:

@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog._core.repack import Packer
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, RecordTooLarge, UnsupportedCompression
 from kafkalog.records.compression import check_level, compress_into
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CompressionType

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.arrow_encoder import ArrowEncoder, Parcel
 from kafkalog._core.arrow_input import ArrowSource, BadArrow
 from kafkalog._core.arrow_rows import RowPlan, next_rows
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     IllegalArgument,
     InvalidRecord,
@@ -146,7 +146,7 @@ class Placer:
         batch_bytes = max(min(self._batch_bytes, target.plain_bytes), BATCH_OVERHEAD_BYTES)
         return target.partitions, batch_bytes, 0 if target.compression else max(limit, 1)
 
-    def add(self, data: Any) -> Iterator[Placed]:
+    def add(self, data: object) -> Iterator[Placed]:
         """Add all rows of `data`, a table, record batch, reader or data frame; yield the batches finished meanwhile.
 
         The caller must exhaust the iterator: rows are added as it advances. Raises TypeError if `data` is not Arrow

@@ -25,7 +25,7 @@ _FIELD = re.compile(
 )
 _NEVER: Final = 1 << 16
 _NUMBERS: Final = frozenset({"i8", "i16", "u16", "i32", "u32", "i64"})
-_ZEROS: Final[dict[str, Any]] = {"bool": False, "f64": 0.0, "uuid": "A" * 22, "string": "", "bytes": b""}
+_ZEROS: Final[dict[str, object]] = {"bool": False, "f64": 0.0, "uuid": "A" * 22, "string": "", "bytes": b""}
 _WORDS: Final = {
     "ends": UNDERFLOW,
     "ends in id": UNDERFLOW,
@@ -62,7 +62,7 @@ class Field(NamedTuple):
     first: int
     last: int
     tag: int | None
-    default: Any
+    default: object
     fields: tuple[Field, ...]
 
 
@@ -187,7 +187,7 @@ def _field(match: re.Match[str], inner: tuple[Field, ...]) -> Field:
     )
 
 
-def _default(match: re.Match[str], inner: tuple[Field, ...]) -> Any:
+def _default(match: re.Match[str], inner: tuple[Field, ...]) -> object:
     given = match["default"]
     if given == "null":
         return None

@@ -10,11 +10,12 @@ from kafkalog._core.arrow import array_of, schema_of, stream_of
 from kafkalog._core.columns import Columns, gathered
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.column_reader import COLUMNS, kinds_of
-from kafkalog.shown import html_table
+from kafkalog.util.text import html_table
 
 if TYPE_CHECKING:
     import numpy
     import pandas
+    from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["RecordBatchColumns", "Table", "TableColumn"]
 
@@ -63,22 +64,22 @@ class Table:
     # Columns with one value a row
 
     @property
-    def offsets(self) -> numpy.ndarray[Any, Any]:
+    def offsets(self) -> NDArray[numpy.int64]:
         """Offsets, int64."""
         return self["offset"].to_numpy()
 
     @property
-    def timestamps(self) -> numpy.ndarray[Any, Any]:
+    def timestamps(self) -> NDArray[numpy.int64]:
         """Timestamps, int64: ms since 1970, -1 for none. `.view("datetime64[ms]")` copies nothing."""
         return self["timestamp"].to_numpy()
 
     @property
-    def timestamp_types(self) -> numpy.ndarray[Any, Any]:
+    def timestamp_types(self) -> NDArray[numpy.int32]:
         """Timestamp types, int32: 0 CreateTime, 1 LogAppendTime, -1 for format v0, which has no timestamps."""
         return self["timestampType"].to_numpy()
 
     @property
-    def partitions(self) -> numpy.ndarray[Any, Any]:
+    def partitions(self) -> NDArray[numpy.int32]:
         """Partition number of every row, int32."""
         return self["partition"].to_numpy()
 
@@ -126,10 +127,10 @@ class Table:
 
     # Arrow
 
-    def __arrow_c_schema__(self) -> Any:
+    def __arrow_c_schema__(self) -> object:
         return schema_of(self._columns.kinds)
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return stream_of(self._columns, self._start, self._stop, requested_schema)
 
     # The object
@@ -158,7 +159,7 @@ class RecordBatchColumns(Table):
 
     __slots__ = ()
 
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         return array_of(self._columns, self._start, self._stop, requested_schema)
 
 
@@ -178,7 +179,7 @@ class TableColumn:
         """Name of the column."""
         return COLUMNS[self._kind]
 
-    def to_numpy(self) -> numpy.ndarray[Any, Any]:
+    def to_numpy(self) -> NDArray[Any]:
         """Return a read-only view of the table's memory for a numeric column; else a new array of Python objects."""
         from kafkalog.records.arrays import numpy
 
@@ -192,14 +193,14 @@ class TableColumn:
         """Return the values as Python objects: bytes or None, str, int, headers as in `Record.headers`."""
         return self._columns.values(self._kind, self._start, self._stop)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.to_numpy()
         return array if dtype is None and not copy else array.astype(dtype or array.dtype, copy=True)
 
-    def __arrow_c_schema__(self) -> Any:
+    def __arrow_c_schema__(self) -> object:
         return schema_of(bytes((self._kind,)), True)
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         alone = self._columns.chosen(bytes((self._kind,)))
         return stream_of(alone, self._start, self._stop, requested_schema, alone=True)
 
@@ -207,7 +208,7 @@ class TableColumn:
     def __getitem__(self, key: SupportsIndex) -> Any: ...
     @overload
     def __getitem__(self, key: slice) -> TableColumn: ...
-    def __getitem__(self, key: SupportsIndex | slice) -> Any:
+    def __getitem__(self, key: SupportsIndex | slice) -> object:
         if isinstance(key, slice):
             if key.step not in (None, 1):
                 raise IllegalArgument(f"a column has no slice with step {key.step}", hint="leave the step out")

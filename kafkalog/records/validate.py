@@ -7,12 +7,12 @@ batch is rebuilt from the uncompressed records (VAL-7, VAL-8). All code that tou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.admit import RecordCheck, check_rows, end_of_magic
 from kafkalog._core.assign import assign, assign_messages, stamp_batch
 from kafkalog._core.scan import BatchHeader, BatchTable, scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.compression import check_codec
 from kafkalog.records.convert import Rebuilt, rebuild, repack
@@ -32,6 +32,8 @@ from kafkalog.records.refusals import ValidatorMetrics, header_refusal, record_r
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from kafkalog.util.buffers import Data
 
 __all__ = [
     "Checked",
@@ -103,7 +105,7 @@ class Checked(NamedTuple):
     changed. `max_timestamp` (ms) and `record_count` are those of its records.
     """
 
-    data: Any
+    data: Data
     table: BatchTable
     rebuilt: Rebuilt | None
     max_timestamp: int
@@ -114,7 +116,7 @@ class Checked(NamedTuple):
 class ValidationResult(NamedTuple):
     """Result of the reference's validator; times in ms, `records` is the batch as the log stores it."""
 
-    records: Any
+    records: Data
     next_offset: int
     log_append_time_ms: int
     max_timestamp_ms: int
@@ -124,7 +126,7 @@ class ValidationResult(NamedTuple):
 
 
 def check_append(
-    buffer: Any,
+    buffer: Data,
     table: BatchTable,
     rules: ValidationRules,
     now_ms: int,
@@ -184,7 +186,7 @@ def check_append(
 
 
 def _written_anew(
-    data: Any,
+    data: Buffer,
     plain: BatchTable,
     check: RecordCheck,
     rules: ValidationRules,
@@ -211,7 +213,7 @@ def _written_anew(
     )
 
 
-def check_batches(buffer: Any, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:
+def check_batches(buffer: Data, table: BatchTable, rules: ValidationRules, now_ms: int) -> None:
     """Raise the error for the first batch that a leader would reject from a client, if there is one.
 
     The batches are uncompressed v2 batches that this library has just built. Raises InvalidRecord and InvalidTimestamp
@@ -250,7 +252,7 @@ def _check_producer(header: BatchHeader) -> None:
 
 
 def _check_records(
-    data: Any,
+    data: Buffer,
     plain: BatchTable,
     table: BatchTable,
     rules: ValidationRules,

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.store import Store
 from kafkalog._core.unpack import Tool
+
+if TYPE_CHECKING:
+    import zstandard
 
 __all__ = ["DEFAULT_LEVEL", "compress", "compress_into", "tool"]
 
@@ -25,9 +28,9 @@ class _Contexts(threading.local):
         import zstandard
 
         self.package = zstandard
-        self.writers: dict[int, Any] = {}
+        self.writers: dict[int, zstandard.ZstdCompressor] = {}
 
-    def writer(self, level: int) -> Any:
+    def writer(self, level: int) -> zstandard.ZstdCompressor:
         """Return the compressor for a level."""
         found = self.writers.get(level)
         if found is None:

@@ -7,22 +7,24 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final, Unpack
 
 from kafkalog._version import version
 from kafkalog.errors import StorageError
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.frozen import FrozenLogs
-from kafkalog.server.serving import Server, serving
+from kafkalog.server.node.frozen import FrozenLogs
+from kafkalog.server.serving import Server, ServingOptions, serving
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.util.fileio import OS, atomic_write
 
 _LOG: Final = logging.getLogger(__name__)
 WANTED_DESCRIPTORS: Final = 65_536
 
 
-def run(directories: Sequence[str], config: ServerConfig, *, ready_file: str | None = None, **more: Any) -> int:
+def run(
+    directories: Sequence[str], config: ServerConfig, *, ready_file: str | None = None, **more: Unpack[ServingOptions]
+) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP and return the exit status 0. Raises errors of the start and the stop."""
     raise_descriptor_limit()
     config.tell_ignored()
@@ -31,7 +33,7 @@ def run(directories: Sequence[str], config: ServerConfig, *, ready_file: str | N
         return runner.run(_serve(directories, config, ready_file, more))
 
 
-def loop_factory() -> Any:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return uvloop's loop factory if it is installed, else None."""
     try:
         import uvloop
@@ -54,7 +56,7 @@ def raise_descriptor_limit(wanted: int = WANTED_DESCRIPTORS) -> int:
 
 
 async def _serve(
-    directories: Sequence[str], config: ServerConfig, ready_file: str | None, more: dict[str, Any]
+    directories: Sequence[str], config: ServerConfig, ready_file: str | None, more: ServingOptions
 ) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[int] = loop.create_future()

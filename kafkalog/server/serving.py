@@ -8,21 +8,21 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from kafkalog.manager.log_manager import LoadProgress
 from kafkalog.server.apis.dispatch import dispatch
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.net.endpoints import advertised_of, listeners_of, parse_endpoint
 from kafkalog.server.net.listener import Network, check_ports
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node, NodeOptions
+from kafkalog.server.node.store import Store, open_store
+from kafkalog.server.node.temporary_dirs import NoWritesToLinks, stand_ins
 from kafkalog.server.packages import check_packages
-from kafkalog.server.passing import NoWritesToLinks, stand_ins
-from kafkalog.server.store import Store, open_store
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
-    from kafkalog.server.metrics_http import HttpListener
+    from kafkalog.server.status.http import HttpListener
 
 _LOG: Final = logging.getLogger(__name__)
 DRAIN_SECONDS: Final = 0.05
@@ -30,10 +30,22 @@ STOP_SECONDS: Final = 5.0
 """Time for requests in progress to finish when the server stops."""
 
 
+class ServerOptions(NodeOptions, total=False):
+    """Options of a `Server`."""
+
+    is_read_only: bool
+
+
+class ServingOptions(ServerOptions, total=False):
+    """Options of `serving`."""
+
+    progress: Callable[[LoadProgress], object] | None
+
+
 class Server:
     """A node and its network in the running loop. `ports` has the port of each listener after the start."""
 
-    def __init__(self, config: ServerConfig, store: Store, **more: Any) -> None:
+    def __init__(self, config: ServerConfig, store: Store, **more: Unpack[ServerOptions]) -> None:
         self.config = config
         self.node = Node(config, store, **more)
         self.network = Network(
@@ -73,7 +85,7 @@ class Server:
     async def _start_http(self) -> None:
         """Start the HTTP listener, so that health checks see a live but not ready server while parts start."""
         if self.config["kafkalog.http.listener"]:
-            from kafkalog.server.metrics_http import listener_of
+            from kafkalog.server.status.http import listener_of
 
             self.http = listener_of(self.node)
             assert self.http is not None
@@ -100,7 +112,7 @@ async def serving(
     *,
     progress: Callable[[LoadProgress], object] | None = None,
     is_read_only: bool = False,
-    **more: Any,
+    **more: Unpack[NodeOptions],
 ) -> AsyncIterator[Server]:
     """Run a server on these data directories until the block ends.
 
@@ -123,7 +135,7 @@ async def serving(
 
 
 @asynccontextmanager
-async def _running(settings: ServerConfig, store: Store, **more: Any) -> AsyncIterator[Server]:
+async def _running(settings: ServerConfig, store: Store, **more: Unpack[ServerOptions]) -> AsyncIterator[Server]:
     try:
         server = Server(settings, store, **more)
     except BaseException:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
-from kafkalog.creating import check_name_is_free
+from kafkalog.dirs.create import check_name_is_free
 from kafkalog.errors import CorruptStagedFile, DirectoryLocked, IllegalState, KafkalogError, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TopicStore

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.chunks import check_tail
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.exchange.ranges import OffsetRange
+from kafkalog.reading.chunks import check_tail
 from kafkalog.util.fileio import OS, atomic_write
 
 if TYPE_CHECKING:

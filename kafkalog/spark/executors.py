@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog import __version__
-from kafkalog.errors import JobFailed, MissingRequirement, PartitionNotFound
+from kafkalog._version import __version__
+from kafkalog.errors import MissingRequirement, PartitionNotFound
+from kafkalog.spark.failures import failed, though_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_PROBES: Final = 64
-ENDED: Final = "Spark's virtual machine ended"
-_NAMED: Final = re.compile(r"[A-Za-z_][\w.]*: ")
-_OURS: Final = "kafkalog.errors."
 HOW_TO_SHIP: Final = (
     f"install it on every node (pip install 'kafkalog[spark]=={__version__}'), or ship an environment with "
     "--conf spark.archives=env.tar.gz#env (see docs/spark.md)"
@@ -33,11 +29,11 @@ class Probed(NamedTuple):
     missing: tuple[str, ...]
 
 
-def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[Probed]]:
+def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[tuple[str, str | None, str, tuple[str, ...]]]]:
     """Return the function of a probe task; it is sent by value, since an executor may lack kafkalog."""
     wanted = tuple(paths)
 
-    def look(items: Iterable[int]) -> Iterable[Any]:
+    def look(items: Iterable[int]) -> Iterable[tuple[str, str | None, str, tuple[str, ...]]]:
         import os
         import socket
 
@@ -93,67 +89,3 @@ def judge(said: Iterable[Probed], driver: str) -> None:
                 f"the executor on {one.host} does not see what the driver on {driver} sees", path=one.missing[0],
                 hint="directories must lie on a file system that every node mounts in the same place",
             )  # fmt: skip
-
-
-def failed(error: Exception, what: str) -> Exception:
-    """Return JobFailed, with the most informative line, for an error of Spark; any other error unchanged."""
-    if not is_of_spark(error):
-        return error
-    if has_ended(error):
-        return JobFailed(
-            f"{what}: {ENDED}",
-            hint="it may have had too little memory (spark.driver.memory), or was killed; -v shows what it said",
-        )
-    text = java_message(error) or str(error)
-    return JobFailed(f"{what}: {last_line(text)}", hint="Spark's own log has the rest; -v shows it")
-
-
-def is_of_spark(error: BaseException) -> bool:
-    """Return True for errors that a Spark call raises: Spark's own, those of the bridge to Java, lost connections."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    return isinstance(error, PySparkException | Py4JError | ConnectionError)
-
-
-def has_ended(error: BaseException) -> bool:
-    """Return True for errors that a Spark call raises when its virtual machine is gone.
-
-    Connection errors come only from later calls. A call in progress gets an error without Java's trace, which a running
-    virtual machine would always include.
-    """
-    from py4j.protocol import Py4JError, Py4JNetworkError
-
-    if type(error) is Py4JError:
-        return str(error).startswith("An error occurred while calling") and "Trace:" not in str(error)
-    return isinstance(error, ConnectionError | Py4JNetworkError)
-
-
-def java_message(error: BaseException) -> str | None:
-    """Return Java's message for an error that it raised, or ENDED if Java is gone; None for any other error."""
-    cause = getattr(error, "java_exception", None)
-    if cause is None:
-        return None
-    with though_ended():
-        return str(cause.getMessage() or cause.toString())
-    return ENDED
-
-
-@contextmanager
-def though_ended() -> Iterator[None]:
-    """Ignore errors of the block if Spark's virtual machine is gone."""
-    try:
-        yield
-    except Exception as error:
-        if not has_ended(error):
-            raise
-
-
-def last_line(text: str) -> str:
-    """Return the line of a trace that names the error; with Python traces in it, that of the last one's error."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    traces = [n for n, line in enumerate(lines) if "Traceback (most recent call last)" in line]
-    for line in lines[traces[-1] + 1 :] if traces else ():
-        if _NAMED.match(line):
-            return line.removeprefix(_OURS)
-    return lines[0] if lines else "it did not say why"

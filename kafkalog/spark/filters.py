@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from errno import ENOENT
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import StorageError
 from kafkalog.spark.partitions import PartitionViews
 from kafkalog.storage.names import MAX_OFFSET
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 __all__ = ["Pruning"]
 
@@ -76,7 +79,7 @@ class Pruning:
         self.since_ms: int | None = None
         self.nothing = False
 
-    def take(self, one: Any) -> bool:
+    def take(self, one: Filter) -> bool:
         """Apply a filter; return True if it is applied exactly here, so that Spark need not apply it again.
 
         Filters on time skip segments that are too old but return False, since times need not increase with offsets. A
@@ -109,7 +112,7 @@ class Pruning:
         self.topics = wanted if self.topics is None else self.topics & wanted
         return True
 
-    def _take_time(self, kind: str, value: Any) -> None:
+    def _take_time(self, kind: str, value: object) -> None:
         if not isinstance(value, datetime) or kind not in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
             return
         if value.tzinfo is None:
@@ -150,5 +153,5 @@ def first_since(views: PartitionViews, partition: TopicPartition, since_ms: int)
     return views.latest(partition)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

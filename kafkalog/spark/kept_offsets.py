@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog._core.scan import BatchHeader, BatchTable, scan
-from kafkalog.api import open as open_log
-from kafkalog.chunks import batch_chunks
-from kafkalog.creating import check_name_is_free
+from kafkalog.dirs.create import check_name_is_free
 from kafkalog.errors import IllegalState
+from kafkalog.log.open import open as open_log
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.topics import TopicStore
-from kafkalog.opening import open_for_append
+from kafkalog.reading.chunks import batch_chunks
 from kafkalog.spark.import_plan import ImportPlan, KeptTarget
 from kafkalog.spark.staging import StageReader
 from kafkalog.spark.topic_layout import partition_path, read_layout
@@ -113,7 +113,7 @@ def _told(batch: BatchHeader) -> _Batch:
     return _Batch(batch.base_offset, batch.size, batch.crc)
 
 
-def _tables(reader: StageReader) -> Iterator[tuple[Any, BatchTable]]:
+def _tables(reader: StageReader) -> Iterator[tuple[bytearray, BatchTable]]:
     """Yield the staged batches section by section, with their bytes."""
     for section in reader.sections:
         data = reader.read(section)

@@ -163,7 +163,7 @@ def format_ledger(ledger: Ledger) -> bytes:
     return b"%b\n%08x\n" % (line, crc32c(line))
 
 
-def _intent_fields(intent: Intent) -> dict[str, Any]:
+def _intent_fields(intent: Intent) -> dict[str, object]:
     return {
         "job": str(intent.job),
         "batch": intent.batch_id,
@@ -192,7 +192,7 @@ def parse_ledger(content: bytes) -> Ledger:
     return Ledger(_producer(found["producer"]), marks, None if intent is None else _intent(intent))
 
 
-def _producer(fields: Any) -> Producer:
+def _producer(fields: Iterable[Any]) -> Producer:
     producer = Producer(*numbers(fields, 2))
     if producer.epoch > MAX_EPOCH:
         raise ValueError(f"{producer.epoch} is no producer epoch")

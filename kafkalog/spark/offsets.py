@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.errors import IllegalArgument, InvalidTopic
 from kafkalog.storage.names import MAX_OFFSET, MAX_PARTITION, validate_topic
@@ -72,7 +72,7 @@ def offsets_to_dict(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
     return nested
 
 
-def offsets_from_dict(nested: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def offsets_from_dict(nested: Mapping[str, object]) -> dict[TopicPartition, int]:
     """Return offsets from nested dicts, as a checkpoint has them; raise IllegalArgument for another shape."""
     try:
         return _flat(dict(nested), EARLIEST_OFFSET)
@@ -83,21 +83,21 @@ def offsets_from_dict(nested: Mapping[str, Any]) -> dict[TopicPartition, int]:
         ) from None
 
 
-def _loaded(text: str) -> dict[str, Any]:
+def _loaded(text: str) -> dict[str, object]:
     loaded = json.loads(text, object_pairs_hook=_without_duplicates)
     if not isinstance(loaded, dict):
         raise ValueError("no JSON object")
     return loaded
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")
     return found
 
 
-def _flat(nested: dict[str, Any], least: int) -> dict[TopicPartition, int]:
+def _flat(nested: dict[str, object], least: int) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for topic, numbers in nested.items():
         validate_topic(topic)
@@ -110,13 +110,13 @@ def _flat(nested: dict[str, Any], least: int) -> dict[TopicPartition, int]:
     return found
 
 
-def _list(value: Any) -> Iterable[Any]:
+def _list(value: object) -> Iterable[object]:
     if not isinstance(value, list):
         raise ValueError("a topic's partitions are a list")
     return value
 
 
-def _partition(number: Any) -> int:
+def _partition(number: object) -> int:
     if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 10:
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_PARTITION:

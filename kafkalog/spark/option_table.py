@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.keywords import near
+from kafkalog.util.keywords import closest_match
 
 __all__ = ["SINK_OPTIONS", "SOURCE_OPTIONS", "Option", "checked_names"]
 
@@ -115,7 +115,7 @@ def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Itera
         elif key.startswith(_KAFKA_PREFIX):
             ignored.append(name)
         elif key not in passed and key not in _OF_TABLES and not key.startswith(_OPTION_PREFIX):
-            nearest = near(key, names)
+            nearest = closest_match(key, names)
             hint = f"did you mean {names[nearest]}? " if nearest else ""
             raise IllegalArgument(
                 f"there is no option {name!r}", hint=f"{hint}options are {', '.join(names.values())}"

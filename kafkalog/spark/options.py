@@ -9,12 +9,12 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.keywords import near
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.spark.durations import duration_ms
 from kafkalog.spark.limits import EARLIEST, LATEST, Limit, Offsets, ending_limit, starting_limit
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
 from kafkalog.spark.subscriptions import Subscription, subscription_of
+from kafkalog.util.keywords import closest_match
 
 __all__ = ["SourceOptions", "columns_of"]
 
@@ -56,7 +56,9 @@ class SourceOptions:
         Raises IllegalArgument, with the fix, for an unknown name, an invalid value, and contradictions, in the same
         situations as Spark's Kafka source. Options of Kafka clients (`kafka.*`) cause a warning.
         """
-        from kafkalog.engine import ISOLATIONS  # imported late: a caller that needs only the schema opens no files
+        from kafkalog.reading.source import (
+            ISOLATIONS,  # imported late: a caller that needs only the schema opens no files
+        )
 
         given = checked_names(options, SOURCE_OPTIONS, SINK_OPTIONS)
         starting = starting_limit(given, LATEST if streaming else EARLIEST)
@@ -184,7 +186,7 @@ def _one_of(name: str, value: str, known: list[str] | tuple[str, ...]) -> str:
     value = value.strip()
     if value in known:
         return value
-    nearest = near(value, known)
+    nearest = closest_match(value, known)
     meant = f"did you mean {nearest}? " if nearest else ""
     raise IllegalArgument(f"{name} is {value!r}", hint=f"{meant}known are {', '.join(known)}")
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from kafkalog._core.scan import scan
 from kafkalog._core.stamp import BadBatch, stamp_producer
-from kafkalog.chunks import batch_chunks
 from kafkalog.errors import CorruptStagedFile
+from kafkalog.log.open_writable import open_for_append
+from kafkalog.log.writable import WritableLog
 from kafkalog.manager.partition import holds_segments
-from kafkalog.opened import OpenedLog
-from kafkalog.opening import open_for_append
+from kafkalog.reading.chunks import batch_chunks
 from kafkalog.spark.landed import SEQUENCES, Found, LogBounds, landed_records
 from kafkalog.spark.ledger import Producer, Target
 from kafkalog.spark.topic_layout import partition_path
@@ -34,7 +34,7 @@ class PartitionLogs:
         self._directory = directory
         self._fs = fs
         self._clock = clock
-        self._open: dict[TopicPartition, OpenedLog] = {}
+        self._open: dict[TopicPartition, WritableLog] = {}
         self._closing = ExitStack()
 
     def is_there(self, key: TopicPartition) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from time import sleep
 from typing import Final, NamedTuple
 
-from kafkalog.engine import end_of, isolation_of, refresh
 from kafkalog.errors import (
     IllegalArgument,
     NotAPartition,
@@ -15,9 +14,10 @@ from kafkalog.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
+from kafkalog.reading.source import end_of, isolation_of, refresh
 from kafkalog.spark.subscriptions import Assign, Subscribe, Subscription
 from kafkalog.storage.names import PARTITION_METADATA, is_log_file, parse_dir
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import PartitionPath, partitions
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint_cache import CheckpointCache

@@ -6,11 +6,12 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.spark.executors import though_ended
+from kafkalog.spark.failures import though_ended
 
 if TYPE_CHECKING:
+    from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
 EVERY_S: Final = 0.25
@@ -65,7 +66,7 @@ def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]
 _PROPERTIES: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
-def _watch(tracker: Any, group: str, tell: Tell, ended: threading.Event) -> None:
+def _watch(tracker: StatusTracker, group: str, tell: Tell, ended: threading.Event) -> None:
     last = JobProgress(0, 0)
     while not ended.wait(EVERY_S):
         now = last
@@ -76,13 +77,13 @@ def _watch(tracker: Any, group: str, tell: Tell, ended: threading.Event) -> None
             last = now
 
 
-def progress_of(tracker: Any, group: str) -> JobProgress:
+def progress_of(tracker: StatusTracker, group: str) -> JobProgress:
     """Return the progress of a group's jobs; stages that the tracker has forgotten are not counted."""
     stages = {stage for job in tracker.getJobIdsForGroup(group) for stage in _stages_of(tracker, job)}
     infos = [info for info in map(tracker.getStageInfo, sorted(stages)) if info is not None]
     return JobProgress(sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos))
 
 
-def _stages_of(tracker: Any, job: int) -> list[int]:
+def _stages_of(tracker: StatusTracker, job: int) -> list[int]:
     info = tracker.getJobInfo(job)
     return [] if info is None else list(info.stageIds)

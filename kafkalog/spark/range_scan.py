@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from errno import ENOENT
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.chunks import Chunk, batch_chunks
-from kafkalog.engine import refresh
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
@@ -20,14 +18,16 @@ from kafkalog.errors import (
     StorageError,
     UnsupportedForFormat,
 )
-from kafkalog.log_scan import LogScan
+from kafkalog.log.scan import LogScan
+from kafkalog.reading.chunks import Chunk, batch_chunks
+from kafkalog.reading.source import refresh
 from kafkalog.spark.damage import DataLoss
 from kafkalog.storage.damage import Skipped, note_skipped
 
 if TYPE_CHECKING:
-    from kafkalog.api import Log
+    from kafkalog.log.log import Log
     from kafkalog.spark.options import SourceOptions
-    from kafkalog.storage.view import LogView
+    from kafkalog.storage.readonly.view import LogView
 
 __all__ = ["IN_A_BATCH", "LOST_HINT", "RangeScan", "after_damage", "is_loss", "tell_loss"]
 

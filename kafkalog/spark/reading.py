@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from kafkalog.api import Log
 from kafkalog.errors import CorruptRecord, InvalidTimestamp, KafkalogError
+from kafkalog.log.log import Log
 from kafkalog.spark.damage import SKIP_HINT, report_to
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, tell_loss
 from kafkalog.spark.row_schema import arrow_schema
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.exchange.ranges import OffsetRange

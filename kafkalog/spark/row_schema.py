@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.keywords import near
+from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark.sql.types import StructType
 
 __all__ = ["TYPES", "arrow_schema", "ddl_of", "wanted_columns"]
 
@@ -31,7 +32,7 @@ def ddl_of(columns: Iterable[str]) -> str:
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
-def wanted_columns(schema: Any) -> tuple[str, ...]:
+def wanted_columns(schema: StructType) -> tuple[str, ...]:
     """Return the columns of a Spark schema, the user's or the source's own.
 
     Raises IllegalArgument for an unknown column and for a type other than the column's.
@@ -39,7 +40,7 @@ def wanted_columns(schema: Any) -> tuple[str, ...]:
     for field in schema.fields:
         name, kind = field.name, field.dataType.simpleString()
         if name not in TYPES:
-            nearest = near(name, TYPES)
+            nearest = closest_match(name, TYPES)
             hint = f"did you mean {nearest}? " if nearest else ""
             raise IllegalArgument(f"there is no column {name!r}", hint=f"{hint}columns are {ddl_of(TYPES)}")
         if kind != TYPES[name]:

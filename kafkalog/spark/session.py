@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from subprocess import TimeoutExpired
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, JobFailed, KafkalogError, MissingPackage
-from kafkalog.spark.executors import failed, has_ended, is_of_spark, java_message
+from kafkalog.spark.failures import failed, has_ended, is_of_spark, java_message
 from kafkalog.spark.java import find_java
 from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
@@ -125,7 +127,7 @@ def _running(master: str | None) -> SparkSession | None:
 
 def _started(
     master: str | None, conf: dict[str, str], name: str, said: IO[bytes] | None
-) -> tuple[SparkSession, Any]:
+) -> tuple[SparkSession, JavaGateway | None]:
     """Return a new session and the virtual machine started for it; None if there was one already."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -152,7 +154,7 @@ def _started(
         raise JobFailed(f"Spark could not start: {words}", hint=_hint(master)) from error
 
 
-def _launch(conf: Any, master: str | None, said: IO[bytes] | None) -> Any:
+def _launch(conf: SparkConf, master: str | None, said: IO[bytes] | None) -> JavaGateway:
     """Start a virtual machine for this process on a recent enough Java, with its stderr written to `said`."""
     from pyspark.java_gateway import launch_gateway
 
@@ -177,7 +179,7 @@ def _stop(spark: SparkSession) -> None:
             SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
-def _is_gone(gateway: Any) -> bool:
+def _is_gone(gateway: JavaGateway | None) -> bool:
     """Return True if a virtual machine that was started here has ended."""
     if gateway is None:
         return False
@@ -188,7 +190,7 @@ def _is_gone(gateway: Any) -> bool:
     return True
 
 
-def _end(gateway: Any) -> None:
+def _end(gateway: JavaGateway | None) -> None:
     """End a virtual machine that was started here; a later session gets a new one."""
     from pyspark import SparkContext
 

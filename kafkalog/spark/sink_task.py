@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.arrow_input import ArrowSource, BadArrow
 from kafkalog._core.arrow_rows import RowPlan
-from kafkalog.creating import make_data_directory
+from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.placer import Placed, Placer, TopicTarget, refusal
 from kafkalog.spark.commit import StagedTask, StagedTopic

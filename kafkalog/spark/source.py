@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
@@ -17,6 +17,7 @@ from kafkalog.spark.row_schema import ddl_of, wanted_columns
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
     from kafkalog.spark.filters import Pruning
@@ -117,7 +118,7 @@ class BatchReader(DataSourceReader):
 class _PushingReader(BatchReader):
     """A reader that accepts filters."""
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Apply the filters; return those that Spark must apply too."""
         from kafkalog.spark.filters import Pruning
 

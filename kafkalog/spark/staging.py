@@ -17,7 +17,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.crc import crc32c
 from kafkalog._core.scan import scan
@@ -25,6 +25,9 @@ from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError, S
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, TMP_SUFFIX, File, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 SECTION_BYTES: Final = 4 << 20
 """Bytes of one partition that are collected before they are written as a section."""
@@ -126,7 +129,7 @@ class StageWriter:
         self._fs = fs
         self._file: File | None = None
         self._end = 0
-        self._waiting: dict[TopicPartition, list[Any]] = {}
+        self._waiting: dict[TopicPartition, list[Data]] = {}
         self._bytes: dict[TopicPartition, int] = {}
         self._records: dict[TopicPartition, int] = {}
         self._buffered = 0

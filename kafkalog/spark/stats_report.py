@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group
 
@@ -64,7 +64,7 @@ class StatsReport:
                 found.setdefault(group.codec, Counts()).add(counts)
         return found
 
-    def rows(self) -> list[tuple[Any, ...]]:
+    def rows(self) -> list[tuple[str | int | datetime | None, ...]]:
         """Return a row for each group, by ROW_SCHEMA; times are UTC."""
         return [
             (
@@ -143,7 +143,7 @@ def _rates(records: float | None, size: float | None) -> dict[str, float | None]
     return {"records_per_second": records, "bytes_per_second": size}
 
 
-def _plain(counts: Counts) -> dict[str, Any]:
+def _plain(counts: Counts) -> dict[str, object]:
     times = {"first": None if counts.first_ms < 0 else counts.first_ms}
     times["last"] = None if counts.last_ms < 0 else counts.last_ms
     told = {name: value for name, value in vars(counts).items() if not name.endswith("_ms")}

@@ -7,8 +7,8 @@ only `read`. So a reader opens its view of the directories on first use and neve
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -65,13 +65,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._let_go_ms: int | None = None  # monotonic: time of the last batch
         self._latest: dict[TopicPartition, int] | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions, tuple[str, ...]]]:
         """Pickle the options alone, for a task's copy."""
         return type(self), (self.options, self.columns)
 
     # Offsets
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> Mapping[str, object]:
         """Return the start of a query without a checkpoint. Raises the errors of `plan_batch`."""
         options = self.options
         find_partitions(options.paths, options.subscription)  # a topic that never existed is a mistake
@@ -102,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self.options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> Mapping[str, object]:
         """Return the end of the next micro-batch; `start` itself if nothing, or too little, is new."""
         begin = offsets_from_dict(start)
         there, found = self._checked(lambda there: reachable(begin, there, self._begun_anew(begin, there)), begin)
@@ -135,13 +135,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = self._partitions().look(afresh=True)
         self._target = {one: standing.latest for one, standing in there.items()}
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:
+    def reportLatestOffset(self) -> Mapping[str, object] | None:
         """Return the end of the log at the last trigger, without limits; None before the first trigger."""
         return offsets_to_dict(self._latest) if self._latest else None
 
     # Micro-batches
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: Mapping[str, object], end: Mapping[str, object]) -> Sequence[InputPartition]:
         """Return the ranges of a micro-batch, either a new one or one that is planned again after a restart."""
         if start == end:
             return []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkalog.errors import KafkalogError
-from kafkalog.spark.executors import failed
+from kafkalog.spark.failures import failed
 from kafkalog.spark.progress import Tell, watched
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ class Raised(NamedTuple):
 class _Guarded:
     """The work of a task; an instance of a module's class, so that it is pickled by name."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
+    def __init__(self, work: Callable[[Any], object]) -> None:
         self._work = work
 
-    def __call__(self, items: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, items: Iterable[object]) -> Iterator[object]:
         for item in items:
             try:
                 yield self._work(item)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.manager.known_topics import read_known_topics
 from kafkalog.storage.names import validate_topic

@@ -12,7 +12,7 @@ from kafkalog._core import admit, plan
 from kafkalog._core.admit import LeaderLimits, refusal
 from kafkalog._core.rewrite import message_run
 from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, BatchTable, scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from kafkalog.errors import NotAPartition, StorageError
 from kafkalog.storage.names import LOG_SUFFIX
@@ -37,7 +37,7 @@ def list_directory(path: str, fs: FileSystem) -> Directory:
     names: list[str] = []
     sizes: dict[str, int] = {}
     try:
-        with with_room(cast(Any, fs).scandir, path) as entries:
+        with with_room(fs.scandir, path) as entries:
             for entry in entries:
                 name = entry.name
                 names.append(name)

@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.log_lock import LogLock
 from kafkalog.errors import IllegalArgument, ReadOnlyLog, StorageError
@@ -17,6 +17,9 @@ from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import OS, File, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.system_calls import CANNOT
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 _FILL_BYTES: Final = 1 << 20
 
@@ -57,7 +60,7 @@ class FileRecords(ReadableRecords):
         self._lent_size = -1
         self._fd = -1  # descriptor of self._appended_to
         self._appended_to: File | None = None
-        self._pwrite: Callable[[int, Any, int], int] = _not_ready if mutable else partial(_refuse_write, file.path)
+        self._pwrite: Callable[[int, Data, int], int] = _not_ready if mutable else partial(_refuse_write, file.path)
         return self
 
     @classmethod
@@ -126,7 +129,7 @@ class FileRecords(ReadableRecords):
 
     # Writing
 
-    def append(self, data: Any) -> int:
+    def append(self, data: Data) -> int:
         """Append all of `data` after the last batch and return the number of bytes written.
 
         IllegalArgument if the file would exceed 2^31-1 bytes; nothing is written. StorageError (errno kept) if the
@@ -191,7 +194,7 @@ class FileRecords(ReadableRecords):
         finally:
             guard.release()
 
-    def _write_rest(self, data: Any, position: int, written: int) -> int:
+    def _write_rest(self, data: Data, position: int, written: int) -> int:
         """Write the rest of `data` after a partial write, and return the total length (FILE-15)."""
         view = memoryview(data).cast("B")
         return written + self._file.opened().pwrite(view[written:], position + written)
@@ -207,7 +210,7 @@ class FileRecords(ReadableRecords):
         if isinstance(error, OSError) and not isinstance(error, ReadOnlyLog):
             raise self._failure(error, "append", position) from error
 
-    def _cut_then_write(self, fd: int, data: Any, position: int) -> int:
+    def _cut_then_write(self, fd: int, data: Data, position: int) -> int:
         """Remove the remains of a failed append, then write `data`."""
         self._file.opened().truncate(position)
         self._pwrite = self._fs.pwrite
@@ -353,12 +356,12 @@ class FileRecords(ReadableRecords):
         return f"<FileRecords {self.path} {self.size} B{' closed' if self._closed else ''}>"
 
 
-def _refuse_write(path: str, fd: int, data: Any, position: int) -> int:
+def _refuse_write(path: str, fd: int, data: Data, position: int) -> int:
     # a function, since a stored method would hold its object, and with it the descriptor, until a collection
     raise ReadOnlyLog("the segment was opened for reading", path=path)
 
 
-def _not_ready(fd: int, data: Any, position: int) -> int:
+def _not_ready(fd: int, data: Data, position: int) -> int:
     raise _NotReady
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.crc import crc32, crc32c
 from kafkalog._core.scan import REASON_SIZE, BatchHeader, BatchTable, scan
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, StorageError
 from kafkalog.storage.lazy_file import DataFile
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 LOG_OVERHEAD: Final = 12
 """Bytes of a batch before the part that its size field counts."""
@@ -57,7 +60,7 @@ class FileSlice:
         except OSError as error:
             raise StorageError.from_os(error, "read", path=self.path, position=self.position) from error
 
-    def read_into(self, buffer: Any) -> int:
+    def read_into(self, buffer: Data) -> int:
         """Read into the writable `buffer` and return the number of bytes, at most the slice's size."""
         try:
             return self.file.pread_into(memoryview(buffer)[: self.size], self.position)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import weakref
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalog._core.mapping import Witness
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 
 class DataFile(Protocol):
@@ -18,7 +21,7 @@ class DataFile(Protocol):
     path: str
 
     def pread(self, size: int, position: int) -> bytes: ...
-    def pread_into(self, buffer: Any, position: int) -> int: ...
+    def pread_into(self, buffer: Data, position: int) -> int: ...
     def stat(self) -> os.stat_result: ...
     def next_data(self, position: int) -> int: ...
     def expect_whole_read(self) -> None: ...
@@ -204,7 +207,7 @@ class LazyFile:
         """Read as `File.pread` does."""
         return self.opened().pread(size, position)
 
-    def pread_into(self, buffer: Any, position: int) -> int:
+    def pread_into(self, buffer: Data, position: int) -> int:
         """Read as `File.pread_into` does."""
         return self.opened().pread_into(buffer, position)
 

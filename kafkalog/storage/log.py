@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import os
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from kafkalog._core.append_engine import AppendEngine
 from kafkalog._core.producer import ProducerState
-from kafkalog._core.state import LogState
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.records.validate import ValidatorMetrics
 from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.directory import list_directory
 from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.loader import Loaded, LogLoader, begin_log
 from kafkalog.storage.log_metrics import LOGS, LogMetrics
 from kafkalog.storage.log_parts.appender import LogAppender
 from kafkalog.storage.log_parts.batch_writer import BatchWriter
@@ -36,7 +35,8 @@ from kafkalog.storage.log_parts.roller import LogRoller
 from kafkalog.storage.log_parts.watermark import HighWatermark
 from kafkalog.storage.log_state import started
 from kafkalog.storage.producer_state import EXPIRATION_MS, ProducerStateManager, VerificationGuard
-from kafkalog.storage.recovery_run import Progress
+from kafkalog.storage.recovery.loader import Loaded, LogLoader, begin_log
+from kafkalog.storage.recovery.recover_log import Progress
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.types import TopicPartition
@@ -44,6 +44,9 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.events import HOOKS
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.scheduler import Schedules
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
 
 
 class UnifiedLog:
@@ -63,8 +66,8 @@ class UnifiedLog:
         "delete_old_segments", "extent", "fence", "fetch_high_watermark", "flush",
         "maybe_increment_high_watermark", "maybe_increment_log_start_offset", "maybe_update_high_watermark",
         "offset_for_time", "read", "readable_end", "rename_dir", "replacer", "resume_writes", "roll", "rows_to_roll",
-        "segment_of", "settled_cuts", "stop_writes", "truncate_fully_and_start_at", "truncate_to", "undecided",
-        "undecided_at_end", "update_high_watermark",
+        "segment_of", "stop_writes", "truncate_fully_and_start_at", "truncate_to", "truncation_count_when_idle",
+        "undecided", "undecided_at_end", "update_high_watermark",
     )  # fmt: skip
 
     def __init__(self, core: LogCore, loaded: Loaded) -> None:
@@ -114,7 +117,7 @@ class UnifiedLog:
         self.rename_dir = files.rename_dir
         self.fence = core.fence
         self.resume_writes = core.resume_writes
-        self.settled_cuts = core.settled_cuts
+        self.truncation_count_when_idle = core.truncation_count_when_idle
         self.stop_writes = core.stop_writes
         LOGS.add(self)
         with core.lock:
@@ -260,7 +263,7 @@ class UnifiedLog:
         return self._core.metrics
 
     @property
-    def state(self) -> LogState:
+    def state(self) -> State:
         """Immutable snapshot of all offsets and segments."""
         return self._core.state
 
@@ -436,7 +439,7 @@ class UnifiedLog:
         )
 
 
-def _first_state(loaded: Loaded, latest_epoch: int, high_watermark_follows_end: bool) -> LogState:
+def _first_state(loaded: Loaded, latest_epoch: int, high_watermark_follows_end: bool) -> State:
     """Return the state of a newly loaded log; its high watermark is the log end, or else the log start (LOAD-33)."""
     return started(
         loaded.segments,

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import Any, Final
 
 from kafkalog._core.counter import Counter
-from kafkalog.util.living import Living
+from kafkalog.util.weak_registry import WeakRegistry
 
 BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds, in seconds, of the histogram of durations."""
@@ -65,5 +65,5 @@ class LogMetrics:
         self.deleted_bytes[reason] += size
 
 
-LOGS: Final[Living[Any]] = Living()
+LOGS: Final[WeakRegistry[Any]] = WeakRegistry()
 """The logs and views of this process."""

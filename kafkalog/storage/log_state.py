@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkalog._core.state import LogState
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
 from kafkalog.types import LogOffsetMetadata
 
+if TYPE_CHECKING:
+    from kafkalog.storage.segment import LogSegment
+    from kafkalog.storage.segments import LogSegments
+
+    State = LogState[LogSegments[LogSegment]]
+
 
 def started(
-    segments: Any,
+    segments: LogSegments[LogSegment],
     *,
     log_start_offset: int,
     log_end_offset: int,
     recovery_point: int,
     high_watermark: int | None = None,
     leader_epoch: int = -1,
-) -> LogState:
+) -> State:
     """Return the state of a newly opened log; the high watermark defaults to the log start (LOG-27)."""
     active = segments.active
     start = min(log_start_offset, log_end_offset)
@@ -35,7 +41,7 @@ def started(
     return _mark_at_end(state) if mark == log_end_offset else state
 
 
-def _mark_at_end(state: LogState) -> LogState:
+def _mark_at_end(state: State) -> State:
     return state.replace(
         high_watermark=state.log_end_offset,
         high_watermark_base=state.end_base,
@@ -43,7 +49,7 @@ def _mark_at_end(state: LogState) -> LogState:
     )
 
 
-def high_watermark_updated(state: LogState, mark: LogOffsetMetadata) -> LogState:
+def high_watermark_updated(state: State, mark: LogOffsetMetadata) -> State:
     """Return the state with the high watermark at `mark`, within log start ... log end (LOG-27); it may decrease."""
     if mark.message_offset >= state.log_end_offset:
         return _mark_at_end(state)
@@ -52,7 +58,7 @@ def high_watermark_updated(state: LogState, mark: LogOffsetMetadata) -> LogState
     return high_watermark_resolved(state, mark)
 
 
-def high_watermark_resolved(state: LogState, mark: LogOffsetMetadata) -> LogState:
+def high_watermark_resolved(state: State, mark: LogOffsetMetadata) -> State:
     """Return the state with exactly this high watermark; a located one may be below the log start (LOG-29)."""
     return state.replace(
         high_watermark=mark.message_offset,
@@ -61,7 +67,7 @@ def high_watermark_resolved(state: LogState, mark: LogOffsetMetadata) -> LogStat
     )
 
 
-def high_watermark_incremented(state: LogState, mark: LogOffsetMetadata) -> LogState | None:
+def high_watermark_incremented(state: State, mark: LogOffsetMetadata) -> State | None:
     """Return the state with the high watermark raised to `mark`, or None if that is not an increase.
 
     An increase is a higher offset, or the same offset in a newer segment (after a roll). IllegalArgument above the
@@ -80,13 +86,13 @@ def high_watermark_incremented(state: LogState, mark: LogOffsetMetadata) -> LogS
 
 
 def at_end(
-    state: LogState,
-    segments: Any,
+    state: State,
+    segments: LogSegments[LogSegment],
     log_end_offset: int,
     *,
     log_start_offset: int | None = None,
     leader_epoch: int | None = None,
-) -> LogState:
+) -> State:
     """Return the state after a roll or a truncation: a new log end in the active segment of `segments`.
 
     A high watermark at or above the new end moves to it, with its position (LOG-28, KAFKA-9196); the recovery point
@@ -107,7 +113,7 @@ def at_end(
     return _mark_at_end(moved) if state.high_watermark >= log_end_offset else moved
 
 
-def log_start_incremented(state: LogState, offset: int) -> LogState | None:
+def log_start_incremented(state: State, offset: int) -> State | None:
     """Return the state with the log start raised to `offset`, or None if it is already there (LOG-36).
 
     OffsetOutOfRange above the high watermark. No segment is deleted.
@@ -123,7 +129,7 @@ def log_start_incremented(state: LogState, offset: int) -> LogState | None:
     return state.replace(log_start_offset=offset, recovery_point=max(state.recovery_point, offset))
 
 
-def flushed_to(state: LogState, offset: int) -> LogState:
+def flushed_to(state: State, offset: int) -> State:
     """Return the state with everything before `offset` on disk; the recovery point never decreases (LOG-51)."""
     point = min(offset, state.log_end_offset)
     return state.replace(recovery_point=point) if point > state.recovery_point else state

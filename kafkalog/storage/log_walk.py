@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafkalog._core.scan import BatchTable
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, anchor_behind, segment_chunks
+from kafkalog.storage.segments import LogSegments, Segment
 
 __all__ = ["Walkable", "bound_of", "check_rows", "log_chunks", "sound_chunks"]
 
@@ -78,7 +79,7 @@ def sound_chunks(
             return
 
 
-def bound_of(segments: Any, base_offset: int) -> int:
+def bound_of(segments: LogSegments[Segment], base_offset: int) -> int:
     """Return the exclusive upper bound of a segment's offsets: the base of the next segment, if there is one."""
     following = segments.higher(base_offset)
     return LARGEST_OFFSET if following is None else int(following.base_offset)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
-from kafkalog._core.state import LogState
-from kafkalog.storage.glance import record_at_time
+from kafkalog.storage.fast_lookup import Segment, record_at_time
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.segments import Segment as MappedSegment
 from kafkalog.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -16,13 +16,24 @@ from kafkalog.types import (
     OffsetAndTimestamp,
 )
 
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
+
 EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 
+class Searched(Segment, MappedSegment, Protocol):
+    """A segment to search by time; LogSegment and ViewSegment implement it."""
+
+    def find_offset_by_timestamp(
+        self, timestamp: int, start_offset: int, bound: int | None = None
+    ) -> OffsetAndTimestamp | None: ...
+
+
 def offset_for_time(
-    state: LogState, timestamp: int, earliest_epoch: int, latest_epoch: int
+    state: State, timestamp: int, earliest_epoch: int, latest_epoch: int
 ) -> OffsetAndTimestamp | None:
     """Return the first record at or after `timestamp` (ms) from the log start on; None if there is none (LOG-57).
 
@@ -52,7 +63,7 @@ def bounded(found: OffsetAndTimestamp | None, timestamp: int, bound: int) -> Off
 
 
 def first_at(
-    segments: LogSegments[Any], timestamp: int, start_offset: int, end_offset: int
+    segments: LogSegments[Searched], timestamp: int, start_offset: int, end_offset: int
 ) -> OffsetAndTimestamp | None:
     """Return the first record at or after `timestamp` (ms) with an offset in [start, end).
 
@@ -70,7 +81,7 @@ def first_at(
     return None
 
 
-def _largest(state: LogState) -> OffsetAndTimestamp | None:
+def _largest(state: State) -> OffsetAndTimestamp | None:
     """Return the first record with the largest timestamp of all segments (the earliest segment on a tie)."""
     largest: LogSegment | None = None
     for segment in state.segments:

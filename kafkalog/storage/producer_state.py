@@ -6,7 +6,7 @@ The rules of sequences, epochs and transactions are in `_core/producers.pyx`; th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.producer import ProducerState
 from kafkalog._core.producers import (
@@ -34,6 +34,9 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.snapshots import Snapshots
 from kafkalog.util.fileio import OS, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 EXPIRATION_MS: Final = 86_400_000
 """`producer.id.expiration.ms`: time after which an idle producer is forgotten."""
@@ -113,7 +116,7 @@ class ProducerStateManager:
         table: BatchTable,
         first: int,
         last: int,
-        buffer: Any,
+        buffer: Data,
         *,
         base_position: int = 0,
         origin: str = "replication",
@@ -151,7 +154,7 @@ class ProducerStateManager:
                 self.verified.pop(producer_id, None)
 
     def replay(
-        self, table: BatchTable, data: Any, first: int = 0, last: int | None = None
+        self, table: BatchTable, data: Data, first: int = 0, last: int | None = None
     ) -> list[tuple[CompletedTxn, int]]:
         """Apply batches already in the log, rows `first` to `last`; `data` begins at the table's first batch.
 

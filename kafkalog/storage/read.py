@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kafkalog._core.state import LogState
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
-from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segment_reader import Extent
+from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.transactions import AbortedTransaction
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
 
 
 class HasSegments(Protocol):
     """The part of a log's state needed to find aborted transactions."""
 
     @property
-    def segments(self) -> Any: ...
+    def segments(self) -> LogSegments[LogSegment]: ...
 
 
 def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> OffsetOutOfRange:
@@ -28,7 +31,7 @@ def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> 
     return OffsetOutOfRange(f"the offset lies {where}", path=path, offset=offset, hint=hint)
 
 
-def extent_of(state: LogState, offset: int, path: str) -> Extent:
+def extent_of(state: State, offset: int, path: str) -> Extent:
     """Return the segment in which a walk to `offset` begins; OffsetOutOfRange outside log start ... log end."""
     if offset < state.log_start_offset or offset > state.log_end_offset:
         raise out_of_range(offset, state.log_start_offset, state.log_end_offset, path)
@@ -41,7 +44,7 @@ def extent_of(state: LogState, offset: int, path: str) -> Extent:
 
 
 def read_state(
-    state: LogState,
+    state: State,
     start_offset: int,
     max_length: int,
     bound: LogOffsetMetadata,
@@ -75,13 +78,13 @@ def read_state(
     return _empty(segments, state.end_metadata)
 
 
-def _empty(segments: Any, place: LogOffsetMetadata) -> FetchDataInfo:
+def _empty(segments: LogSegments[LogSegment], place: LogOffsetMetadata) -> FetchDataInfo:
     segment = segments.get(place.segment_base_offset) or segments.active
     position = min(max(place.relative_position_in_segment, 0), segment.size)
     return FetchDataInfo(place, segment.records.slice(position, 0))
 
 
-def add_aborted(state: LogState, start_offset: int, found: FetchDataInfo) -> None:
+def add_aborted(state: State, start_offset: int, found: FetchDataInfo) -> None:
     """Add to `found`, a committed read, its aborted transactions, in the order of their markers (LOG-33).
 
     The segment read and the later ones are searched, up to the next index entry behind the data.
@@ -113,7 +116,7 @@ def collect_aborted(state: HasSegments, segment: LogSegment, start_offset: int, 
     return aborted
 
 
-def locate(state: LogState, offset: int) -> LogOffsetMetadata:
+def locate(state: State, offset: int) -> LogOffsetMetadata:
     """Return the position of the batch that holds `offset`, or of the next one; the log end has its own (LOG-85).
 
     OffsetOutOfRange outside log start ... log end.
@@ -131,7 +134,7 @@ def locate(state: LogState, offset: int) -> LogOffsetMetadata:
     return state.end_metadata
 
 
-def locate_or_offset_only(state: LogState, offset: int) -> LogOffsetMetadata:
+def locate_or_offset_only(state: State, offset: int) -> LogOffsetMetadata:
     """Return the position as `locate` does; the offset alone if it cannot be located (LOG-29)."""
     try:
         return locate(state, offset)

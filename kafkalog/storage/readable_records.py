@@ -7,7 +7,7 @@ mapped page it would kill this process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.pick import NOT_HERE, find_record_by_time
 from kafkalog._core.scan import (
@@ -25,6 +25,9 @@ from kafkalog.storage.file_slice import HEADER_BYTES, HINT, FileSlice, bad_size,
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.types import NO_TIMESTAMP, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.fileio import File
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 FIRST_WINDOW: Final = 4608
 """Bytes read first by a header walk: one index interval (4096) and the header of the following batch."""
@@ -56,7 +59,7 @@ class ReadableRecords:
         except OSError as error:
             raise self._failure(error, "read", position) from error
 
-    def read_into(self, buffer: Any, position: int) -> int:
+    def read_into(self, buffer: Data, position: int) -> int:
         """Read into `buffer` from `position`, up to the end; return the number of bytes. Raises as `slice` does.
 
         A scan calls it once for each chunk, each time with a cold instruction cache.
@@ -164,7 +167,7 @@ class ReadableRecords:
         return TimestampOffset(largest, offset)
 
     def _walk(
-        self, find: Callable[[Any, int], HeaderWalk], target: int, position: int, window: int
+        self, find: Callable[[Data, int], HeaderWalk], target: int, position: int, window: int
     ) -> tuple[bytes, HeaderWalk, int] | None:
         """Return the window's bytes, the walk and the window's position for the first success of `find`."""
         end = self.size

@@ -6,49 +6,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
+from kafkalog.storage.segments import LogSegments, Segment
 
-Condition = Callable[[Any, Any], bool]
+S = TypeVar("S", bound=Segment)
+S_co = TypeVar("S_co", bound=Segment, covariant=True)
 Reason = Literal["log start", "size", "time"]
 
 
-class Extent(Protocol):
+class Extent(Protocol[S_co]):
     """Input of rules about segments: the state of a log, or a substitute."""
 
     @property
-    def segments(self) -> Any: ...
+    def segments(self) -> LogSegments[S_co]: ...
     @property
     def log_start_offset(self) -> int: ...
     @property
     def log_end_offset(self) -> int: ...
 
 
-class Ageing(Extent, Protocol):
+class Ageing(Extent[S_co], Protocol[S_co]):
     """Input of the retention rules: the state of a log that is open for writing, or `Aged`."""
 
     @property
     def high_watermark(self) -> int: ...
 
 
-class Aged(NamedTuple):
+class Aged(NamedTuple, Generic[S]):
     """Offsets and segments (a LogSegments) of a log from any source."""
 
-    segments: Any
+    segments: LogSegments[S]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
 
 
-class Due(NamedTuple):
+class Due(NamedTuple, Generic[S]):
     """A segment to be deleted by retention, and the rule that applies."""
 
-    segment: Any
+    segment: S
     reason: Reason
 
 
-def deletable(state: Ageing, condition: Condition) -> tuple[Any, ...]:
+def deletable(state: Ageing[S], condition: Callable[[S, S | None], bool]) -> tuple[S, ...]:
     """Return the oldest segments, up to the first for which `condition(segment, the next one or None)` is false.
 
     Never one that holds offsets at or above the high watermark, nor an empty active segment (LOG-41, LOG-44).
@@ -66,20 +68,20 @@ def deletable(state: Ageing, condition: Condition) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def below_log_start(state: Ageing) -> tuple[Any, ...]:
+def below_log_start(state: Ageing[S]) -> tuple[S, ...]:
     """Return the segments whose successor begins at or below the log start, under every cleanup policy (LOG-38)."""
     start = state.log_start_offset
     return deletable(state, lambda _, following: following is not None and following.base_offset <= start)
 
 
-def beyond_size(state: Ageing, config: LogConfig) -> tuple[Any, ...]:
+def beyond_size(state: Ageing[S], config: LogConfig) -> tuple[S, ...]:
     """Return the oldest segments without which the log still has `retention.bytes` (LOG-39); none at -1."""
     limit: int = config.retention_bytes
     surplus = state.segments.size_in_bytes - limit
     if limit < 0 or surplus < 0:
         return ()
 
-    def is_surplus(segment: Any, _: Any) -> bool:
+    def is_surplus(segment: S, _: object) -> bool:
         nonlocal surplus
         if surplus - segment.size < 0:
             return False
@@ -89,7 +91,7 @@ def beyond_size(state: Ageing, config: LogConfig) -> tuple[Any, ...]:
     return deletable(state, is_surplus)
 
 
-def beyond_time(state: Ageing, config: LogConfig, now_ms: int) -> tuple[Any, ...]:
+def beyond_time(state: Ageing[S], config: LogConfig, now_ms: int) -> tuple[S, ...]:
     """Return the oldest segments whose largest timestamp is more than `retention.ms` ago (LOG-40); none at -1."""
     limit: int = config.retention_ms
     if limit < 0:
@@ -97,7 +99,14 @@ def beyond_time(state: Ageing, config: LogConfig, now_ms: int) -> tuple[Any, ...
     return deletable(state, lambda segment, _: now_ms - segment.largest_timestamp > limit)
 
 
-Rule = Callable[[Ageing, LogConfig, int], tuple[Any, ...]]
+
+
+class Rule(Protocol):
+    """A rule: the oldest segments that may be deleted at a time (ms)."""
+
+    def __call__(self, state: Ageing[S], config: LogConfig, now_ms: int, /) -> tuple[S, ...]: ...
+
+
 _RULES: Final[tuple[tuple[Reason, Rule], ...]] = (
     ("log start", lambda state, config, now_ms: below_log_start(state)),
     ("size", lambda state, config, now_ms: beyond_size(state, config)),
@@ -110,12 +119,12 @@ def rules_of(config: LogConfig) -> tuple[tuple[Reason, Rule], ...]:
     return _RULES if config.delete else _RULES[:1]
 
 
-def plan_retention(state: Ageing, config: LogConfig, now_ms: int) -> list[Due]:
+def plan_retention(state: Ageing[S], config: LogConfig, now_ms: int) -> list[Due[S]]:
     """Return the segments that `UnifiedLog.delete_old_segments` would delete at `now_ms`, oldest first.
 
     If these are all segments, retention would first create an empty one.
     """
-    due: list[Due] = []
+    due: list[Due[S]] = []
     aged = Aged(state.segments, state.log_start_offset, state.log_end_offset, state.high_watermark)
     for reason, rule in rules_of(config):
         gone = rule(aged, config, now_ms)

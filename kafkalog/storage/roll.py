@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.state import LogState
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
 from kafkalog.util.fileio import FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
+    from kafkalog.storage.segment import LogSegment
 
 _LOG: Final = logging.getLogger(__name__)
 _FILE_NAMES: Final = (log_file_name, index_file_name, time_index_file_name, txn_index_file_name)
@@ -19,10 +22,10 @@ class RollPlan(NamedTuple):
     """The new segment's base offset, and the empty active segment that it replaces, if any."""
 
     base_offset: int
-    replaced: Any | None
+    replaced: LogSegment | None
 
 
-def plan_roll(state: LogState, expected_offset: int | None = None) -> RollPlan:
+def plan_roll(state: State, expected_offset: int | None = None) -> RollPlan:
     """Plan a roll: the base is the log end, or `expected_offset` if that is higher (LOG-17).
 
     An empty active segment with that base is replaced, so that there is always one (KAFKA-6388, KAFKA-12875).

@@ -9,30 +9,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog._core.index_append import write_indexed
 from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog._core.scan import BatchTable, scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
-from kafkalog.storage.aborted_txns import AbortedTxn
-from kafkalog.storage.abstract_index import Brought
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import check_next_offset
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.lazy_index import LazyIndex
+from kafkalog.storage.index.aborted_txns import AbortedTxn
+from kafkalog.storage.index.abstract_index import Brought
+from kafkalog.storage.index.lazy_index import LazyIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
+from kafkalog.storage.index.transaction_index import TransactionIndex
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
 from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import Indexes, SegmentFiles
 from kafkalog.storage.segment_reader import Extent
-from kafkalog.storage.time_index import TimeIndex
 from kafkalog.storage.time_search import find_offset_by_timestamp
-from kafkalog.storage.transaction_index import TransactionIndex
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata, OffsetAndTimestamp, TimestampOffset
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 X = TypeVar("X", OffsetIndex, TimeIndex)
 
@@ -199,7 +202,7 @@ class LogSegment(SegmentFiles):
                 offset=offset,
             )
 
-    def append(self, data: Any, table: BatchTable | None = None) -> AppendPlan:
+    def append(self, data: Data, table: BatchTable | None = None) -> AppendPlan:
         """Append every complete batch of `data`, keeping its offsets. Return the AppendPlan.
 
         SegmentOffsetOverflow if a batch does not fit; StorageError if the disk refuses. Nothing is appended then.
@@ -237,7 +240,7 @@ class LogSegment(SegmentFiles):
             self.offset_index.extend(entries)
             self.time_index.extend(entries)
 
-    def write(self, data: Any, plan: AppendPlan) -> None:
+    def write(self, data: Data, plan: AppendPlan) -> None:
         """Append the bytes that `plan` describes, then its index entries; any error leaves the segment unchanged.
 
         Space for the entries is reserved first: a full disk is detected before a byte of data is written.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkalog.errors import IllegalArgument, KafkalogError, StorageError
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.lazy_index import LazyIndex
-from kafkalog.storage.time_index import TimeIndex
-from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.storage.index.lazy_index import LazyIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
+from kafkalog.storage.index.transaction_index import TransactionIndex
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.guards import guard
 
@@ -28,6 +28,17 @@ class Indexes(NamedTuple):
     def close_handlers(self) -> None:
         """Release descriptors and memory without writing anything."""
         _all(self.offsets.close_handler, self.times.close_handler, self.txns.close)
+
+
+class _Part(Protocol):
+    """A file of a segment."""
+
+    @property
+    def path(self) -> str: ...
+    def rename_to(self, path: str, /) -> object: ...
+    def relocate(self, path: str, /) -> object: ...
+    def unlink(self) -> object: ...
+    def delete_if_exists(self) -> object: ...
 
 
 class SegmentFiles:
@@ -167,7 +178,7 @@ class SegmentFiles:
         StorageError if one cannot be renamed: those before it get their old names back. IllegalArgument for a name
         that does not end in `old`.
         """
-        done: list[tuple[Any, str]] = []
+        done: list[tuple[_Part, str]] = []
         try:
             for part in self._parts():
                 before = part.path
@@ -204,7 +215,7 @@ class SegmentFiles:
         """Delete all files; missing ones are ignored. Readers keep their open files."""
         _all(*(part.delete_if_exists for part in self._parts()))
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[_Part, ...]:
         return self.records, *self._made()
 
 
@@ -214,7 +225,7 @@ def _with_suffix(path: str, old: str, new: str) -> str:
     return path[: len(path) - len(old)] + new
 
 
-def _all(*steps: Any) -> None:
+def _all(*steps: Callable[[], object]) -> None:
     """Run every step; raise the first error after the last one."""
     failure: BaseException | None = None
     for step in steps:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, SupportsIndex, TypeVar, overload
 
 from kafkalog.errors import IllegalArgument
+
+if TYPE_CHECKING:
+    from kafkalog.storage.file_records import FileRecords
 
 
 class Segment(Protocol):
@@ -23,10 +26,21 @@ class Segment(Protocol):
     def largest_timestamp(self) -> int: ...
 
 
+class AnySegment(Segment, Protocol):
+    """A segment whose batches are read; LogSegment and ViewSegment implement it."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def records(self) -> FileRecords: ...
+    def translate_offset(self, offset: int, /) -> tuple[int, int, int] | None: ...
+
+
 S = TypeVar("S", bound=Segment)
+S_co = TypeVar("S_co", bound=Segment, covariant=True)
 
 
-class LogSegments(Generic[S]):
+class LogSegments(Generic[S_co]):
     """Segments ordered by base offset; every change returns a new map, so that a reader's map stays the same.
 
     Known last offsets must lie below the next base and not below their own base: AssertionError otherwise. Threads:
@@ -35,7 +49,7 @@ class LogSegments(Generic[S]):
 
     __slots__ = ("_bases", "_segments", "_times")
 
-    def __init__(self, segments: Iterable[S] = ()) -> None:
+    def __init__(self, segments: Iterable[S_co] = ()) -> None:
         by_base = {segment.base_offset: segment for segment in segments}
         self._bases = tuple(sorted(by_base))
         self._segments = tuple(by_base[base] for base in self._bases)
@@ -53,7 +67,7 @@ class LogSegments(Generic[S]):
             assert last < self._bases[at + 1], f"segment {self._bases[at]} ends at {last}, in the next segment"
 
     @classmethod
-    def _of(cls, bases: tuple[int, ...], segments: tuple[S, ...]) -> LogSegments[S]:
+    def _of(cls: type[LogSegments[S]], bases: tuple[int, ...], segments: tuple[S, ...]) -> LogSegments[S]:
         made = cls.__new__(cls)
         made._bases = bases
         made._segments = segments
@@ -63,10 +77,14 @@ class LogSegments(Generic[S]):
     def __len__(self) -> int:
         return len(self._segments)
 
-    def __iter__(self) -> Iterator[S]:
+    def __iter__(self) -> Iterator[S_co]:
         return iter(self._segments)
 
-    def __getitem__(self, at: Any) -> Any:
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> S_co: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[S_co, ...]: ...
+    def __getitem__(self, at: SupportsIndex | slice) -> S_co | tuple[S_co, ...]:
         return self._segments[at]
 
     def __contains__(self, base_offset: object) -> bool:
@@ -80,46 +98,46 @@ class LogSegments(Generic[S]):
         """Base offsets, rising."""
         return self._bases
 
-    def get(self, base_offset: int) -> S | None:
+    def get(self, base_offset: int) -> S_co | None:
         """Return the segment that begins at exactly this offset."""
         at = bisect_left(self._bases, base_offset)
         return self._segments[at] if at < len(self._bases) and self._bases[at] == base_offset else None
 
     @property
-    def first(self) -> S | None:
+    def first(self) -> S_co | None:
         """The segment with the lowest base."""
         return self._segments[0] if self._segments else None
 
     @property
-    def last(self) -> S | None:
+    def last(self) -> S_co | None:
         """The segment with the highest base."""
         return self._segments[-1] if self._segments else None
 
     @property
-    def active(self) -> S:
+    def active(self) -> S_co:
         """The last segment, which receives appends; IndexError if there is none."""
         return self._segments[-1]
 
-    def floor(self, offset: int) -> S | None:
+    def floor(self, offset: int) -> S_co | None:
         """Return the segment with the greatest base at or below `offset`."""
         at = bisect_right(self._bases, offset)
         return self._segments[at - 1] if at else None
 
-    def lower(self, offset: int) -> S | None:
+    def lower(self, offset: int) -> S_co | None:
         """Return the segment with the greatest base strictly below `offset`."""
         at = bisect_left(self._bases, offset)
         return self._segments[at - 1] if at else None
 
-    def higher(self, offset: int) -> S | None:
+    def higher(self, offset: int) -> S_co | None:
         """Return the segment with the lowest base strictly above `offset`."""
         at = bisect_right(self._bases, offset)
         return self._segments[at] if at < len(self._segments) else None
 
-    def higher_segments(self, offset: int) -> tuple[S, ...]:
+    def higher_segments(self, offset: int) -> tuple[S_co, ...]:
         """Return all segments whose base is above `offset`."""
         return self._segments[bisect_right(self._bases, offset) :]
 
-    def values(self, start: int, stop: int) -> tuple[S, ...]:
+    def values(self, start: int, stop: int) -> tuple[S_co, ...]:
         """Return the segments that may hold offsets of [start, stop): from the one that contains `start` on.
 
         Equal bounds return nothing; `stop` below `start` raises IllegalArgument.
@@ -131,14 +149,14 @@ class LogSegments(Generic[S]):
         at = max(bisect_right(self._bases, start) - 1, 0)
         return self._segments[at : bisect_left(self._bases, stop)]
 
-    def non_active_from(self, offset: int) -> tuple[S, ...]:
+    def non_active_from(self, offset: int) -> tuple[S_co, ...]:
         """Return the segments from the one that contains `offset` on, without the active one; none above its base."""
         if not self._segments or offset > self._bases[-1]:
             return ()
         at = max(bisect_right(self._bases, offset) - 1, 0)
         return self._segments[at:-1]
 
-    def from_time(self, timestamp: int) -> tuple[S, ...]:
+    def from_time(self, timestamp: int) -> tuple[S_co, ...]:
         """Return the segments from the first one whose largest time is at or after `timestamp` ms.
 
         The largest times of all segments except the active one are determined once and cached.
@@ -157,7 +175,7 @@ class LogSegments(Generic[S]):
         """Bytes of record data in all segments, without indexes."""
         return sum(segment.size for segment in self._segments)
 
-    def with_added(self, segment: S) -> LogSegments[S]:
+    def with_added(self: LogSegments[S], segment: S) -> LogSegments[S]:
         """Return this map with one more segment, which replaces one with the same base (SEGS-6)."""
         base = segment.base_offset
         at = bisect_left(self._bases, base)
@@ -170,8 +188,11 @@ class LogSegments(Generic[S]):
             made._check(at - 1)
         return made
 
-    def without(self, base_offsets: Iterable[int]) -> LogSegments[S]:
+    def without(self, base_offsets: Iterable[int]) -> LogSegments[S_co]:
         """Return this map without the segments with these bases; unknown bases are ignored."""
         gone = frozenset(base_offsets)
         kept = [(base, segment) for base, segment in zip(self._bases, self._segments, strict=True) if base not in gone]
         return self._of(tuple(base for base, _ in kept), tuple(segment for _, segment in kept))
+
+
+AnySegments = LogSegments[AnySegment]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafkalog._core.pick import NOT_HERE, find_record_by_time
 from kafkalog.records.tables import batch_table
@@ -56,7 +56,7 @@ def _has_time(chunk: Chunk, entry: TimestampOffset) -> bool:
 
 
 def _first_in(chunk: Chunk, timestamp: int, start_offset: int) -> OffsetAndTimestamp | None:
-    table: Any = chunk.batches
+    table = chunk.batches
     if table.max_timestamp < timestamp:
         return None
     for row in range(chunk.first, chunk.last):

@@ -12,16 +12,18 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog._core.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
-from kafkalog.storage.aborted_txns import AbortedTxn, check_believable, check_sanity, read_aborted_txns
+from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import LARGEST_OFFSET
+from kafkalog.storage.index.aborted_txns import AbortedTxn, check_believable, check_sanity, read_aborted_txns
 from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.segment_reader import Anchor, Extent
+from kafkalog.storage.segments import AnySegment, AnySegments
 from kafkalog.storage.undecided import ScanDamage, Undecided
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -64,7 +66,7 @@ class _Tail:
 
     __slots__ = ("carried", "header", "last_position", "met", "position", "scan", "segment", "start")
 
-    def __init__(self, start: int, carried: Mapping[int, int], segment: Any, position: int) -> None:
+    def __init__(self, start: int, carried: Mapping[int, int], segment: AnySegment, position: int) -> None:
         self.start = start
         self.carried = carried
         self.met = ScanDamage()
@@ -79,7 +81,7 @@ class _Tail:
         self.last_position = position
         self.header = self.segment.records.read(position, _HEADER_BYTES)
 
-    def still_holds(self, segments: Any) -> bool:
+    def still_holds(self, segments: AnySegments) -> bool:
         """Return False if the log was truncated or rewritten below the scanned end."""
         segment = self.segment
         if segments.get(segment.base_offset) is not segment or segment.size < self.position:
@@ -92,7 +94,7 @@ class _Window:
 
     __slots__ = ("_data", "_records", "_start")
 
-    def __init__(self, records: Any) -> None:
+    def __init__(self, records: FileRecords) -> None:
         self._records = records
         self._start = 0
         self._data = b""
@@ -117,8 +119,8 @@ class Transactions:
         self._lock = threading.Lock()
         self._tail: _Tail | None = None
         self._end_offset = 0  # of the log, as of the last query
-        self._before: dict[int, tuple[Any, _SegmentTxns]] = {}
-        self._ranges: dict[int, tuple[Any, AbortedRanges]] = {}
+        self._before: dict[int, tuple[object, _SegmentTxns]] = {}
+        self._ranges: dict[int, tuple[object, AbortedRanges]] = {}
         self._problems: dict[str, tuple[KafkalogError, Callable[[], object]]] = {}  # and a function that checks again
 
     @property
@@ -153,14 +155,14 @@ class Transactions:
         self._ranges.clear()
         self._problems.clear()
 
-    def first_unstable_offset(self, segments: Any, end_offset: int, end_position: int) -> int | None:
+    def first_unstable_offset(self, segments: AnySegments, end_offset: int, end_position: int) -> int | None:
         """Return the first offset of the longest-open transaction (LOG-30); None if none is open.
 
         `end_position` is the log's end in the last of `segments`. StorageError if files cannot be read.
         """
         return min(self.open_transactions(segments, end_offset, end_position).values(), default=None)
 
-    def open_transactions(self, segments: Any, end_offset: int, end_position: int) -> dict[int, int]:
+    def open_transactions(self, segments: AnySegments, end_offset: int, end_position: int) -> dict[int, int]:
         """Return each open transaction's first offset, by producer id; parameters as for `first_unstable_offset`."""
         with self._lock:
             self._follow(segments, end_offset, end_position)
@@ -171,7 +173,7 @@ class Transactions:
         self._directory = directory
 
     def aborted_ranges(
-        self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
+        self, segments: AnySegments, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> AbortedRanges:
         """Return the aborted transactions that records with offsets in [first_offset, next_offset) may belong to.
 
@@ -191,7 +193,7 @@ class Transactions:
             return AbortedRanges(found)
 
     def undecided(
-        self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
+        self, segments: AnySegments, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> Undecided | None:
         """Return the first transaction left undecided by damage with records in [first_offset, next_offset).
 
@@ -202,14 +204,14 @@ class Transactions:
             if not self._problems:
                 return None
             found: list[Undecided] = []
-            segment = segments.floor(first_offset) or segments[0]
+            segment: AnySegment | None = segments.floor(first_offset) or segments[0]
             while segment is not None and segment.base_offset < next_offset:
                 found += self._known_in(segments, segment)[1]
                 segment = segments.higher(segment.base_offset)
         in_range = (one for one in found if one.first_offset < next_offset and one.end_offset > first_offset)
         return min(in_range, key=lambda one: one.first_offset, default=None)
 
-    def undecided_at_end(self, segments: Any, end_offset: int, end_position: int) -> Undecided | None:
+    def undecided_at_end(self, segments: AnySegments, end_offset: int, end_position: int) -> Undecided | None:
         """Return the longest-open transaction if damage may hide its end."""
         with self._lock:
             self._follow(segments, end_offset, end_position)
@@ -218,7 +220,7 @@ class Transactions:
             return next((one for one in tail.met.undecided if one.first_offset == first), None)
 
     def aborted_transactions(
-        self, segments: Any, end_offset: int, end_position: int, first_offset: int, next_offset: int
+        self, segments: AnySegments, end_offset: int, end_position: int, first_offset: int, next_offset: int
     ) -> list[AbortedTransaction]:
         """Return the aborted transactions of a range in one segment, in marker order, for a fetch response.
 
@@ -241,7 +243,7 @@ class Transactions:
         assert self._tail is not None
         return self._tail
 
-    def _follow(self, segments: Any, end_offset: int, end_position: int) -> None:
+    def _follow(self, segments: AnySegments, end_offset: int, end_position: int) -> None:
         """Extend the tail to the log's end."""
         tail, self._end_offset = self._tail, end_offset
         if tail is None or not tail.still_holds(segments):
@@ -249,7 +251,7 @@ class Transactions:
             tail = self._begin(segments, end_offset)
         self._tail = None  # an interrupted scan starts over
         active = segments.active
-        segment: Any = tail.segment
+        segment: AnySegment = tail.segment
         while True:
             stop = end_position if segment is active else segment.size
             if tail.position < stop:
@@ -262,7 +264,7 @@ class Transactions:
             tail.position, tail.last_position = 0, -1
         self._tail = tail
 
-    def _begin(self, segments: Any, end_offset: int) -> _Tail:
+    def _begin(self, segments: AnySegments, end_offset: int) -> _Tail:
         """Return a tail that begins at the newest readable snapshot within the log, or at the first segment."""
         for offset in self._snapshots():
             if not segments[0].base_offset <= offset <= end_offset:
@@ -270,7 +272,7 @@ class Transactions:
             carried = self._snapshot(offset)
             if carried is None:
                 continue
-            segment = segments.floor(offset)
+            segment = segments.floor(offset) or segments[0]
             try:
                 tail = _Tail(offset, carried, segment, self._position(segment, offset))
                 last = segment.translate_offset(offset - 1) if tail.position else None
@@ -282,7 +284,7 @@ class Transactions:
             return tail
         return _Tail(segments[0].base_offset, {}, segments[0], 0)
 
-    def _position(self, segment: Any, offset: int) -> int:
+    def _position(self, segment: AnySegment, offset: int) -> int:
         """Return the position of the first batch at or above `offset` in its segment; the segment's size if none."""
         base = segment.base_offset
         if offset <= base:
@@ -319,7 +321,7 @@ class Transactions:
         open_ones = ((e.producer_id, e.current_txn_first_offset) for e in entries if e.current_txn_first_offset >= 0)
         return dict(open_ones)
 
-    def _note_damage(self, segment: Any, error: CorruptRecord) -> None:
+    def _note_damage(self, segment: AnySegment, error: CorruptRecord) -> None:
         def look() -> None:
             if self._fs.exists(segment.path):
                 raise error
@@ -327,13 +329,7 @@ class Transactions:
         self._problems[segment.path] = error, look
 
     def _scan(
-        self,
-        scan: TxnScan,
-        segment: Any,
-        start: int,
-        stop: int,
-        met: ScanDamage,
-        segments: Any,
+        self, scan: TxnScan, segment: AnySegment, start: int, stop: int, met: ScanDamage, segments: AnySegments,
         tail: _Tail | None = None,
     ) -> None:
         """Feed the sound batches between two positions of a segment to `scan`; record damage also in `met`."""
@@ -358,7 +354,7 @@ class Transactions:
 
     # Before the tail
 
-    def _ranges_of(self, segments: Any, segment: Any) -> AbortedRanges:
+    def _ranges_of(self, segments: AnySegments, segment: AnySegment) -> AbortedRanges:
         tail = self._tail_now
         token = segment, _stamp(segment), tail, len(tail.scan.aborted)
         known = self._ranges.get(segment.base_offset)
@@ -368,11 +364,11 @@ class Transactions:
         self._ranges[segment.base_offset] = token, ranges
         return ranges
 
-    def _aborted_in(self, segments: Any, segment: Any) -> list[AbortedTransaction]:
+    def _aborted_in(self, segments: AnySegments, segment: AnySegment) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in the segment."""
         return self._known_in(segments, segment)[0]
 
-    def _known_in(self, segments: Any, segment: Any) -> tuple[list[AbortedTransaction], list[Undecided]]:
+    def _known_in(self, segments: AnySegments, segment: AnySegment) -> tuple[list[AbortedTransaction], list[Undecided]]:
         """Return the aborted transactions with records in the segment, and those that damage leaves undecided."""
         tail = self._tail_now
         of_tail = [AbortedTransaction(*fields[:3]) for fields in tail.scan.aborted]
@@ -392,7 +388,7 @@ class Transactions:
                 undecided += _without_marker(found, producer_id, first_offset, tail, undecided)
         return found + of_tail, undecided  # the tail knows the first offsets of those that continue into it
 
-    def _segment_txns(self, segments: Any, segment: Any) -> _SegmentTxns:
+    def _segment_txns(self, segments: AnySegments, segment: AnySegment) -> _SegmentTxns:
         token = segment, _stamp(segment)
         known = self._before.get(segment.base_offset)
         if known is not None and known[0] == token:
@@ -401,11 +397,11 @@ class Transactions:
         self._before[segment.base_offset] = token, txns
         return txns
 
-    def _read_segment_txns(self, segments: Any, segment: Any) -> _SegmentTxns:
+    def _read_segment_txns(self, segments: AnySegments, segment: AnySegment) -> _SegmentTxns:
         tail = self._tail_now
         following = segments.higher(segment.base_offset)
         holds_tail = following is None or tail.start < following.base_offset
-        end_offset = tail.start if holds_tail else following.base_offset
+        end_offset = tail.start if following is None else min(tail.start, following.base_offset)
         indexed = self._indexed(segment, _NO_LIMIT if holds_tail else end_offset)
         going_on = {} if holds_tail else self._snapshot(end_offset)
         if indexed is not None and going_on is not None:
@@ -420,7 +416,7 @@ class Transactions:
             met.undecided = [one for one in met.undecided if one[:2] not in known]
         return _SegmentTxns(indexed, scan.open, scan.first_markers, met)
 
-    def _indexed(self, segment: Any, end_offset: int) -> tuple[AbortedTransaction, ...] | None:
+    def _indexed(self, segment: AnySegment, end_offset: int) -> tuple[AbortedTransaction, ...] | None:
         """Return the entries of the segment's transaction index; None if it is missing, empty or damaged."""
         path = os.path.join(self._directory, txn_index_file_name(segment.base_offset))
         if getattr(segment, "is_damaged", False):
@@ -442,7 +438,7 @@ class Transactions:
         return tuple(AbortedTransaction(e.producer_id, e.first_offset, e.last_offset) for e in entries) or None
 
 
-def _stamp(segment: Any) -> object:
+def _stamp(segment: AnySegment) -> object:
     """Return a value that changes when a segment before the tail is replaced."""
     return getattr(segment, "measured", None)
 

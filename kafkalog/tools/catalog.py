@@ -72,7 +72,7 @@ def topic_entry(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> Topi
 def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> TopicDescription:
     """Return id, settings and partitions of a topic; UnknownTopicOrPartition if it is absent."""
     from kafkalog.manager.known_topics import read_known_topics
-    from kafkalog.storage.view import LogView
+    from kafkalog.storage.readonly.view import LogView
 
     found = []
     for topic_partition, path in find(dirs, topic, fs=fs):

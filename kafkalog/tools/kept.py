@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, PartitionNotFound, StorageError
 from kafkalog.manager.deletion import remove_tree
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
-from kafkalog.storage import kept
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.kept import Kept, told
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
-from kafkalog.storage.sound_runs import SoundCount, SoundRun, counted, sound_runs
+from kafkalog.storage.recovery import kept
+from kafkalog.storage.recovery.kept import Kept, told
+from kafkalog.storage.recovery.sound_runs import SoundCount, SoundRun, counted, sound_runs
 from kafkalog.tools.directories import partitions_below, path_list
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, make_directories
@@ -40,7 +40,7 @@ class Restored(NamedTuple):
         twice = f"; {self.doubled} batches were kept twice" if self.doubled else ""
         return f"{self.partition}: {told(self.sound)} restored to {self.path}{twice}"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the fields as plain values, with `type` "restored"."""
         own = {"type": "restored", "partition": self.partition, "path": self.path, "doubled": self.doubled}
         return {**own, **self.sound._asdict()}

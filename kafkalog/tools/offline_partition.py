@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.manager.checkpoints import (
     high_watermark_of,
     lower_cleaner_offsets,
@@ -18,7 +18,7 @@ from kafkalog.manager.checkpoints import (
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE
 from kafkalog.util.clock import Clock

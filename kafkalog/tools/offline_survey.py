@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafkalog.broker_config import BrokerConfig
-from kafkalog.config import LogConfig, key_for
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import LogConfig, key_for
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.tools.directories import PartitionPath, partitions_below, path_list
 from kafkalog.util.clock import Clock
@@ -31,7 +31,7 @@ class OfflineSurvey(NamedTuple):
 
     found: list[PartitionPath]
     known: KnownTopics
-    given: Mapping[str, Any]
+    given: Mapping[str, object]
     config: BrokerConfig
     now_ms: int
 
@@ -40,8 +40,8 @@ class OfflineSurvey(NamedTuple):
         cls,
         paths: Path | Iterable[Path],
         topics: Sequence[str],
-        settings: Mapping[str, Any] | None,
-        store: Mapping[str, Any] | None,
+        settings: Mapping[str, object] | None,
+        store: Mapping[str, object] | None,
         now_ms: int | None,
         fs: FileSystem,
         clock: Clock,

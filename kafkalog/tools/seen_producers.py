@@ -9,7 +9,7 @@ from kafkalog.errors import CorruptSnapshot, StorageError
 from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
 
 

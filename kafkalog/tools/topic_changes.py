@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
-from kafkalog.config import LogConfig, key_for
+from kafkalog.config.topic import LogConfig, key_for
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.manager.checkpoints import forget
 from kafkalog.manager.deletion import remove_tree
@@ -44,7 +43,7 @@ def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> lis
 
 
 def alter_topic(
-    dirs: Sequence[str], topic: str, changes: Mapping[str, Any], *, fs: FileSystem = OS
+    dirs: Sequence[str], topic: str, changes: Mapping[str, object], *, fs: FileSystem = OS
 ) -> TopicEntry:
     """Change a topic's settings in the topics file of each directory; return its entry. None resets a setting.
 

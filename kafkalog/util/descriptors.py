@@ -12,7 +12,7 @@ import resource
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.interrupts import deferred_interrupts
@@ -39,7 +39,7 @@ class Holder(Protocol):
         """Close it and return True, or return False if it is in use. Never waits."""
 
 
-class _Ref(weakref.ref[Any]):
+class _Ref(weakref.ref[Holder]):
     """A weak reference with the key of its holder, for use after the holder was collected."""
 
     __slots__ = ("key",)
@@ -171,7 +171,7 @@ INDEXES: Final = MemorySet(lambda: INDEX_PAGES_BY_DEFAULT)
 """Indexes in memory of segments that are not active."""
 
 
-def with_room(call: Callable[..., R], *args: Any) -> R:
+def with_room(call: Callable[..., R], *args: object) -> R:
     """Return `call(*args)`, which opens a file; close unused files and retry if there are too many.
 
     Raises OSError of the call; EMFILE or ENFILE only if no file can be closed.

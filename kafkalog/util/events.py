@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.types import TopicPartition
@@ -39,7 +39,7 @@ class Event(NamedTuple):
     name: str
     path: str
     topic_partition: TopicPartition
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
 
 Function = Callable[[Event], object]

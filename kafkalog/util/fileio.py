@@ -10,11 +10,17 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.util.descriptors import with_room
 from kafkalog.util.system_calls import SYSTEM
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kafkalog.util.buffers import Data
 
 _FLAGS: Final = {
     "r": os.O_RDONLY,
@@ -88,7 +94,7 @@ class FileSystem:
         """Return the names in a directory, unordered. Raises OSError."""
         return with_room(self.listdir, os.fspath(path))
 
-    def entries(self, path: str | os.PathLike[str]) -> Any:
+    def entries(self, path: str | os.PathLike[str]) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
         """Return the iterator of `os.scandir` for a directory, to be closed by the caller. Raises OSError."""
         return with_room(self.scandir, os.fspath(path))
 
@@ -151,8 +157,8 @@ class File:
         self._fs = fs
         # bound once: saves two attribute lookups on each call of the hot paths
         self._pread: Callable[[int, int, int], bytes] = fs.pread
-        self._preadv: Callable[[int, Any, int], int] = fs.preadv
-        self._pwrite: Callable[[int, Any, int], int] = fs.pwrite
+        self._preadv: Callable[[int, Sequence[Buffer], int], int] = fs.preadv
+        self._pwrite: Callable[[int, Data, int], int] = fs.pwrite
 
     def pread(self, size: int, position: int) -> bytes:
         """Return `size` bytes from `position`; fewer only at the end of the file."""
@@ -169,7 +175,7 @@ class File:
             have += len(data)
         return b"".join(parts) if len(parts) > 1 else parts[0]
 
-    def pread_into(self, buffer: Any, position: int) -> int:
+    def pread_into(self, buffer: Data, position: int) -> int:
         """Read into the writable `buffer` and return the number of bytes; fewer than its length only at the end."""
         view = memoryview(buffer).cast("B")
         have = self._preadv(self._fd, (view,), position)
@@ -192,7 +198,7 @@ class File:
         except OSError as error:
             return 2**63 - 1 if error.errno == errno.ENXIO else position
 
-    def pwrite(self, data: Any, position: int) -> int:
+    def pwrite(self, data: Data, position: int) -> int:
         """Write all of `data` at `position`, continuing after short writes; return its length in bytes.
 
         An OSError leaves an unknown part of it in the file; the caller must know the old end.

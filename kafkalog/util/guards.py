@@ -24,7 +24,7 @@ THREADS: Final = "kafkalog-"
 def guard() -> AbstractContextManager[object]:
     """Return a lock for the life of the process, released in a forked child; one per module, not per object.
 
-    The lock is reentrant; `finish` keeps a finalizer from re-entering it.
+    The lock is reentrant; `run_finalizer` keeps a finalizer from re-entering it.
     """
     lock = threading.RLock()
     _guards.append(lock)
@@ -38,8 +38,8 @@ class _Inside(threading.local):
 _inside: Final = _Inside()
 
 
-class ends_elsewhere:
-    """A block of work that closing a store waits for; finalizers then run in another thread (`finish`). Blocks nest."""
+class finalize_off_thread:
+    """A block of work that closing a store waits for: finalizers run in another thread (`run_finalizer`). They nest."""
 
     __slots__ = ()
 
@@ -52,17 +52,18 @@ class ends_elsewhere:
         _inside.depth -= 1
 
 
-def finish(step: Callable[[], object]) -> None:
+def run_finalizer(step: Callable[[], object]) -> None:
     """Run the finalizer `step`, in another thread if this one might deadlock.
 
-    That is a thread inside a guard or `ends_elsewhere`, or one of this package: these hold locks of logs, and closing
-    waits for them. The other thread runs steps one after the other: objects dropped together may depend on each other.
+    That is a thread inside a guard or `finalize_off_thread`, or one of this package: these hold locks of logs, and
+    closing waits for them. The other thread runs steps one after the other: objects dropped together may depend on each
+    other.
     """
     is_ours = _inside.depth > 0 or threading.current_thread().name.startswith(THREADS)
     if is_ours or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
         try:
-            threading.Thread(target=_take_steps, name=f"{THREADS}finish", daemon=True).start()
+            threading.Thread(target=_take_steps, name=f"{THREADS}finalizer", daemon=True).start()
         except RuntimeError:  # the interpreter ends and closes open files; or the next step runs this one too
             pass
     else:

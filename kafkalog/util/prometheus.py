@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labels = tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ class Family(NamedTuple):
     name: str
     kind: Kind
     help: str
-    values: Mapping[Labels, Any]
+    values: Mapping[Labels, float | Histogram]
 
 
 def lines(family: Family) -> Iterator[str]:

@@ -12,14 +12,17 @@ from __future__ import annotations
 import errno
 import os
 import stat as stat_module
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from itertools import count
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from kafkalog.util.fileio import FileSystem
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 BLOCK_BYTES: Final = 1 << 20
 KEPT_BLOCKS: Final = 64
@@ -134,7 +137,7 @@ class RemoteFileSystem(FileSystem):
             position += len(piece)
         return b"".join(parts)
 
-    def _preadv(self, number: int, buffers: Any, position: int) -> int:
+    def _preadv(self, number: int, buffers: Iterable[Buffer], position: int) -> int:
         done = 0
         for buffer in buffers:
             view = memoryview(buffer).cast("B")
@@ -206,7 +209,7 @@ class _Entries:
         return iter(self._entries)
 
 
-def _refuse(*arguments: Any, **named: Any) -> NoReturn:
+def _refuse(*arguments: object, **named: object) -> NoReturn:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
@@ -224,7 +227,7 @@ def _told(error: Exception, path: str) -> OSError:
     return OSError(f"the store failed ({type(error).__name__}: {reason[:300]})")
 
 
-def _found(info: Any) -> Found:
+def _found(info: dict[str, Any]) -> Found:
     is_directory = info.get("type") == "directory"
     time = next((info[name] for name in _TIMES if info.get(name) is not None), 0)
     if isinstance(time, str):

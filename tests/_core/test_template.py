@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog._core import template
 from kafkalog._core.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
-from kafkalog.tools.templates import Pieces, delimited, formatted, json_lines
+from kafkalog.tools.consume.templates import Pieces, delimited, formatted, json_lines
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, seal, varint
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import kafkalog
 from kafkalog.backup import list_backups
 from kafkalog.backup.manifest import Manifest
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from tests import commands
 
 TIMEOUT_S = 60

@@ -16,7 +16,7 @@ from kafkalog.backup import create_backup, delete_backups, list_backups, restore
 from kafkalog.backup.store import StoreLock
 from kafkalog.errors import DirectoryLocked, IllegalArgument, PartitionNotFound, StorageError
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from tests.backup.logs import append, files, fill, inodes, offsets
 from tests.faults import FaultFS
 from tests.storage.damage_cases import DAMAGE, damage

@@ -8,8 +8,8 @@ from kafkalog.backup import create_backup, list_backups, restore_backup
 from kafkalog.cli.main import run
 from kafkalog.errors import CorruptRecord
 from kafkalog.exchange.kafka_dir import export_directory
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import verify
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 from tests.backup.logs import files, fill
 from tests.backup.test_create import Later
 

@@ -9,7 +9,7 @@ import pytest
 import kafkalog
 from kafkalog.backup import create_backup, list_backups, restore_backup, verify_backup
 from kafkalog.testing import kafka_server
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from tests.backup.load import HASTY, Load, backup, check, check_bytes, check_served, restored, until_at_work
 from tests.backup.logs import offsets
 

@@ -14,7 +14,7 @@ import pytest
 import kafkalog
 from kafkalog.backup import create_backup, list_backups, restore_backup, verify_backup
 from kafkalog.errors import StorageError
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from tests.backup.logs import append, fill
 from tests.faults import FaultFS
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkalog.browse.batches import BatchRow, Place, after, before, place_of
 from kafkalog.browse.levels import fields_of, record_level
 from kafkalog.inspect.values import text_of
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batch, batches, write_segment
 from tests.storage.damage_cases import DAMAGE, damage

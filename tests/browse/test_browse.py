@@ -20,7 +20,7 @@ from kafkalog.browse.search import find_key, key_of
 from kafkalog.browse.start import make_app
 from kafkalog.inspect.rows import Column
 from kafkalog.inspect.width import columns_of
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.directories import partitions_below
 from tests.commands import environment
 from tests.commands import kafkalog as command

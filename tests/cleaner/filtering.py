@@ -15,7 +15,7 @@ from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
 from kafkalog.records.filter import FilterResult
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.index.aborted_txns import AbortedTxn
 
 NOW = 1_700_000_000_000
 RETENTION_MS = 1000

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from hypothesis import strategies as st
 
 from kafkalog._core.scan import scan
-from kafkalog.api import Log
-from kafkalog.opening import open_for_append
+from kafkalog.log.log import Log
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch

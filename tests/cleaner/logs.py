@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from kafkalog.chunks import records
+from kafkalog.reading.chunks import records
 from kafkalog.storage.log import UnifiedLog
 from tests.builder import R, batch
 from tests.storage import logs

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cleaner.manager import LogCleanerManager
 from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import MockClock

@@ -19,7 +19,7 @@ from kafkalog.cleaner.choosing import (
     compaction_delay_ms,
 )
 from kafkalog.cleaner.types import COMPACTION_LAG, DIRTY_RATIO, LogToClean
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.storage.segments import LogSegments
 from tests.cleaner.logs import append, log_in
 from tests.cleaner.pools import Pool

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.cleaner import ASKED_FOR, Share
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.states import CleaningStates, State
 from kafkalog.cleaner.types import ASKED, CleanResult, LogToClean
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import CleaningAborted, ConfigError, CorruptRecord, IllegalArgument, IllegalState, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from kafkalog.util.guards import finish
+from kafkalog.util.guards import run_finalizer
 from tests.cleaner.pools import Passes, Pool
 from tests.cleaner.test_states import in_thread
 from tests.storage.logs import NOW
@@ -390,21 +390,21 @@ def test_a_store_that_is_dropped_in_a_clean_is_closed_by_another_thread(pool: Po
     over = threading.Event()
 
     def dropping(to_clean: LogToClean, offset_map: SkimpyOffsetMap, **given: Any) -> CleanResult:
-        finish(lambda: (ended.append(threading.current_thread().name), over.set()))
+        run_finalizer(lambda: (ended.append(threading.current_thread().name), over.set()))
         return Passes()(to_clean, offset_map, **given)
 
     cleaner = pool.cleaner(dropping)
     read = pool.offsets.read
 
     def reads() -> Any:
-        finish(lambda: ended.append(threading.current_thread().name))
+        run_finalizer(lambda: ended.append(threading.current_thread().name))
         return read()
 
     pool.offsets.read = reads  # type: ignore[method-assign]
     cleaner.clean(log, from_start=True)
     over.wait()
-    assert ended == ["kafkalog-finish"] * 2
-    finish(lambda: ended.append("here"))
+    assert ended == ["kafkalog-finalizer"] * 2
+    run_finalizer(lambda: ended.append("here"))
     assert ended[2:] == ["here"]
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.api import Log
+from kafkalog.log.log import Log
 from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import NOW, RETENTION_MS, History, folded, histories, opened, random_history
 

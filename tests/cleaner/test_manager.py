@@ -85,7 +85,7 @@ def test_an_aborted_clean_leaves_the_checkpoint(pool: Pool) -> None:
 
     cleaner = in_thread(clean)
     grabbed.wait()
-    with pool.manager.left_alone(T0):
+    with pool.manager.cleaning_paused(T0):
         paused.set()
         assert pool.offsets.lines == {}
         assert pool.manager.grab(NOW) is None
@@ -359,7 +359,7 @@ def test_what_was_cut_while_it_was_looked_at_for_a_clean_that_is_asked_for(pool:
     def reads_before_it_is_cut() -> object:
         pool.offsets.read = read  # type: ignore[method-assign]
         before = read()
-        with pool.manager.left_alone(T0):
+        with pool.manager.cleaning_paused(T0):
             pool.offsets.lines[T0] = 1
         return before
 
@@ -379,7 +379,7 @@ def test_a_ctrl_c_at_a_pause_takes_it_back(pool: Pool, monkeypatch: pytest.Monke
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(CleaningStates, "_set_locked", interrupted)
-    paused = pool.manager.left_alone(T0) if block == "left alone" else pool.manager.retention_of([log])
+    paused = pool.manager.cleaning_paused(T0) if block == "left alone" else pool.manager.retention_of([log])
     with pytest.raises(KeyboardInterrupt), paused:
         pass
     assert pool.manager.states.of(T0) is None
@@ -390,7 +390,7 @@ def test_asked_for_a_log_is_cleaned_however_clean_it_is(pool: Pool) -> None:
     found = pool.manager.grab_one(log, NOW)
     assert (found.reason, found.first_dirty_offset, found.first_uncleanable_offset) == (ASKED, 9, 10)
     pool.manager.done_cleaning(log, 10)
-    with pool.manager.left_alone(T0), pytest.raises(IllegalState, match="cannot be cleaned now"):
+    with pool.manager.cleaning_paused(T0), pytest.raises(IllegalState, match="cannot be cleaned now"):
         pool.manager.grab_one(log, NOW)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner import pass_
 from kafkalog.cleaner.pass_ import clean
-from kafkalog.cleaner.stretches import Stretch, Stretches
+from kafkalog.cleaner.scanned_ranges import Stretch, Stretches
 from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
 from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records.format import CompressionType

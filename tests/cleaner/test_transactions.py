@@ -4,7 +4,7 @@ import pytest
 
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.index.aborted_txns import AbortedTxn
 from tests.cleaner.filtering import (
     NOW,
     RETENTION_MS,

@@ -1,10 +1,15 @@
 """The command itself: version, help, unknown words, errors without traceback, lazy imports."""
 
+import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 
+import click
 import pytest
 
 from kafkalog import __version__
@@ -31,6 +36,33 @@ def test_help_names_every_command() -> None:
         assert name in text and line.split()[0] in text
 
 
+def _commands_below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yield (name, command) of the leaves of the command tree."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    for inner, one in command.commands.items():
+        yield from _commands_below(f"{name} {inner}", one)
+
+
+LEAVES = [
+    leaf for name, (module, _) in main.COMMANDS.items() for leaf in _commands_below(name, import_module(module).command)
+]
+
+
+@pytest.mark.parametrize(("name", "command"), LEAVES, ids=[name for name, _ in LEAVES])
+def test_help_has_a_correct_example(name: str, command: click.Command) -> None:
+    lines = cleandoc(command.help or "").splitlines()
+    examples = [line for line in lines if line.startswith("Example: kafkalog ")]
+    own = [line for line in examples if line.startswith(f"Example: kafkalog {name} ")]
+    assert own, f"no line begins with 'Example: kafkalog {name}'"
+    for line in own:
+        words = shlex.split(line.removeprefix(f"Example: kafkalog {name} "))
+        command.make_context(name, words)  # raises UsageError for a wrong option or value
+    shown = command.get_help(click.Context(command, info_name=name))
+    assert f"Example: kafkalog {name} " in " ".join(shown.split())
+
+
 @pytest.mark.parametrize(
     "arguments", [["consum"], ["--nonsense"], ["topics", "lst"], ["consume", "--nonsense"], ["offsets"], []]
 )
@@ -47,7 +79,7 @@ def test_a_near_word_is_suggested() -> None:
 def test_only_the_command_that_runs_is_imported() -> None:
     code = "import sys; from kafkalog.cli.main import run; run(['--version']); print(*sorted(sys.modules))"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment()).stdout.split()
-    assert not {b"click", b"numpy", b"rich", b"kafkalog.api", b"kafkalog._core.scan"} & set(modules)
+    assert not {b"click", b"numpy", b"rich", b"kafkalog.log.log", b"kafkalog._core.scan"} & set(modules)
 
 
 def test_an_unexpected_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

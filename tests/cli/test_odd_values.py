@@ -8,8 +8,8 @@ import pytest
 import kafkalog
 from kafkalog.cli.main import run
 from kafkalog.errors import FormatError, RecordTooLarge
-from kafkalog.tools import produce
-from kafkalog.tools.produce_json import JsonProducer, parse_record
+from kafkalog.tools.produce import text as produce
+from kafkalog.tools.produce.json_lines import JsonProducer, parse_record
 from tests.builder import R, batch, frame
 from tests.commands import ok
 

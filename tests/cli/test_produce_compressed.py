@@ -11,11 +11,11 @@ import pytest
 
 import kafkalog as library
 from kafkalog._core.scan import BatchHeader
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.records.format import CompressionType
 from kafkalog.records.packing import parse_compression
-from kafkalog.tools import produce_queue
-from kafkalog.tools.produce import Encoding, Producer
+from kafkalog.tools.produce import queue as produce_queue
+from kafkalog.tools.produce.text import Encoding, Producer
 from tests.commands import kafkalog, ok, started
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from tests import commands
 from tests.raw_batches import batches
 from tests.tools.test_verify_damage import LOG, write_log

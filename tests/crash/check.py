@@ -6,15 +6,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from kafkalog.api import Log
-from kafkalog.opening import open_for_append
-from kafkalog.storage.kept import KEPT_DIRECTORY
+from kafkalog.log.log import Log
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.names import (
     CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_CHECKPOINT,
     LOCK_FILE,
     log_file_name,
 )
+from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import Image, read_image

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from kafkalog.api import Log
 from kafkalog.errors import KafkalogError
+from kafkalog.log.log import Log
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.cleaner.histories import NOW, RETENTION_MS, History, folded, opened, random_history

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kafkalog.api import Log
-from kafkalog.opening import open_for_append
+from kafkalog.log.log import Log
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch

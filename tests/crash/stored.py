@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from kafkalog.api import Log
-from kafkalog.dirs import LogDirs
+from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import KafkalogError
+from kafkalog.log.log import Log
 from kafkalog.manager.checkpoints import CLEANER_OFFSET_FILE
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint

@@ -18,11 +18,11 @@ import pytest
 
 import kafkalog
 from kafkalog.records.builder import RecordsBuilder
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
-from kafkalog.server.store import open_store
-from kafkalog.server.topics import id_text
+from kafkalog.server.node.node import Node
+from kafkalog.server.node.store import open_store
+from kafkalog.server.node.topics import id_text
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem

@@ -22,8 +22,8 @@ from kafkalog.exchange.import_ import import_records
 from kafkalog.exchange.kafka_dir import export_directory, import_directory
 from kafkalog.inspect.report import page
 from kafkalog.inspect.stats import LogStats
-from kafkalog.reporting import make_report
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.report import make_report
 from tests.damage.judge import Result, Verdict, is_out_of_sight, is_typed, judge, run
 from tests.damage.logs import PARTITION, TOPIC, Row
 from tests.damage.oracle import NO_END, Claim, Oracle

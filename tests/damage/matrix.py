@@ -134,12 +134,12 @@ class Warnings(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.has_cut = False
+        self.was_truncated = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Looks for the words of a cut."""
         text = record.getMessage()
-        self.has_cut = self.has_cut or "cut" in text or "given up" in text
+        self.was_truncated = self.was_truncated or "cut" in text or "given up" in text
 
 
 @contextmanager
@@ -189,17 +189,17 @@ def kept_offsets(path: Path) -> set[int]:
 def _read(
     case: Case, log: kafkalog.Log, oracle: Oracle, rng: random.Random, path: Path, store: Path, said: Warnings
 ) -> Iterator[Outcome]:
-    kept = kept_offsets(path) if said.has_cut else set()
+    kept = kept_offsets(path) if said.was_truncated else set()
     for read in pick_reads(case.kind, oracle, rng, store, case.mode):
         result = run(read, log)
-        verdict, why = judge(read, result, oracle, said.has_cut)
+        verdict, why = judge(read, result, oracle, said.was_truncated)
         if verdict is Verdict.LOSS and not case.kind.is_closed and missing_offsets(read, result, oracle) <= kept:
             verdict = Verdict.WARNED  # what is missing is kept
         yield Outcome(case, read.text, verdict, why)
     given = Damaged(log, oracle, path, store.parent / "room", rng)
     is_swapped = case.kind.closure in SWAPS  # which ways out other than reads take for what it is, a passing state
     for text, verdict, why in () if is_swapped else pick_exits(given, case.mode):
-        is_cut = said.has_cut and verdict.is_failure and verdict is not Verdict.UNTYPED
+        is_cut = said.was_truncated and verdict.is_failure and verdict is not Verdict.UNTYPED
         yield Outcome(case, text, Verdict.WARNED if is_cut else verdict, why)
     if not CAN_SKIP:
         return
@@ -207,10 +207,10 @@ def _read(
     for read in pick_skips(case.kind, oracle, rng, skipped, case.mode):
         skipped.clear()
         result = run(read, log)
-        if said.has_cut and result == Result([], None):
+        if said.was_truncated and result == Result([], None):
             continue
         verdict, why = judge_skip(read, result, skipped, oracle, path)
-        if verdict.is_failure and said.has_cut:
+        if verdict.is_failure and said.was_truncated:
             verdict = Verdict.WARNED
         yield Outcome(case, read.text, verdict, why)
 

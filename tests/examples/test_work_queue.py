@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kafkalog.tools.retain import retain
+from kafkalog.tools.retain.directories import retain
 from tests.examples.programs import interrupted, refused, said, started
 
 

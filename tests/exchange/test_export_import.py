@@ -15,7 +15,7 @@ from kafkalog.exchange.export import FORMATS, export_records
 from kafkalog.exchange.import_ import import_records
 from kafkalog.exchange.kafka_dir import export_directory, import_directory
 from kafkalog.tools.offsets import Bounds
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from tests import commands
 from tests.backup.logs import files
 

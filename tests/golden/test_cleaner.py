@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog.chunks import records
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.types import ASKED, LogToClean
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
+from kafkalog.reading.chunks import records
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
 from tests.golden.test_recovery import EXPIRATION_MS, partition_directory, state_of, without_file_times

@@ -13,9 +13,9 @@ import pytest
 
 import kafkalog
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.tools.dump import dump_files
+from kafkalog.tools.dump.files import dump_files
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE, OffsetCheckpoint
 from kafkalog.util.clock import MockClock
 from tests import golden_cases

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from kafkalog.errors import KafkalogError
-from kafkalog.tools.dump import DumpOptions, dump_files
-from kafkalog.tools.record_readers import cluster_metadata_reader, offsets_reader, transaction_log_reader
+from kafkalog.tools.dump.files import DumpOptions, dump_files
+from kafkalog.tools.dump.record_readers import cluster_metadata_reader, offsets_reader, transaction_log_reader
 from tests.golden_cases import Case, each_partition
 
 pytestmark = pytest.mark.golden

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.format import TimestampType, codec_name
 from kafkalog.records.memory import MemoryRecords

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import KafkalogError, NotAPartition, StorageError
 from kafkalog.manager.cluster_metadata import read_cluster_metadata
 from kafkalog.manager.log_manager import LogManager

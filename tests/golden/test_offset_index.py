@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 from tests.golden_cases import each_entry
 from tests.index_traces import Trace, check_sanity_entry
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptCheckpoint
-from kafkalog.storage.kept import KEPT_DIRECTORY
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.producer_snapshot import format_snapshot, parse_snapshot
+from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.golden_cases import GOLDEN, VECTORS, cases, each_entry

@@ -8,7 +8,7 @@ import pytest
 
 import kafkalog
 from kafkalog.manager.known_topics import read_known_topics
-from kafkalog.tools.retain import retain
+from kafkalog.tools.retain.directories import retain
 from kafkalog.types import TopicPartition
 from tests import golden_cases
 from tests.golden_cases import Case

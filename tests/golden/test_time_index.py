@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.index.time_index import TimeIndex
 from tests.golden_cases import each_entry
 from tests.index_traces import Trace, check_sanity_entry
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import CorruptIndex
-from kafkalog.storage.aborted_txns import AbortedTxn, check_sanity, collect_aborted_txns, parse_aborted_txns
+from kafkalog.storage.index.aborted_txns import AbortedTxn, check_sanity, collect_aborted_txns, parse_aborted_txns
 from tests.golden_cases import each_entry
 
 pytestmark = pytest.mark.golden

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     InvalidProducerEpoch,
     InvalidRecord,

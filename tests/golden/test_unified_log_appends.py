@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog._core.assign import assign
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.records.validate import ValidationRules, check_append

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.serving import serving
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.differences import Row, rows, unexplained
 from tests.server.replay import SETTINGS, Replay, prepare, scenario
 from tests.wire_cases import FILES, each_file

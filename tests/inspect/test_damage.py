@@ -8,7 +8,7 @@ import pytest
 import kafkalog
 from kafkalog.cli.main import run
 from kafkalog.inspect.report import page
-from kafkalog.reporting import make_report
+from kafkalog.tools.report import make_report
 from tests import raw_batches
 from tests.tools.test_verify_damage import write_log
 from tests.tools.test_verify_offsets import SECOND, spoil

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog import inspecting
 from kafkalog.inspect import rows, series, values, width
+from kafkalog.log import inspection as inspecting
 from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batches, write_segment
 

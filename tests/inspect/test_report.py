@@ -12,7 +12,7 @@ from kafkalog.errors import StorageError
 from kafkalog.inspect.report import Report, page
 from kafkalog.inspect.series import nice_end, rates, thinned
 from kafkalog.inspect.tally import Span
-from kafkalog.reporting import make_report, write_report
+from kafkalog.tools.report import make_report, write_report
 from kafkalog.types import TopicPartition
 from tests.golden_cases import extracted
 from tests.pages import shape_of

@@ -15,7 +15,7 @@ from kafkalog._core.crc import crc32c
 from kafkalog._core.scan import scan
 from kafkalog.errors import IllegalArgument, LogClosed
 from kafkalog.inspect.series import rates
-from kafkalog.reporting import make_report, total_bytes
+from kafkalog.tools.report import make_report, total_bytes
 from tests.builder import R
 from tests.builder import batch as built
 from tests.golden_cases import Case, each_partition

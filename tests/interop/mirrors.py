@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafkalog
-from kafkalog.tools.handover import HandoverOptions, handover
+from kafkalog.tools.handover.directories import HandoverOptions, handover
 from kafkalog.types import TopicPartition
 from tests.commands import started
 from tests.interop.broker import Broker

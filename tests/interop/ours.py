@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import kafkalog
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from tests.interop.reference import RecordTuple
 
 DEEP = ("--deep-iteration", "--print-data-log")

@@ -9,7 +9,7 @@ import kafkalog
 from kafkalog._core.assign import assign
 from kafkalog._core.scan import scan
 from kafkalog._core.stamp import stamp_producer
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.records.format import CompressionType
 from kafkalog.records.packing import Compression
 from kafkalog.records.placer import Placer, TopicTarget

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 import kafkalog
-from kafkalog.dirs import LogDirs
+from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.cleaner.histories import History, folded, random_history

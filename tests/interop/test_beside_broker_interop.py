@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.api import Log
 from kafkalog.errors import CorruptIndex, CorruptSnapshot, OffsetOutOfRange
-from kafkalog.storage.view import LogView
+from kafkalog.log.log import Log
+from kafkalog.storage.readonly.view import LogView
 from tests.faults import WRITING_CALLS, FaultFS
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference

@@ -13,7 +13,7 @@ from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
 from kafkalog.storage.names import parse_topic_partition_dir
-from kafkalog.tools.compact import compact
+from kafkalog.tools.compact.directories import compact
 from kafkalog.util.clock import MockClock
 from tests.cleaner.histories import RETENTION_MS, History, opened, random_history
 from tests.interop import ours

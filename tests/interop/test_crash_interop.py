@@ -11,7 +11,7 @@ import pytest
 import kafkalog
 from kafkalog._core.encode import encode_batch
 from kafkalog.errors import UnsafeFileSystem
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from tests.crash.killer import Killed, Killer
 from tests.crash.power import TOPIC

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from kafkalog.errors import KafkalogError
-from kafkalog.tools.dump import DumpOptions, dump_files
+from kafkalog.tools.dump.files import DumpOptions, dump_files
 from tests.golden_cases import Case, each_partition
 from tests.interop.reference import Reference, Refused
 

@@ -14,8 +14,8 @@ import pytest
 from kafkalog.errors import KafkalogError
 from kafkalog.records.schema import Field, Schema
 from kafkalog.records.schemas import consumer_protocol, control, groups, metadata, remote_log, share_state, transactions
-from kafkalog.tools import record_readers
-from kafkalog.tools.dump import DumpOptions, dump_files
+from kafkalog.tools.dump import record_readers
+from kafkalog.tools.dump.files import DumpOptions, dump_files
 from tests import builder
 from tests.builder import R
 from tests.interop.reference import Reference

@@ -22,7 +22,7 @@ from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType, TimestampType
 from kafkalog.records.legacy import LegacyBuilder
-from kafkalog.tools.dump import DumpOptions
+from kafkalog.tools.dump.files import DumpOptions
 from tests import builder
 from tests.builder import R, batch, frame
 from tests.interop.reference import Reference

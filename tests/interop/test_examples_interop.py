@@ -53,8 +53,7 @@ def test_a_topic_of_a_running_broker_and_what_is_left_when_it_is_dead(broker: Br
         send(producer, (partition, value))
         for one in (follower, committed):
             assert one.stdout.readline() == f"orders-{partition} {offset} key {value.decode()}\n"
-    transaction(broker.bootstrap, b"aborted", commit=False)
-    transaction(broker.bootstrap, b"booked", commit=True)
+    transactions(broker.bootstrap, b"aborted", b"booked")
     assert follower.stdout.readline() == "orders-1 1 key aborted\n"
     assert follower.stdout.readline() == "orders-1 3 key booked\n"
     assert committed.stdout.readline() == "orders-1 3 key booked\n"
@@ -70,10 +69,16 @@ def test_a_topic_of_a_running_broker_and_what_is_left_when_it_is_dead(broker: Br
             assert [bytes(batch) for batch in copy.batches()] == [bytes(batch) for batch in log.batches()]
 
 
-def transaction(bootstrap: str, value: bytes, *, commit: bool) -> None:
-    """One record for partition 1 in a transaction of its own."""
-    producer = ck.Producer({"bootstrap.servers": bootstrap, "transactional.id": value.decode()})
+def transactions(bootstrap: str, aborted: bytes, committed: bytes) -> None:
+    """Send a record to partition 1 in an aborted transaction, and one in the next transaction of the same producer.
+
+    The broker begins that only once the marker of the first is written, which gives the offsets their order.
+    """
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "transactional.id": "orders"})
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
-    send(producer, (1, value))
-    (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
+    send(producer, (1, aborted))
+    producer.abort_transaction(TIMEOUT_S)
+    producer.begin_transaction()
+    send(producer, (1, committed))
+    producer.commit_transaction(TIMEOUT_S)

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import verify
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 from tests.interop import ours
 from tests.interop.broker import Broker
 from tests.interop.clients import Librdkafka

@@ -18,7 +18,7 @@ from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import parse_topic_partition_dir
-from kafkalog.tools.handover import handover
+from kafkalog.tools.handover.directories import handover
 from kafkalog.types import TopicPartition
 from tests.golden_cases import Case, cases, partitions
 from tests.interop import ours

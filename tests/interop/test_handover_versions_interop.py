@@ -17,14 +17,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 
 import kafkalog
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.testing import kafka_server
-from kafkalog.tools.handover import handover, undo_handover
-from kafkalog.tools.handover_apply import METADATA_LOG
-from kafkalog.tools.retain import retain
+from kafkalog.tools.handover.apply import METADATA_LOG
+from kafkalog.tools.handover.directories import handover, undo_handover
+from kafkalog.tools.retain.directories import retain
 from kafkalog.types import TopicPartition
 from tests.broker_directory import batch
 from tests.handover_cases import content, metadata_of

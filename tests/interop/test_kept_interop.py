@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.storage.kept import KEPT_DIRECTORY
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
+from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.tools.kept import restore_kept
 from tests.crash.disk import read_image
 from tests.interop.broker import Broker

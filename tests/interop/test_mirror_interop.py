@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as Place
 import kafkalog
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import parse_topic_partition_dir
-from kafkalog.tools.handover import HandoverOptions, handover
+from kafkalog.tools.handover.directories import HandoverOptions, handover
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.interop.broker import Broker

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalog.records.batch import RecordBatch
-from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
+from kafkalog.storage.index.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.util.clock import MockClock
 from tests.cleaner.filtering import Cleaner, batches_of
 from tests.cleaner.histories import NOW, RETENTION_MS, random_history

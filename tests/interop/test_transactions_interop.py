@@ -15,7 +15,7 @@ import pytest
 import kafkalog
 from kafkalog.server.wire.reader import read_response
 from kafkalog.testing import kafka_server
-from kafkalog.tools.handover import handover
+from kafkalog.tools.handover.directories import handover
 from kafkalog.types import TopicPartition
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference

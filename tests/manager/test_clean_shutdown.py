@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import DirectoryLocked
 from kafkalog.manager.clean_shutdown import agreed_epoch, parse_broker_epoch, read_broker_epoch
 from kafkalog.manager.log_dir import LogDir

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.types import CleanerStats, CleanResult
-from kafkalog.dirs import LogDirs
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import CleaningAborted
 from kafkalog.manager.cleaning import CleanerJobs
 from kafkalog.storage.log import UnifiedLog

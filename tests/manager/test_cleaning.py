@@ -13,8 +13,8 @@ from unittest.mock import Mock
 import pytest
 
 import kafkalog
-from kafkalog.broker_config import BrokerConfig
 from kafkalog.cleaner.types import CleanResult
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import (
     CleaningAborted,
     ConfigError,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import CorruptCheckpoint, CorruptRecord, IllegalArgument, StorageError
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LogManager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import StorageError
 from kafkalog.manager.checkpoints import write_recovery_points
 from kafkalog.manager.jobs import jobs_of, write_each

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.broker_config import BrokerConfig
-from kafkalog.config import LogConfig
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptRecord
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.manager.known_topics import KEEP_ALL, read_known_topics
-from kafkalog.tools.retain import retain
+from kafkalog.tools.retain.directories import retain
 from kafkalog.types import TopicPartition
 from tests.manager.metadata_files import BROKER, ID, TOPIC, metadata_value, setting, topic_values, write_metadata
 

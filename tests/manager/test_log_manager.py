@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import (
     ConfigError,
     DirectoryLocked,
@@ -19,10 +19,10 @@ from kafkalog.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_manager import LoadProgress, LogManager
 from kafkalog.manager.new_partitions import NewPartitions
-from kafkalog.opening import open_for_append
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
 from kafkalog.types import TopicPartition

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent.parent
 KILLS = 5
 CHILD = """
 import random, sys
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.types import TopicPartition
 from tests.storage.logs import run

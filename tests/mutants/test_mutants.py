@@ -111,9 +111,9 @@ def test_the_closest_tests_come_first() -> None:
 
 
 def test_tests_of_a_module_are_those_that_name_it_too() -> None:
-    found = files_naming(PACKAGES["server"], "kafkalog/server/settings.py", ROOT)
+    found = files_naming(PACKAGES["server"], "kafkalog/server/settings/table.py", ROOT)
     assert "tests/server/test_settings.py" in found
-    assert set(found) < set(files_reaching(PACKAGES["server"], "kafkalog/server/settings.py", ROOT))
+    assert set(found) < set(files_reaching(PACKAGES["server"], "kafkalog/server/settings/table.py", ROOT))
 
 
 def test_the_tests_of_a_line_are_those_that_ran_its_statement() -> None:
@@ -133,7 +133,7 @@ def test_the_tests_of_a_line_are_those_that_ran_its_statement() -> None:
 
 def test_the_plugin_sees_which_test_runs_which_line(tmp_path: Path) -> None:
     found = Copy(ROOT, tmp_path / "copy").watch(["tests/test_times.py"], 300)
-    path = "kafkalog/times.py"
+    path = "kafkalog/util/times.py"
     source = (ROOT / path).read_bytes()
     lines = [line for line, text in enumerate(source.decode().splitlines(), 1) if "return" in text]
     tests = [test for line in lines for test in found.tests_of(path, source, line)]

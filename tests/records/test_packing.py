@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalog._core.ingest import LineEncoder
 from kafkalog._core.repack import Packer
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.records import zstd_frame
 from kafkalog.records.compression import compress

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog._core.murmur import partition_for_key
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     IllegalArgument,
     InvalidRecord,

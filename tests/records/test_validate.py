@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafkalog._core.admit import MOST_FAULTS
 from kafkalog._core.legacy import MessageSet, wrapper
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,

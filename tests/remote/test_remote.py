@@ -26,8 +26,8 @@ from kafkalog.errors import (
 )
 from kafkalog.exchange.export import export_records
 from kafkalog.exchange.import_ import import_records
-from kafkalog.remote import locate, view_of
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.remote import locate, view_of
 from kafkalog.util.remote_files import BLOCK_BYTES, RemoteFileSystem
 from tests import commands
 from tests.raw_batches import batches, write_segment

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from kafkalog.server.metrics_http import HttpListener, Page
+from kafkalog.server.status.http import HttpListener, Page
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.server.apis.dispatch import dispatch
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.context import Close, Connection
 from kafkalog.server.groups.values import KeptPosition
-from kafkalog.server.node import Node
-from kafkalog.server.store import open_store
+from kafkalog.server.node.node import Node
+from kafkalog.server.node.store import open_store
+from kafkalog.server.requests.context import Close, Connection
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.wire.reader import read_response
 from kafkalog.server.wire.versions import API_VERSIONS, APIS
 from kafkalog.server.wire.writer import write_request

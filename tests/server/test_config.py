@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import ConfigError, StorageError, UnknownConfig
-from kafkalog.server.config import KEYS, ServerConfig, read_server_properties
+from kafkalog.server.settings.config import KEYS, ServerConfig, read_server_properties
 from tests.server.nodes import node_for
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.server.frozen import AT_ONCE, FrozenLogs
+from kafkalog.server.node.frozen import AT_ONCE, FrozenLogs
 from tests.server.nodes import node_for
 
 

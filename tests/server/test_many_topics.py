@@ -10,7 +10,7 @@ from typing import Any
 from kafkalog.errors import ApiError, KafkalogError, StorageError
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.topics import TOPICS_FILE, TopicStore
-from kafkalog.server.topics import Topic, TopicPlan, Topics, id_text
+from kafkalog.server.node.topics import Topic, TopicPlan, Topics, id_text
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS

@@ -12,8 +12,8 @@ import pytest
 import kafkalog
 from kafkalog.errors import CorruptCheckpoint, CorruptRecord, KafkalogError
 from kafkalog.manager.log_manager import LogManager
-from kafkalog.server.status import status_of
-from kafkalog.server.status_page import page
+from kafkalog.server.status.page import page
+from kafkalog.server.status.snapshot import status_of
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for
 

@@ -6,8 +6,8 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import ConfigError, CorruptRecord
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.store import open_store
+from kafkalog.server.node.store import open_store
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.types import TopicPartition
 from tests.crash.disk import read_image

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.patterns import MAX_REMEMBERED, TopicPatterns
-from kafkalog.server.pool import CallPool
+from kafkalog.server.node.pool import CallPool
+from kafkalog.server.requests.patterns import MAX_REMEMBERED, TopicPatterns
 from kafkalog.util.safe_pattern import PatternError
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for

@@ -6,7 +6,7 @@ from types import FrameType
 
 import pytest
 
-from kafkalog.server.pool import CallPool
+from kafkalog.server.node.pool import CallPool
 from tests.cycles import left_to_collector
 
 

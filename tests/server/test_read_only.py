@@ -11,11 +11,11 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import DirectoryLocked, PartitionNotFound
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.node import Node
-from kafkalog.server.passing import NoWritesToLinks, stand_ins
+from kafkalog.server.node.node import Node
+from kafkalog.server.node.temporary_dirs import NoWritesToLinks, stand_ins
 from kafkalog.server.security.users import add_user
 from kafkalog.server.serving import serving
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.txns.transaction import prepared
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from tests.server.nodes import SMALL, call

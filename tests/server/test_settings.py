@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkalog.config_keys import MAX_LONG, Key, parse_value
+from kafkalog.config.keys import MAX_LONG, Key, parse_value
 from kafkalog.errors import ConfigError
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.group_settings import GROUP_SETTINGS
-from kafkalog.server.settings import SERVER_CONFIGS
+from kafkalog.server.settings.config import ServerConfig
+from kafkalog.server.settings.groups import GROUP_SETTINGS
+from kafkalog.server.settings.table import SERVER_CONFIGS
 
 
 class Row(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.cleaner.stats import NO_CLEANER, CleanerTotals, Uncleanable
-from kafkalog.server import status_page
-from kafkalog.server.metrics_http import HttpListener, Page
-from kafkalog.server.status import DiskStatus, GroupStatus, LagStatus, PartitionStatus, Status, TopicStatus
-from kafkalog.server.status_page import page
+from kafkalog.server.status import page as status_page
+from kafkalog.server.status.http import HttpListener, Page
+from kafkalog.server.status.page import page
+from kafkalog.server.status.snapshot import DiskStatus, GroupStatus, LagStatus, PartitionStatus, Status, TopicStatus
 from kafkalog.types import TopicPartition
 from tests.pages import shape_of
 from tests.server.browser import CONTRASTS, Browser, NoBrowser, find

@@ -7,8 +7,8 @@ import pytest
 
 from kafkalog.errors import ConfigError
 from kafkalog.manager.log_manager import LogManager
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.store import NODE_FILE, open_store
+from kafkalog.server.node.store import NODE_FILE, open_store
+from kafkalog.server.settings.config import ServerConfig
 
 META = "version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=4\n"
 

@@ -21,7 +21,7 @@ from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import rename_for_delete
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.topics import TOPICS_FILE, TopicStore
-from kafkalog.server.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics, id_text
+from kafkalog.server.node.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics, id_text
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata, replace_topic_id
 from kafkalog.types import TopicPartition

@@ -27,7 +27,7 @@ import kafkalog
 from kafkalog.errors import NotAPartition
 from kafkalog.spark.ledger import LEDGER_FILE, read_ledger
 from kafkalog.spark.staging import parse_name
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "KAFKALOG_KILLS"

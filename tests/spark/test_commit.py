@@ -20,7 +20,7 @@ from kafkalog.spark.commit import Committer, StagedTask, give_up
 from kafkalog.spark.ledger import LEDGER_FILE, read_ledger
 from kafkalog.spark.partition_logs import PartitionLogs
 from kafkalog.spark.staging import Job
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from kafkalog.util.side_by_side import side_by_side
 from tests.faults import FaultFS, each_failure
 from tests.spark.sink_cases import (

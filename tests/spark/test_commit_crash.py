@@ -15,7 +15,7 @@ import pytest
 
 import kafkalog
 from kafkalog.spark.commit import Committer
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from kafkalog.util.fileio import FileSystem
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import WRITING_CALLS, FaultFS

@@ -10,7 +10,7 @@ import kafkalog
 from kafkalog.errors import CorruptRecord, DirectoryLocked, PartitionNotFound, UnknownTopicOrPartition
 from kafkalog.spark.jobs import compact as module
 from kafkalog.spark.jobs.compact import compact
-from kafkalog.tools.compact import compact as compact_here
+from kafkalog.tools.compact.directories import compact as compact_here
 from tests import commands
 from tests.spark.clusters import IMPORTED, JOB_S, QUICK, environment, plain_python, running
 from tests.spark.jobs import job

@@ -9,7 +9,8 @@ import pytest
 
 from kafkalog import __version__
 from kafkalog.errors import JobFailed, MissingRequirement, PartitionNotFound
-from kafkalog.spark.executors import Probed, check_executors, failed, judge, last_line, probe
+from kafkalog.spark.executors import Probed, check_executors, judge, probe
+from kafkalog.spark.failures import failed, last_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ def test_the_schema_needs_neither_files_nor_the_sink() -> None:
     found = imported(code)
     assert "kafkalog.spark.source" in found
     assert not {name for name in found if name.startswith(("kafkalog.storage.log", "kafkalog.manager"))}
-    assert not found & {"kafkalog.api", "kafkalog.engine", "kafkalog.spark.sink", "kafkalog.spark.stream"}
+    assert not found & {"kafkalog.log.log", "kafkalog.reading.source", "kafkalog.spark.sink", "kafkalog.spark.stream"}
 
 
 def test_a_plan_of_a_batch_needs_neither_the_writing_log_nor_the_sink(tmp_path) -> None:

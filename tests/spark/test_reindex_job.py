@@ -14,10 +14,10 @@ from kafkalog.errors import DirectoryLocked, IllegalArgument, JobFailed, NotAPar
 from kafkalog.manager.log_dir import is_locked
 from kafkalog.spark.jobs import reindex as module
 from kafkalog.spark.jobs.reindex import _plan, reindex, sweep
-from kafkalog.tools.repair import repair
-from kafkalog.tools.repair_directory import DirectoryRepair, find_groups
-from kafkalog.tools.repair_plan import RepairOptions
-from kafkalog.tools.verify import verify
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.repair.directory import DirectoryRepair, find_groups
+from kafkalog.tools.repair.plan import RepairOptions
+from kafkalog.tools.verify.directories import verify
 from kafkalog.util.fileio import OS
 from tests.raw_batches import batches
 from tests.spark.jobs import job

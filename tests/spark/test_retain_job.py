@@ -11,7 +11,7 @@ import kafkalog
 from kafkalog.errors import DirectoryLocked, PartitionNotFound, StorageError, UnknownTopicOrPartition
 from kafkalog.spark.jobs import retain as module
 from kafkalog.spark.jobs.retain import retain
-from kafkalog.tools.retain import retain as retain_here
+from kafkalog.tools.retain.directories import retain as retain_here
 from tests import commands
 from tests.spark.jobs import job
 from tests.tools.test_retain import DAY, NOW, content, make

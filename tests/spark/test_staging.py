@@ -13,7 +13,7 @@ from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError
 from kafkalog.spark import staging
 from kafkalog.spark.staging import Job, StagedFile, StageReader, StageWriter, parse_job, parse_name, sweep
 from kafkalog.storage.names import parse_dir
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from kafkalog.types import TopicPartition
 from tests.spark.sink_cases import QUERY, key
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound
 from kafkalog.spark.jobs.verify import verify
-from kafkalog.tools.verify import verify as verify_here
+from kafkalog.tools.verify.directories import verify as verify_here
 from tests import commands
 from tests.raw_batches import batches
 from tests.spark.conftest import why_not

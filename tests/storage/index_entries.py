@@ -2,7 +2,7 @@
 
 import struct
 
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 
 
 def fill(index: OffsetIndex, offsets: range, step: int = 10) -> None:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.segment import LogSegment
 from kafkalog.util.clock import MockClock

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptIndex, FormatError, StorageError
-from kafkalog.storage.aborted_txns import (
+from kafkalog.storage.index.aborted_txns import (
     AbortedTxn,
     check_sanity,
     collect_aborted_txns,

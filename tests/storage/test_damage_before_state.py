@@ -8,8 +8,8 @@ import pytest
 from kafkalog.errors import CorruptRecord
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY, read_cluster_metadata
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.view import LogView
-from kafkalog.tools.handover_survey import survey
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.handover.survey import survey
 from kafkalog.tools.seen_producers import seen_producers
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS

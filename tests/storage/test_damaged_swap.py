@@ -7,8 +7,8 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.kept import list_kept
 from kafkalog.storage.names import log_file_name
+from kafkalog.storage.recovery.kept import list_kept
 from kafkalog.tools.kept import restore_kept
 from kafkalog.util.fileio import OS
 from tests.storage.test_kept import BATCHES, RECORDS, flip, make, offsets, positions, unclean

@@ -12,7 +12,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.opening import open_for_append
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.checkpoint import CheckpointFile
 from tests.builder import R, batch

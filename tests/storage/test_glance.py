@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.glance import OFFSET_BYTES, WINDOW_BYTES, record_at_offset, record_at_time
-from kafkalog.storage.view import LogView
+from kafkalog.storage.fast_lookup import OFFSET_BYTES, WINDOW_BYTES, record_at_offset, record_at_time
+from kafkalog.storage.readonly.view import LogView
 from tests.counting import Counting
 from tests.raw_batches import batches, write_segment
 

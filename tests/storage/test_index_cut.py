@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptIndex
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.util.descriptors import INDEXES
 from tests.commands import environment
 from tests.storage.index_entries import fill, pairs
@@ -104,7 +104,7 @@ def test_an_index_cut_after_it_was_dropped_is_an_error(tmp_path: Path, length: i
 CUT_ON_A_FULL_DISK = """
 import errno, os
 from kafkalog.errors import StorageError
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 
 index = OffsetIndex("00000000000000000000.index", 0, 1 << 20)
 for n in range(20_000):

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog._core.values import OffsetPosition
 from kafkalog.errors import StorageError
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 from tests.faults import FaultFS, each_failure
 from tests.storage.index_entries import entry_bytes, fill, pairs
 from tests.tiny_disk import run_on_tiny_disk
@@ -170,8 +170,8 @@ def test_a_sparse_file_is_read_without_touching_its_holes(path: Path) -> None:
 FILL_THE_DISK = """
 import errno, os
 from kafkalog.errors import StorageError
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.index_view import OffsetIndexView
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.readonly.index import OffsetIndexView
 
 index = OffsetIndex("00000000000000000000.index", 0, 10 << 20)
 for n in range(100):

@@ -11,9 +11,9 @@ import pytest
 
 from kafkalog._core.values import OffsetPosition, TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.index_view import OffsetIndexView, TimeIndexView
-from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
+from kafkalog.storage.readonly.index import OffsetIndexView, TimeIndexView
 from tests.faults import FaultFS
 
 BASE = 45
@@ -181,7 +181,7 @@ def test_after_a_truncation(path: Path) -> None:
 
 OWNER = """
 import sys
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 path, rounds = sys.argv[1], int(sys.argv[2])
 index = OffsetIndex(path, 0, 1 << 20)
 print("ready", flush=True)

@@ -12,9 +12,9 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import CorruptRecord, StorageError
-from kafkalog.opening import open_for_append
-from kafkalog.storage.kept import KEPT_DIRECTORY, list_kept
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, log_file_name
+from kafkalog.storage.recovery.kept import KEPT_DIRECTORY, list_kept
 from kafkalog.util.fileio import OS
 from tests.crash.disk import read_image
 from tests.faults import FaultFS
@@ -86,7 +86,7 @@ def test_what_is_sound_behind_a_cut_is_kept(tmp_path: Path, caplog: pytest.LogCa
     assert all((Path(kept.path) / one.name).read_bytes() == before[one.name] for one in later)
     assert (kept.segment, kept.position, kept.offset) == (FIRST, cut, 15)
     assert kept.sound == (BATCHES * SEGMENTS - 6, RECORDS - 18, 18, RECORDS - 1)
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "kafkalog.storage.kept"]
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "kafkalog.storage.recovery.kept"]
     assert f"{RECORDS - 18} sound records in {BATCHES * SEGMENTS - 6} batches (offsets 18 to {RECORDS - 1})" in line
     manifest = json.loads((Path(kept.path) / "manifest.json").read_text())
     assert manifest["partition"] == "orders-0" and manifest["records"] == RECORDS - 18

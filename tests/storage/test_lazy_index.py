@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import IllegalState, StorageError
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.lazy_index import LazyIndex
+from kafkalog.storage.index.lazy_index import LazyIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS
 

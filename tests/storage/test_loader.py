@@ -12,12 +12,12 @@ from kafkalog.errors import IllegalState
 from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.directory import list_directory
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.loader import LogLoader
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import format_snapshot, read_snapshot
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.recovery_run import RecoveryProgress
+from kafkalog.storage.recovery.loader import LogLoader
+from kafkalog.storage.recovery.recover_log import RecoveryProgress
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from kafkalog.util.scheduler import MockScheduler

@@ -15,7 +15,7 @@ from kafkalog.errors import (
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
-from kafkalog.storage.aborted_txns import read_aborted_txns
+from kafkalog.storage.index.aborted_txns import read_aborted_txns
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import snapshot_file_name, txn_index_file_name
 from kafkalog.util.clock import MockClock

@@ -9,7 +9,7 @@ import kafkalog
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.log_walk import log_chunks, sound_chunks
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from tests.damage.logs import PARTITION, log_of
 from tests.damage.matrix import write_directory
 from tests.raw_batches import batches, write_segment

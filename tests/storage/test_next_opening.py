@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.storage.kept import list_kept
 from kafkalog.storage.names import log_file_name
-from kafkalog.storage.next_opening import foresee_cuts
+from kafkalog.storage.recovery.kept import list_kept
+from kafkalog.storage.recovery.next_opening import foresee_cuts
 from kafkalog.util.fileio import OS
 from tests.storage.test_kept import RECORDS, SEGMENTS, flip, kept_offsets, make, positions, unclean
 

@@ -18,7 +18,7 @@ from kafkalog.errors import (
     LogClosed,
     StorageError,
 )
-from kafkalog.storage.index import OffsetIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
 from tests.descriptors import open_descriptors
 from tests.storage.index_entries import entry_bytes, fill, pairs
 from tests.unprivileged import plain_directory, unprivileged

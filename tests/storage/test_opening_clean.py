@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptRecord
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
 from tests.builder import seal
 from tests.faults import FaultFS
@@ -169,7 +169,7 @@ SMALL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from kafkalog.manager.log_manager import LogManager
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.descriptors import DESCRIPTORS
 from tests.storage.logs import lead
 from tests.storage.test_descriptors import contents

@@ -13,7 +13,7 @@ from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.leader_epoch import LeaderEpochCache
 from kafkalog.storage.names import txn_index_file_name
 from kafkalog.storage.producer_state import ProducerStateManager
-from kafkalog.storage.recovery import recover_segment, scan_segment
+from kafkalog.storage.recovery.recover_segment import recover_segment, scan_segment
 from kafkalog.storage.segment import LogSegment
 from tests.faults import FaultFS
 from tests.storage.logs import NOW, log, offset_entries, run, segment, sized, time_entries

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.recovery_run import RecoveryProgress
+from kafkalog.storage.recovery.recover_log import RecoveryProgress
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.readahead import THREAD_NAME
@@ -108,15 +108,15 @@ def test_one_line_at_the_beginning_and_one_at_the_end(tmp_path: Path, caplog: py
     folder = killed(tmp_path)
     last = max(folder.glob("*.log"))
     os.truncate(last, last.stat().st_size - 30)
-    caplog.set_level(logging.INFO, "kafkalog.storage.recovery_run")
+    caplog.set_level(logging.INFO, "kafkalog.storage.recovery.recover_log")
     opened(folder).close()
-    first, end = [one for one in caplog.records if one.name.endswith("recovery_run")]
+    first, end = [one for one in caplog.records if one.name.endswith("recover_log")]
     assert first.levelno == logging.INFO
     assert first.getMessage() == f"{folder} was not closed well: recovering 9 segments from offset 0 on, 4170 bytes"
     assert end.levelno == logging.WARNING
     pattern = r"is recovered in \d+\.\d s: it ends at offset 41, 70 bytes were cut off there, 0 later segments given up"
     assert re.search(pattern, end.getMessage())
-    cut = next(one.getMessage() for one in caplog.records if one.name.endswith("storage.recovery"))
+    cut = next(one.getMessage() for one in caplog.records if one.name.endswith("recover_segment"))
     assert cut == f"{last}: cut at byte 100, offset 41, 70 bytes go: the rest is no whole batch"
 
 

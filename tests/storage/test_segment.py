@@ -7,7 +7,7 @@ import pytest
 
 from kafkalog._core.plan import ROLL_FOR_INDEX, ROLL_FOR_OFFSET, ROLL_FOR_SIZE, ROLL_FOR_TIME, plan_append
 from kafkalog._core.scan import scan
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.storage.segment import NO_TIMESTAMP_YET, NOT_READ, LogSegment

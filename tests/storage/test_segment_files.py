@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, LogClosed, StorageError
-from kafkalog.storage.aborted_txns import AbortedTxn
+from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.util.clock import MockClock
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS

@@ -11,9 +11,9 @@ import pytest
 from kafkalog._core.scan import scan
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.recovery.split import has_overflow, split_segment
 from kafkalog.storage.replace import replace_files
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.split import has_overflow, split_segment
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS

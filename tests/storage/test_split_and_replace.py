@@ -6,8 +6,8 @@ import pytest
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.recovery.split import has_overflow, split_segment
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.split import has_overflow, split_segment
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS, each_failure

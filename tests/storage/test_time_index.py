@@ -18,7 +18,7 @@ from kafkalog.errors import (
     LogClosed,
     StorageError,
 )
-from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.index.time_index import TimeIndex
 from tests.faults import FaultFS
 from tests.tiny_disk import run_on_tiny_disk
 
@@ -263,7 +263,7 @@ def test_no_space(path: Path) -> None:
 FILL_THE_DISK = """
 import errno
 from kafkalog.errors import StorageError
-from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.index.time_index import TimeIndex
 
 index = TimeIndex("00000000000000000000.timeindex", 0, 10 << 20)
 n = 0

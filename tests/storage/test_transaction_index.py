@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
-from kafkalog.storage.aborted_txns import AbortedTxn, read_aborted_txns
-from kafkalog.storage.transaction_index import TransactionIndex
+from kafkalog.storage.index.aborted_txns import AbortedTxn, read_aborted_txns
+from kafkalog.storage.index.transaction_index import TransactionIndex
 from kafkalog.util.descriptors import DESCRIPTORS
 from tests.counting import Counting
 from tests.faults import FaultFS

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.chunks import records
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptIndex, CorruptSnapshot, FormatError, KafkalogError, StorageError
+from kafkalog.reading.chunks import records
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from tests.counting import Counting
 from tests.transactional import Event, Log, index_path, made, marker, snapshot, snapshot_path, txn_index
 

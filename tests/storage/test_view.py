@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.chunks import records
 from kafkalog.errors import CorruptRecord, LogClosed, NotAPartition, OffsetOutOfRange
-from kafkalog.storage.view import LogView
-from kafkalog.storage.view_files import Descriptors
+from kafkalog.reading.chunks import records
+from kafkalog.storage.readonly.files import Descriptors
+from kafkalog.storage.readonly.view import LogView
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, framed, write_segment

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.chunks import records
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError
-from kafkalog.storage.view import LogView
+from kafkalog.reading.chunks import records
+from kafkalog.storage.readonly.view import LogView
 from tests.counting import Counting
 from tests.raw_batches import batches, write_segment
 

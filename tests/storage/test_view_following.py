@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.chunks import records
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, PartitionNotFound
-from kafkalog.storage.index_view import IndexView
-from kafkalog.storage.view import LogView
-from kafkalog.storage.view_watch import FRESH_MS, LISTING_MS
+from kafkalog.reading.chunks import records
+from kafkalog.storage.readonly.index import IndexView
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.readonly.watch import FRESH_MS, LISTING_MS
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from tests import builder

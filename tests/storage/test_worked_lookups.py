@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog._core.values import OffsetPosition, TimestampOffset
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.index import OffsetIndex
-from kafkalog.storage.time_index import TimeIndex
+from kafkalog.storage.index.offset_index import OffsetIndex
+from kafkalog.storage.index.time_index import TimeIndex
 from tests.raw_batches import batch
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from kafkalog.chunks import records
-from kafkalog.storage.view import LogView
+from kafkalog.reading.chunks import records
+from kafkalog.storage.readonly.view import LogView
 from tests.raw_batches import batches, write_segment
 
 

@@ -9,7 +9,7 @@ import kafkalog
 from kafkalog._core.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.cleanable import Part
 from kafkalog.cleaner.pass_ import clean
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     ConfigError,
     CorruptCheckpoint,
@@ -23,9 +23,9 @@ from kafkalog.errors import (
 )
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TOPICS_FILE
-from kafkalog.storage.view import LogView
-from kafkalog.tools.compact import compact
-from kafkalog.tools.compact_partition import CompactPlan, _SeenLog
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.compact.directories import compact
+from kafkalog.tools.compact.partition import CompactPlan, _SeenLog
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.tools.offline_partition import opened_offline
 from kafkalog.types import TopicPartition

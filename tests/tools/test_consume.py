@@ -14,9 +14,9 @@ from kafkalog._core.encode import encode_batch
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
 from kafkalog.records.compression import compress
-from kafkalog.tools.consume import Written, write_records
-from kafkalog.tools.consume_decoded import Serdes, write_decoded
-from kafkalog.tools.templates import Pieces, delimited, formatted, json_lines
+from kafkalog.tools.consume.decoded import Serdes, write_decoded
+from kafkalog.tools.consume.templates import Pieces, delimited, formatted, json_lines
+from kafkalog.tools.consume.text import Written, write_records
 from tests import reference_text
 from tests.builder import R, batch, frame, seal, varint
 from tests.records.test_tables import joined, run_of

@@ -10,11 +10,12 @@ import pytest
 from kafkalog._core.repack import with_payload
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.compression import compress
-from kafkalog.tools import decoders, templates
-from kafkalog.tools.consume import Written, write_records
-from kafkalog.tools.consume_decoded import Serdes, parse_serdes, write_decoded
-from kafkalog.tools.decoders import DecodeError
-from kafkalog.tools.templates import Pieces
+from kafkalog.tools.consume import templates
+from kafkalog.tools.consume.decoded import Serdes, parse_serdes, write_decoded
+from kafkalog.tools.consume.templates import Pieces
+from kafkalog.tools.consume.text import Written, write_records
+from kafkalog.tools.decoders import plain as decoders
+from kafkalog.tools.decoders.plain import DecodeError
 from tests.builder import R, batch, message_v1
 from tests.tools.test_consume import Chunk, chunk
 

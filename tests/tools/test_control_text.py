@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import InvalidRecord
-from kafkalog.tools.control_text import control_text, control_value
+from kafkalog.tools.dump.control_text import control_text, control_value
 
 
 def key(kind: int, version: int = 0, tail: bytes = b"") -> bytes:

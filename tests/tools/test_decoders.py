@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import IllegalArgument, StorageError
-from kafkalog.tools import decoders
-from kafkalog.tools.decoders import DecodeError, decoded, decoder, pack, shown
+from kafkalog.tools.decoders import plain as decoders
+from kafkalog.tools.decoders.named import decoder
+from kafkalog.tools.decoders.plain import DecodeError, decoded, pack, shown
 
 
 def test_text_and_numbers() -> None:

@@ -20,9 +20,9 @@ from kafkalog.errors import (
     UnsupportedCompression,
 )
 from kafkalog.storage.producer_snapshot import ProducerEntry
-from kafkalog.tools import dump_complaints
-from kafkalog.tools.dump import DumpOptions, dump_files, files_of
-from kafkalog.tools.record_readers import cluster_metadata_reader, decoder_reader
+from kafkalog.tools.dump import complaints as dump_complaints
+from kafkalog.tools.dump.files import DumpOptions, dump_files, files_of
+from kafkalog.tools.dump.record_readers import cluster_metadata_reader, decoder_reader
 from kafkalog.util.fileio import OS, File, FileSystem
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, varint

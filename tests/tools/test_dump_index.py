@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError
 from kafkalog.records.legacy import LegacyBuilder
-from kafkalog.tools.dump import DumpOptions, dump_files
+from kafkalog.tools.dump.files import DumpOptions, dump_files
 from tests.builder import R, batch, frame
 
 T0 = 1000

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError
-from kafkalog.tools.dump import DumpOptions, dump_files
-from kafkalog.tools.record_readers import decoder_reader, transaction_log_reader
+from kafkalog.tools.dump.files import DumpOptions, dump_files
+from kafkalog.tools.dump.record_readers import decoder_reader, transaction_log_reader
 from tests.builder import R, batch, message_v1
 from tests.storage.test_producer_snapshot import ENTRY, snapshot
 

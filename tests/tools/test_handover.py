@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     CorruptCheckpoint,
     IllegalArgument,
@@ -26,9 +26,9 @@ from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.storage.producer_snapshot import read_snapshot
-from kafkalog.tools.handover import HandoverOptions, handover, undo_handover
-from kafkalog.tools.handover_journal import JOURNAL_FILE
-from kafkalog.tools.handover_records import DIRECTORIES_SINCE
+from kafkalog.tools.handover.directories import HandoverOptions, handover, undo_handover
+from kafkalog.tools.handover.journal import JOURNAL_FILE
+from kafkalog.tools.handover.records import DIRECTORIES_SINCE
 from kafkalog.util.fileio import OS
 from tests.broker_directory import (
     NODE_ID,

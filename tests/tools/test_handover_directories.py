@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY, ClusterMetadata
 from kafkalog.manager.topics import TopicStore
@@ -15,11 +15,11 @@ from kafkalog.server.txns.records import transactions_batch
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.tools.handover import HandoverOptions, HandoverReport, handover, undo_handover
-from kafkalog.tools.handover_apply import METADATA_LOG
-from kafkalog.tools.handover_journal import JOURNAL_FILE, SAVED_BOOTSTRAP, Journal
-from kafkalog.tools.handover_journal import write as write_journal
-from kafkalog.tools.handover_node import read_node
+from kafkalog.tools.handover.apply import METADATA_LOG
+from kafkalog.tools.handover.directories import HandoverOptions, HandoverReport, handover, undo_handover
+from kafkalog.tools.handover.journal import JOURNAL_FILE, SAVED_BOOTSTRAP, Journal
+from kafkalog.tools.handover.journal import write as write_journal
+from kafkalog.tools.handover.node import read_node
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from tests.broker_directory import T0, batch, format_directory, write_meta_properties, write_metadata_log

@@ -1,7 +1,7 @@
 """Metadata records of a handover, packed into batches."""
 
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.tools.handover_records import batches
+from kafkalog.tools.handover.records import batches
 
 KB = 1 << 10
 

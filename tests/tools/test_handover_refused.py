@@ -18,7 +18,7 @@ from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TOPICS_FILE, TopicStore
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
-from kafkalog.tools.handover import HandoverOptions, handover, undo_handover
+from kafkalog.tools.handover.directories import HandoverOptions, handover, undo_handover
 from kafkalog.util.fileio import OS
 from tests.broker_directory import (
     write_meta_properties,

@@ -12,11 +12,11 @@ import pytest
 import kafkalog
 from kafkalog.backup import create_backup
 from kafkalog.cli.main import run
-from kafkalog.cursor_store import CursorStore
+from kafkalog.cursors.store import CursorStore
 from kafkalog.errors import CorruptCheckpoint, CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
 from kafkalog.manager.cluster_metadata import METADATA_DIRECTORY
 from kafkalog.manager.known_topics import read_known_topics
-from kafkalog.storage.kept import list_kept
+from kafkalog.storage.recovery.kept import list_kept
 from kafkalog.util.fileio import OS
 from tests import commands as processes
 from tests.backup.logs import fill, offsets

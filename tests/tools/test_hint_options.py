@@ -10,12 +10,12 @@ import pyarrow.parquet
 import pytest
 
 import kafkalog
-from kafkalog.broker_config import BROKER_TABLE
 from kafkalog.cli.main import build
-from kafkalog.config import TOPIC_TABLE
-from kafkalog.config_keys import Table
+from kafkalog.config.broker import BROKER_TABLE
+from kafkalog.config.keys import Table
+from kafkalog.config.topic import TOPIC_TABLE
 from kafkalog.errors import KafkalogError, UnknownConfig
-from kafkalog.server.settings import SERVER_TABLE
+from kafkalog.server.settings.table import SERVER_TABLE
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS
 from tests import commands as processes
 from tests.backup.logs import fill, offsets

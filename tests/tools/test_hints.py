@@ -12,8 +12,8 @@ import pytest
 import kafkalog
 from kafkalog.cli.main import run
 from kafkalog.errors import KafkalogError
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import verify
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 from tests import raw_batches
 from tests.tools.hint_sources import named_commands, texts
 from tests.tools.test_verify_damage import write_log

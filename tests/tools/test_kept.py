@@ -7,7 +7,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import FormatError, IllegalArgument, PartitionNotFound
-from kafkalog.storage.kept import KEPT_DIRECTORY
+from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.tools.kept import list_kept, remove_kept, restore_kept
 from tests.storage.test_kept import FIRST, RECORDS, damaged, flip, make, offsets, positions, unclean
 

@@ -3,9 +3,9 @@
 import pytest
 
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
-from kafkalog.times import text_ms
 from kafkalog.tools.offsets import Bounds, parse_bounds
 from kafkalog.types import OffsetAndTimestamp
+from kafkalog.util.times import text_ms
 
 
 class TenToTwenty:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.tools.produce import Encoding, Producer
-from kafkalog.tools.produce_json import JsonProducer
+from kafkalog.tools.produce.json_lines import JsonProducer
+from kafkalog.tools.produce.text import Encoding, Producer
 from tests.tools.test_produce_queue import Journal
 
 

@@ -11,8 +11,8 @@ import pytest
 from kafkalog.errors import InvalidRecord, StorageError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.packing import PLAIN, Compression
-from kafkalog.tools import produce_queue
-from kafkalog.tools.produce_queue import WriteQueue
+from kafkalog.tools.produce import queue as produce_queue
+from kafkalog.tools.produce.queue import WriteQueue
 
 ZSTD = Compression(CompressionType.ZSTD)
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import IllegalArgument, MissingPackage
-from kafkalog.tools.decoders import DecodeError, decoder
+from kafkalog.tools.decoders.named import decoder
+from kafkalog.tools.decoders.plain import DecodeError
 from tests.builder import uvarint
 
 USER = {

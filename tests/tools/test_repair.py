@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import DirectoryLocked, IllegalArgument, KafkalogError, NotAPartition, PartitionNotFound
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import verify
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 from tests import golden_cases, raw_batches
 from tests.faults import WRITING_CALLS, FaultFS, each_failure
 from tests.recovery_cases import damaged_copy, log_sizes
@@ -323,7 +323,7 @@ def test_aborted_transactions_are_found_again(tmp_path: Path) -> None:
     later = path.with_name("00000000000000000003.log")
     later.write_bytes(txn_batch(3, 8, marker=ABORT) + txn_batch(4, 7, marker=ABORT))
     repair(path.parent, apply=True, all_indexes=True, backup_dir=tmp_path / "kept")
-    from kafkalog.storage.aborted_txns import read_aborted_txns
+    from kafkalog.storage.index.aborted_txns import read_aborted_txns
 
     assert [tuple(one) for one in read_aborted_txns(path.with_suffix(".txnindex"))] == [(0, 9, 0, 2, 1)]
     assert [tuple(one) for one in read_aborted_txns(later.with_suffix(".txnindex"))] == [(0, 8, 1, 3, 4)]

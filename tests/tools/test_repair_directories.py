@@ -9,8 +9,8 @@ import pytest
 import kafkalog
 from kafkalog.errors import DirectoryLocked, IllegalArgument
 from kafkalog.storage.producer_snapshot import format_snapshot
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import verify
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 from tests import raw_batches
 from tests.faults import FaultFS
 from tests.tools.test_repair import MARKER, content, tree

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog.errors import DirectoryLocked, KafkalogError
-from kafkalog.storage.aborted_txns import read_aborted_txns
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import verify
+from kafkalog.storage.index.aborted_txns import read_aborted_txns
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import verify
 from tests import raw_batches
 from tests.faults import WRITING_CALLS, FaultFS, each_failure
 from tests.tools.test_repair import MARKER, content, tree

@@ -10,9 +10,9 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import StorageError
-from kafkalog.tools.repair import repair
-from kafkalog.tools.repair_index import IndexRules, rebuilt_indexes
-from kafkalog.tools.verify_segment import SegmentFacts
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.repair.index import IndexRules, rebuilt_indexes
+from kafkalog.tools.verify.segment import SegmentFacts
 from tests import raw_batches
 from tests.faults import FaultFS
 from tests.tools.test_verify_damage import LOG, write_log

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafkalog.storage.names import log_file_name
-from kafkalog.storage.next_opening import foresee_cuts
-from kafkalog.tools.repair import repair
+from kafkalog.storage.recovery.next_opening import foresee_cuts
+from kafkalog.tools.repair.directories import repair
 from kafkalog.util.fileio import OS, FileSystem
 from tests.storage.test_kept import FIRST, SEGMENTS, damaged, flip, make, positions, unclean
 

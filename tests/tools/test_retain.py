@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import (
     ConfigError,
     CorruptCheckpoint,
@@ -18,7 +18,7 @@ from kafkalog.errors import (
 )
 from kafkalog.manager.known_topics import KEEP_ALL, read_known_topics
 from kafkalog.manager.topics import TOPICS_FILE
-from kafkalog.tools.retain import retain
+from kafkalog.tools.retain.directories import retain
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

@@ -4,7 +4,7 @@ import pytest
 
 from kafkalog._core import template as kind
 from kafkalog.errors import IllegalArgument
-from kafkalog.tools.templates import delimited, formatted, json_lines
+from kafkalog.tools.consume.templates import delimited, formatted, json_lines
 
 
 def test_plain_values() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound
-from kafkalog.tools.verify import Report, Severity, verify
+from kafkalog.tools.verify.directories import Report, Severity, verify
 from tests import golden_cases
 from tests.golden_cases import Case
 from tests.recovery_cases import damaged_copy, log_sizes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalog.tools.verify_chain import Placed, outside_chain
+from kafkalog.tools.verify.chain import Placed, outside_chain
 
 LONGEST = 2**31 - 1
 

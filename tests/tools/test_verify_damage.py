@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.tools.verify import Report, Severity, verify
+from kafkalog.tools.verify.directories import Report, Severity, verify
 from kafkalog.util.fileio import FileSystem
 from tests import raw_batches
 from tests.builder import varint

@@ -11,9 +11,9 @@ import pytest
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.storage.producer_snapshot import format_snapshot
-from kafkalog.tools.repair_txn import TxnReplay
-from kafkalog.tools.verify import Report, Severity, verify
-from kafkalog.tools.verify_segment import SegmentFacts
+from kafkalog.tools.repair.txn import TxnReplay
+from kafkalog.tools.verify.directories import Report, Severity, verify
+from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
 from tests import raw_batches
 from tests.builder import R, batch

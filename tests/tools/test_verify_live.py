@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.tools.verify import verify
+from kafkalog.tools.verify.directories import verify
 from kafkalog.util.fileio import File, FileSystem
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli.main import run
-from kafkalog.tools.repair import repair
-from kafkalog.tools.verify import Severity, verify
+from kafkalog.tools.repair.directories import repair
+from kafkalog.tools.verify.directories import Severity, verify
 from tests import raw_batches
 from tests.tools.test_verify_damage import LOG, write_log
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from kafkalog.tools.verify import Severity, verify
+from kafkalog.tools.verify.directories import Severity, verify
 from kafkalog.util.fileio import FileSystem
 from tests import raw_batches
 from tests.tools.test_verify_damage import write_log

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.storage.aborted_txns import parse_aborted_txns
-from kafkalog.tools.verify import verify
+from kafkalog.storage.index.aborted_txns import parse_aborted_txns
+from kafkalog.tools.verify.directories import verify
 from tests import transactional
 from tests.raw_batches import batches, write_segment
 from tests.storage.logs import log

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import StorageError
-from kafkalog.tools.window import FileWindow
+from kafkalog.tools.dump.window import FileWindow
 from kafkalog.util.fileio import OS, File, FileSystem
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.api import Log
+from kafkalog.log.log import Log
+from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager import checkpoints, log_dir, topics
-from kafkalog.opening import open_for_append
 from kafkalog.util.fileio import FileSystem
-from kafkalog.util.guards import THREADS, finish, guard
+from kafkalog.util.guards import THREADS, guard, run_finalizer
 
 
 def dropped_in_a_cycle(path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_collection_inside_a_guard_does_not_wait_for_it(tmp_path: Path, lock: 
     threading.Thread(target=collect, daemon=True).start()
     assert ended.wait(60), "the collection waits for a lock that its own thread holds"
     for _ in range(600):
-        if not any(one.name == "kafkalog-finish" for one in threading.enumerate()):
+        if not any(one.name == "kafkalog-finalizer" for one in threading.enumerate()):
             break
         time.sleep(0.1)
     with kafkalog.open(tmp_path / "t-0", "a") as log:
@@ -52,12 +52,12 @@ def test_a_collection_inside_a_guard_does_not_wait_for_it(tmp_path: Path, lock: 
 
 def test_outside_of_guards_it_is_done_at_once() -> None:
     done: list[int] = []
-    finish(lambda: done.append(threading.get_ident()))
+    run_finalizer(lambda: done.append(threading.get_ident()))
     assert done == [threading.get_ident()]
     held = guard()
     other: list[bool] = []
     with held:
-        thread = threading.Thread(target=lambda: finish(lambda: other.append(True)))
+        thread = threading.Thread(target=lambda: run_finalizer(lambda: other.append(True)))
         thread.start()  # another thread's guard is none of ours
         thread.join()
     assert other == [True]
@@ -107,10 +107,10 @@ def test_in_a_thread_of_ours_it_is_done_in_another_one() -> None:
         done.append(threading.current_thread().name)
         ended.set()
 
-    thread = threading.Thread(target=lambda: finish(end), name="kafkalog-flush-t-0")
+    thread = threading.Thread(target=lambda: run_finalizer(end), name="kafkalog-flush-t-0")
     thread.start()
     thread.join()
-    assert ended.wait(60) and done == ["kafkalog-finish"]
+    assert ended.wait(60) and done == ["kafkalog-finalizer"]
 
 
 def test_a_log_dropped_by_its_own_writer_s_thread_has_all_that_was_given(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import gc
 import os
 import threading
 
-from kafkalog.util.living import Living
+from kafkalog.util.weak_registry import WeakRegistry
 
 
 class Thing:
@@ -12,7 +12,7 @@ class Thing:
 
 
 def test_what_is_dropped_is_gone() -> None:
-    living: Living[Thing] = Living()
+    living: WeakRegistry[Thing] = WeakRegistry()
     one, two = Thing(), Thing()
     living.add(one)
     living.add(two)
@@ -24,7 +24,7 @@ def test_what_is_dropped_is_gone() -> None:
 
 
 def test_objects_may_come_while_it_is_looked_at() -> None:
-    living: Living[Thing] = Living()
+    living: WeakRegistry[Thing] = WeakRegistry()
     kept: list[Thing] = []
     stop = threading.Event()
 
@@ -43,7 +43,7 @@ def test_objects_may_come_while_it_is_looked_at() -> None:
 
 
 def test_a_forked_child_does_not_wait_for_a_thread_that_it_has_not() -> None:
-    living: Living[Thing] = Living()
+    living: WeakRegistry[Thing] = WeakRegistry()
     held, done = threading.Event(), threading.Event()
 
     def holds() -> None:

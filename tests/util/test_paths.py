@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.cursor_store import CursorStore
+from kafkalog.cursors.store import CursorStore
 from kafkalog.errors import IllegalArgument
 from kafkalog.util.paths import real_path
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.preallocated_file import PreallocatedFile
+from kafkalog.storage.index.preallocated_file import PreallocatedFile
 from kafkalog.storage.scan_advice import ScanAdvice
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.system_calls import SystemCalls, calls_of, pack_flock, unpack_flock

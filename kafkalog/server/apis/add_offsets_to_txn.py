@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.topics import CONSUMER_OFFSETS
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.topics import CONSUMER_OFFSETS
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+
+    from kafkalog.server.node.node import Node
 
 _KNOWS_FENCED: Final = 2
 """First version whose clients know PRODUCER_FENCED."""
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest) -> Answer:
     """Add the group's partition of `__consumer_offsets` to the transaction; return NONE or the error code."""
     allows = node.authorizer.allows
     if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
@@ -33,7 +35,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return _answer(context, error or await node.transactions.settled(request.transactional_id))
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error."""
     return _answer(context, error_code)
 

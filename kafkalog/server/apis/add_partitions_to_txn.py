@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.topics import INTERNAL
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.topics import INTERNAL
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of all versions: the first four up to version 3, the last from version 4 on."""
+
+        v3_and_below_transactional_id: str
+        v3_and_below_producer_id: int
+        v3_and_below_producer_epoch: int
+        v3_and_below_topics: tuple[AddPartitionsToTxnTopic, ...]
+        transactions: tuple[AddPartitionsToTxnTransaction, ...]
+
 
 _OF_BROKERS: Final = 4
 _KNOWS_FENCED: Final = 2
@@ -22,7 +34,7 @@ _KNOWS_FENCED: Final = 2
 Codes = Mapping[TopicPartition, int]
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Add all partitions of a transaction or none of them; return an error code for each partition."""
     if context.api_version < _OF_BROKERS:
         producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -40,7 +52,12 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 async def _added(
-    node: Node, context: RequestContext, transactional_id: str, producer: ProducerEpoch, topics: Any, only_asks: bool
+    node: Node,
+    context: RequestContext,
+    transactional_id: str,
+    producer: ProducerEpoch,
+    topics: Sequence[AddPartitionsToTxnTopic],
+    only_asks: bool,
 ) -> Codes:
     version = context.api_version
     partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
@@ -80,7 +97,7 @@ def _wrong(node: Node, context: RequestContext, partitions: list[TopicPartition]
     return found
 
 
-def _results(topics: Any, codes: Codes) -> list[dict[str, Any]]:
+def _results(topics: Sequence[AddPartitionsToTxnTopic], codes: Codes) -> list[dict[str, object]]:
     return [
         {
             "name": topic.name,
@@ -93,7 +110,7 @@ def _results(topics: Any, codes: Codes) -> list[dict[str, Any]]:
     ]
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return one error from version 4 on; before, the error for each partition."""
     if context.api_version >= _OF_BROKERS:
         return {"throttle_time": context.throttle_ms, "error_code": error_code, "results_by_transaction": []}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, StorageError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.quota_requests import entity_of, limits_of, with_limits
 from kafkalog.server.security.state import Entity
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: AlterClientQuotasRequest) -> Answer:
     """Validate each entity and, unless `validate_only` is set, save the valid limits."""
     if not node.authorizer.allows_cluster(context, Operation.ALTER_CONFIGS):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -40,12 +42,14 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return _tree(context, request, results)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: AlterClientQuotasRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each entity."""
     return _tree(context, request, [(error_code, message)] * len(request.entries))
 
 
-def _tree(context: RequestContext, request: Any, results: list[tuple[int, str | None]]) -> Answer:
+def _tree(context: RequestContext, request: AlterClientQuotasRequest, results: list[tuple[int, str | None]]) -> Answer:
     rows = [
         {
             "error_code": code,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.alter_answers import all_refused, altered
-from kafkalog.server.context import Answer, RequestContext
-from kafkalog.server.setting_changes import set_all
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.settings.answers import all_refused, altered
+from kafkalog.server.settings.changes import set_all
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: AlterConfigsRequest) -> Answer:
     """Replace the settings of each resource."""
 
-    async def alter(resource: Any) -> None:
+    async def alter(resource: AlterConfigsResource) -> None:
         settings = {config.name: config.value for config in resource.configs}
         kind, name = resource.resource_type, resource.resource_name
         await set_all(node, kind, name, settings, request.validate_only)
@@ -23,6 +25,8 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return await altered(node, context, request, alter)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: AlterConfigsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each resource."""
     return all_refused(context, request, error_code, message)

@@ -6,20 +6,28 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import StorageError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.scram import NUMBERS, keys_of_salted
 from kafkalog.server.security.state import MAX_ITERATIONS, MIN_ITERATIONS, ScramKeys, SecurityState
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.alter_user_scram_credentials.v0.request import (
+        AlterUserScramCredentialsRequest,
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
+    )
+
+    from kafkalog.server.node.node import Node
+
+    _Row = ScramCredentialDeletion | ScramCredentialUpsertion
 
 _MECHANISMS = {number: mechanism for mechanism, number in NUMBERS.items()}
 _Result = tuple[ErrorCode | int, str | None]
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest) -> Answer:
     """Change every user whose rows in the request are all valid; leave a user with an error unchanged."""
     if not node.authorizer.allows_cluster(context, Operation.ALTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -31,9 +39,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         for row in request.deletions:
             if not results[row.name][0]:
                 users.get(row.name, {}).pop(_MECHANISMS[row.mechanism], None)
-        for row in request.upsertions:
-            if not results[row.name][0]:
-                users.setdefault(row.name, {})[_MECHANISMS[row.mechanism]] = _keys(row)
+        for new in request.upsertions:
+            if not results[new.name][0]:
+                users.setdefault(new.name, {})[_MECHANISMS[new.mechanism]] = _keys(new)
         return state._replace(users={user: kept for user, kept in users.items() if kept})
 
     try:
@@ -44,14 +52,17 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return _tree(context, results)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each user."""
-    return _tree(context, {row.name: (error_code, message) for row in (*request.deletions, *request.upsertions)})
+    rows: tuple[_Row, ...] = (*request.deletions, *request.upsertions)
+    return _tree(context, {row.name: (error_code, message) for row in rows})
 
 
-def _checked(request: Any, state: SecurityState) -> dict[str, _Result]:
+def _checked(request: AlterUserScramCredentialsRequest, state: SecurityState) -> dict[str, _Result]:
     """Return each user's first error code and message, or NONE and None if its changes are valid."""
-    rows = (*request.deletions, *request.upsertions)
+    rows: tuple[_Row, ...] = (*request.deletions, *request.upsertions)
     counts = Counter((row.name, row.mechanism) for row in rows)
     results: dict[str, _Result] = {}
     for row in rows:
@@ -83,7 +94,7 @@ def _problem(row: Any, state: SecurityState) -> _Result:
     return ErrorCode.NONE, None
 
 
-def _keys(row: Any) -> ScramKeys:
+def _keys(row: ScramCredentialUpsertion) -> ScramKeys:
     return keys_of_salted(_MECHANISMS[row.mechanism], bytes(row.salted_password), bytes(row.salt), row.iterations)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.server.apis.dispatch import offered
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.wire.reader import Frame, strings_reader
 from kafkalog.server.wire.versions import api_versions_body
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _KEPT_LETTERS: Final = 100
@@ -36,7 +36,7 @@ def read(version: int, frame: Frame, position: int) -> Software:
     return found
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: Software | None) -> bytes:
     """Return the response body as bytes. `request` is None for a version that is not served."""
     if request is None:
         return _body(context.api_version, 0, _in_set(node))
@@ -50,7 +50,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return _body(context.api_version, 0, _in_set(node))
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> bytes:
     """Return a body with the error code."""
     return _body(context.api_version, error_code, _in_set(node))
 

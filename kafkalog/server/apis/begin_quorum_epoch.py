@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import begin_answer, read_begin
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: BeginQuorumEpochRequest) -> Answer:
     """Record the announced leader and return the term and leader that this node now knows."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
@@ -24,6 +26,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return begin_answer(state)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error at the top level."""
     return {"error_code": error_code, "topics": ()}

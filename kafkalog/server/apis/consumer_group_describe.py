@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.group_calls import Row, described
 from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.groups import Row, described
 from kafkalog.server.security.acls import NOT_ASKED, Operation, ResourceType
 
 if TYPE_CHECKING:
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+
     from kafkalog.server.groups.group_base import Group
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _CLASSIC, _CONSUMER = 0, 1
 _DENIED: Final = "The described group uses topics that the client is not authorized to describe."
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest) -> Answer:
     """Return a row for each requested group."""
     is_asked = request.include_authorized_operations
 
@@ -48,7 +50,7 @@ def _described(node: Node, context: RequestContext, group_id: str, group: Group 
     }
 
 
-def _member(node: Node, group: ConsumerGroup, one: ConsumerMember) -> dict[str, Any]:
+def _member(node: Node, group: ConsumerGroup, one: ConsumerMember) -> dict[str, object]:
     return {
         "member_id": one.id,
         "instance_id": one.instance_id,
@@ -64,7 +66,7 @@ def _member(node: Node, group: ConsumerGroup, one: ConsumerMember) -> dict[str, 
     }
 
 
-def _assignment(node: Node, partitions: Mapping[UUID, frozenset[int]]) -> dict[str, Any]:
+def _assignment(node: Node, partitions: Mapping[UUID, frozenset[int]]) -> dict[str, object]:
     topics = ((node.topics.by_id(topic_id), numbers) for topic_id, numbers in partitions.items())
     return {
         "topic_partitions": [
@@ -89,7 +91,9 @@ def _row(group_id: str, code: int, message: str | None = None) -> Row:
     }
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(
+    node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the same error code for each group."""
     rows = [_row(group_id, error_code, message) for group_id in request.group_ids]
     return {"throttle_time": context.throttle_ms, "groups": rows}

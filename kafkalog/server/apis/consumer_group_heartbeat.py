@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID, uuid4
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.group_settings import group_setting
 from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, ConsumerMember
 from kafkalog.server.groups.consumer_heartbeat import Beat, Refused
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.groups import group_setting
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
+
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of every version; times are in ms."""
+
+        group_id: str
+        member_id: str
+        member_epoch: int
+        instance_id: str | None
+        rack_id: str | None
+        rebalance_timeout: int
+        subscribed_topic_names: tuple[str, ...] | None
+        server_assignor: str | None
+        topic_partitions: tuple[TopicPartitions, ...] | None
+
 
 _FIRST_WITH_OWN_ID: Final = 1
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the member's epoch, and its assignment if that changed or the member joins or sends its full state."""
     if "consumer" not in node.config["group.coordinator.rebalance.protocols"]:
         return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
@@ -50,7 +66,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     }
 
 
-def _check(node: Node, context: RequestContext, request: Any) -> None:
+def _check(node: Node, context: RequestContext, request: _Request) -> None:
     """Raise Refused if the request is invalid for any group."""
     epoch = request.member_epoch
     wrong = None
@@ -78,7 +94,7 @@ def _check(node: Node, context: RequestContext, request: Any) -> None:
         )
 
 
-def _wrong_join(request: Any) -> str | None:
+def _wrong_join(request: _Request) -> str | None:
     if request.rebalance_timeout < 0:
         return "RebalanceTimeoutMs must be provided in first request."
     if request.topic_partitions is None or request.topic_partitions:
@@ -88,9 +104,9 @@ def _wrong_join(request: Any) -> str | None:
     return None
 
 
-def _event(context: RequestContext, request: Any) -> Beat:
+def _event(context: RequestContext, request: _Request) -> Beat:
     names = request.subscribed_topic_names
-    owned = None
+    owned: dict[Any, frozenset[int]] | None = None  # an id of zeros is None, which no member is assigned
     if request.topic_partitions is not None:
         owned = {row.topic_id: frozenset(row.partitions) for row in request.topic_partitions}
     return Beat(
@@ -112,16 +128,16 @@ def _new_id() -> str:
     return base64.urlsafe_b64encode(uuid4().bytes)[:22].decode()
 
 
-def _assignment(member: ConsumerMember) -> dict[str, Any]:
+def _assignment(member: ConsumerMember) -> dict[str, object]:
     return {"topic_partitions": rows_of(member.assigned)}
 
 
-def rows_of(partitions: Mapping[UUID, frozenset[int]]) -> list[dict[str, Any]]:
+def rows_of(partitions: Mapping[UUID, frozenset[int]]) -> list[dict[str, object]]:
     """Return partitions by topic in the form used in responses."""
     return [{"topic_id": topic_id, "partitions": sorted(those)} for topic_id, those in partitions.items()]
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error, without member or assignment."""
     return {
         "throttle_time": context.throttle_ms,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, StorageError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acl_requests import acl_of, refusal
 from kafkalog.server.security.acls import Acl, Operation
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.create_acls.v3.request import CreateAclsRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: CreateAclsRequest) -> Answer:
     """Save the valid ACLs and return a result for each."""
     why = refusal(node, context, Operation.ALTER)
     if why is not None:
@@ -37,7 +39,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return _tree(context, results)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: CreateAclsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each ACL."""
     return _tree(context, [(error_code, message)] * len(request.creations))
 

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidReplicaAssignment, KafkalogError
-from kafkalog.server.assignments import check_one
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.requests.assignments import check_one
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 _STRICT_FROM: Final = 3
 """First version that rejects a client over its quota; in earlier versions the client is throttled."""
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: CreatePartitionsRequest) -> Answer:
     """Add the partitions, one topic after the other, and return a result for each topic."""
     counts = Counter(topic.name for topic in request.topics)
     rows: list[Tree] = []
-    turns = Turns()
+    turns = CooperativeYield()
     for topic in {topic.name: topic for topic in request.topics}.values():
         await turns.row()
         if counts[topic.name] > 1:
@@ -36,13 +38,15 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "results": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: CreatePartitionsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
     return {"throttle_time": context.throttle_ms, "results": [_row(name, error_code, message) for name in names]}
 
 
-async def _grown(node: Node, context: RequestContext, wanted: Any, validate_only: bool) -> Tree:
+async def _grown(node: Node, context: RequestContext, wanted: CreatePartitionsTopic, validate_only: bool) -> Tree:
     try:
         topic = node.topics.check_growth(wanted.name, wanted.count)
         if wanted.assignments is not None:

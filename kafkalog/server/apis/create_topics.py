@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import (
     InvalidPartitions,
@@ -12,17 +12,19 @@ from kafkalog.errors import (
     KafkalogError,
     PolicyViolation,
 )
-from kafkalog.server.assignments import check_factor, check_replicas
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.node.topics import METADATA_TOPIC, Topic, TopicPlan, check_many
+from kafkalog.server.requests.assignments import check_factor, check_replicas
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.setting_checks import checked_topic_settings
-from kafkalog.server.setting_rows import created_rows
-from kafkalog.server.topics import METADATA_TOPIC, Topic, TopicPlan, check_many
-from kafkalog.server.turns import Turns
+from kafkalog.server.settings.checks import checked_topic_settings
+from kafkalog.server.settings.rows import created_rows
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 _TURN_ROWS: Final = 4  # each row includes all settings of its topic
@@ -30,18 +32,18 @@ _STRICT_FROM: Final = 6
 """First version that rejects a client over its quota; in earlier versions the client is throttled."""
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: CreateTopicsRequest) -> Answer:
     """Create the topics together. In a replica set the response waits for a majority, up to the request's timeout
     (`node.before_answers`)."""
-    counts = Counter(topic.name for topic in request.topics)
+    counts: Counter[str] = Counter(topic.name for topic in request.topics)
     may_all = node.authorizer.allows_cluster(context, Operation.CREATE)
     too_many = _too_many(node, request.topics)
     rows: dict[str, Tree] = {}
     plans: dict[str, TopicPlan] = {}
-    turns = Turns(_TURN_ROWS)
-    for topic in request.topics:
+    turns = CooperativeYield(_TURN_ROWS)
+    for wanted in request.topics:
         await turns.row()
-        name = topic.name
+        name: str = wanted.name
         if counts[name] > 1:
             rows[name] = _error(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif name == METADATA_TOPIC:
@@ -53,7 +55,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
             rows[name] = _error(name, code_of(too_many), too_many.message)
         else:
             try:
-                rows[name], plans[name] = {}, _plan(node, context, topic, request.validate_only)
+                rows[name], plans[name] = {}, _plan(node, context, wanted, request.validate_only)
             except KafkalogError as error:
                 rows[name] = _error(name, code_of(error), error.message)
     made: Sequence[Topic | KafkalogError] = [plan.topic for plan in plans.values()]
@@ -72,13 +74,15 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "topics": list(rows.values())}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: CreateTopicsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
     return {"throttle_time": context.throttle_ms, "topics": [_error(name, error_code, message) for name in names]}
 
 
-def _plan(node: Node, context: RequestContext, wanted: Any, validate_only: bool) -> TopicPlan:
+def _plan(node: Node, context: RequestContext, wanted: CreatableTopic, validate_only: bool) -> TopicPlan:
     """Charge the client's quota and return a topic's plan.
 
     Raises as `Topics.plan`, ConfigError, ThrottlingQuotaExceeded.
@@ -120,7 +124,7 @@ def _copies(node: Node) -> int:
     return 1 if node.quorum.replica_set is None else len(node.quorum.replica_set)
 
 
-def _partitions(node: Node, wanted: Any) -> int:
+def _partitions(node: Node, wanted: CreatableTopic) -> int:
     """Return the number of partitions for a new topic; -1 means the node's default."""
     if not wanted.assignments:
         check_factor(wanted.replication_factor, _copies(node))
@@ -132,12 +136,12 @@ def _partitions(node: Node, wanted: Any) -> int:
         raise InvalidRequest(f"{given} replication factor was not set to -1.")
     if wanted.num_partitions != -1:
         raise InvalidRequest(f"{given} numPartitions was not set to -1.")
-    by_partition = {one.partition_index: one.broker_ids for one in wanted.assignments}
+    by_partition: dict[int, Sequence[int]] = {one.partition_index: one.broker_ids for one in wanted.assignments}
     check_replicas(node.node_id, by_partition, wanted.assignments)
     return len(wanted.assignments)
 
 
-def _too_many(node: Node, topics: Iterable[Any]) -> KafkalogError | None:
+def _too_many(node: Node, topics: Iterable[CreatableTopic]) -> KafkalogError | None:
     """Return the error for all topics if the call asks for more partitions than allowed, else None."""
     total = 0
     for topic in topics:
@@ -154,7 +158,7 @@ def _too_many(node: Node, topics: Iterable[Any]) -> KafkalogError | None:
     return None
 
 
-def _error(name: str, error_code: int, message: str | None) -> dict[str, Any]:
+def _error(name: str, error_code: int, message: str | None) -> dict[str, object]:
     return {
         "name": name,
         "topic_id": None,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acl_requests import acl_fields, filter_of, refusal, resource_fields
 from kafkalog.server.security.acls import Acl, AclFilter, Operation
 from kafkalog.server.security.state import SecurityState
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.delete_acls.v3.request import DeleteAclsRequest
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DeleteAclsRequest) -> Answer:
     """Delete the matching ACLs and return them by filter; an ACL that several filters match is under the first."""
     why = refusal(node, context, Operation.ALTER)
     if why is not None:
@@ -45,7 +47,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "filter_results": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: DeleteAclsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each filter."""
     rows = [_row(error_code, message, ()) for _ in request.filters]
     return {"throttle_time": context.throttle_ms, "filter_results": rows}

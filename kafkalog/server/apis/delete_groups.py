@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> Answer:
     """Delete the groups and return an error code for each."""
-    codes = {}
+    codes: dict[str, int] = {}
     for group_id in request.groups_names:
         if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
             codes[group_id] = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -23,11 +25,13 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return _answer(context, codes)
 
 
-def _answer(context: RequestContext, codes: dict[str, int]) -> dict[str, Any]:
+def _answer(context: RequestContext, codes: dict[str, int]) -> dict[str, object]:
     rows = [{"group_id": group_id, "error_code": code} for group_id, code in codes.items()]
     return {"throttle_time": context.throttle_ms, "results": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(
+    node: Node, context: RequestContext, request: DeleteGroupsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the same error code for each group."""
     return _answer(context, dict.fromkeys(request.groups_names, int(error_code)))

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from kafkalog.server.context import Answer, RequestContext
-from kafkalog.server.partition_calls import PartitionCall
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.partitions import PartitionCall
 from kafkalog.server.security.acls import Operation
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
+
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of every version; times are in ms."""
+
+        topics: tuple[DeleteRecordsTopic, ...]
+        timeout: int
+
 
 _CALL: Final = PartitionCall(Operation.DELETE, {"low_watermark": -1})
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the low watermark of each partition, once all replicas have reached it (PART-11)."""
     behind: dict[TopicPartition, int] = {}
 
-    async def deleted(key: TopicPartition, one: Any) -> dict[str, Any]:
+    async def deleted(key: TopicPartition, one: DeleteRecordsPartition) -> dict[str, object]:
         low = await node.replicas.delete_records(key, one.offset)
         start = node.replicas.find(key).log.log_start_offset
         wanted = start if one.offset < 0 else min(start, one.offset)
@@ -38,6 +47,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return cast(Answer, answer)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return the error for every partition."""
     return _CALL.refused(context, request, error_code)

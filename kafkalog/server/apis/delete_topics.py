@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.node.topics import Topic
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.topics import Topic
-from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as NamesRequest
+    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 _DISABLED_FROM: Final = 3
@@ -22,7 +25,7 @@ _STRICT_FROM: Final = 5
 """First version that rejects a client over its quota; in earlier versions the client is throttled."""
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DeleteTopicsRequest | NamesRequest) -> Answer:
     """Delete the topics together and return a result for each."""
     if not node.config["delete.topic.enable"]:
         is_known = context.api_version >= _DISABLED_FROM
@@ -33,7 +36,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     ids = Counter(topic_id for _, topic_id in asked if topic_id is not None)
     rows: list[Tree] = []
     going: dict[int, Topic] = {}
-    turns = Turns()
+    turns = CooperativeYield()
     for name, topic_id in dict.fromkeys(asked):
         await turns.row()
         code = ErrorCode.INVALID_REQUEST
@@ -73,13 +76,19 @@ def _refusal(topic: Topic, error: KafkalogError) -> Tree:
     return _row(topic.name, topic.id, code, error.message or code.message)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node,
+    context: RequestContext,
+    request: DeleteTopicsRequest | NamesRequest,
+    error_code: int,
+    message: str | None,
+) -> Answer:
     """Return the error for each topic."""
     rows = [_row(name, topic_id, error_code, message) for name, topic_id in dict.fromkeys(_asked(request))]
     return {"throttle_time": context.throttle_ms, "responses": rows}
 
 
-def _asked(request: Any) -> list[tuple[str | None, UUID | None]]:
+def _asked(request: DeleteTopicsRequest | NamesRequest) -> list[tuple[str | None, UUID | None]]:
     if hasattr(request, "topics"):
         return [(topic.name, topic.topic_id) for topic in request.topics]
     return [(name, None) for name in request.topic_names]
@@ -90,7 +99,7 @@ def _found(node: Node, context: RequestContext, name: str | None, topic_id: UUID
     topic = node.topics.by_id(topic_id) if name is None else node.topics.get(name)
     if name is None and topic is None:
         return _row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
-    called = name if name is not None else topic.name
+    called = topic.name if topic is not None else str(name)
     if not node.authorizer.allows_cluster(context, Operation.DELETE):
         for operation in (Operation.DESCRIBE, Operation.DELETE):
             if not node.authorizer.allows(context, operation, ResourceType.TOPIC, called):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acl_requests import acl_fields, filter_of, refusal, resource_fields
 from kafkalog.server.security.acls import Acl, Operation
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeAclsRequest) -> Answer:
     """Return the matching ACLs."""
     why = refusal(node, context, Operation.DESCRIBE, "No Authorizer is configured on the broker")
     if why is not None:
@@ -26,7 +28,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "error_message": "", "resources": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no ACL."""
     return {
         "throttle_time": context.throttle_ms,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.quota_requests import QuotaFilter
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
     """Return the matching quotas."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -30,6 +32,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "error_message": "", "entries": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no quota."""
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "error_message": message, "entries": None}

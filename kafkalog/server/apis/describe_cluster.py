@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.nodes import addresses, rack_of
+from kafkalog.server.node.addresses import addresses, rack_of
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+    from kafkalog.server.node.node import Node
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeClusterRequest) -> Answer:
     """Return the nodes' addresses for the connection's listener. Controllers have no endpoint."""
     wanted = getattr(request, "endpoint_type", _BROKERS)
     if wanted == _CONTROLLERS:
@@ -38,12 +40,12 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {**tree, "brokers": brokers, "cluster_authorized_operations": operations}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no node."""
     return _tree(node, context, error_code, message)
 
 
-def _tree(node: Node, context: RequestContext, error_code: int, message: str | None) -> dict[str, Any]:
+def _tree(node: Node, context: RequestContext, error_code: int, message: str | None) -> dict[str, object]:
     return {
         "throttle_time": context.throttle_ms,
         "error_code": error_code,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopicOrPartition
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.node.topics import check_name
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import in_turns
 from kafkalog.server.security.acls import Operation
-from kafkalog.server.setting_changes import check_broker, denied
-from kafkalog.server.setting_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, KINDS, TOPIC
-from kafkalog.server.setting_rows import broker_rows, client_metrics_rows, group_rows, logger_rows, topic_rows
-from kafkalog.server.topics import check_name
-from kafkalog.server.turns import in_turns
+from kafkalog.server.settings.changes import check_broker, denied
+from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, KINDS, TOPIC
+from kafkalog.server.settings.rows import broker_rows, client_metrics_rows, group_rows, logger_rows, topic_rows
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 _TURN_ROWS: Final = 4  # each has about a hundred settings
@@ -24,20 +26,24 @@ _TURN_ROWS: Final = 4  # each has about a hundred settings
 _NAMES: Final = {GROUP: "Group name", CLIENT_METRICS: "Client metrics subscription name", BROKER_LOGGER: "Broker id"}
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> Answer:
     """Return the settings, or an error, for each resource independently."""
     resources = {(one.resource_type, one.resource_name): one for one in request.resources}  # once each
     rows = [_row(node, context, request, one) async for one in in_turns(resources.values(), _TURN_ROWS)]
     return {"throttle_time": context.throttle_ms, "results": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: DescribeConfigsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each resource."""
     rows = [_error(resource, error_code, message) for resource in request.resources]
     return {"throttle_time": context.throttle_ms, "results": rows}
 
 
-def _row(node: Node, context: RequestContext, request: Any, resource: Any) -> Tree:
+def _row(
+    node: Node, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> Tree:
     kind, name = resource.resource_type, resource.resource_name
     if kind in KINDS:
         code = denied(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
@@ -52,7 +58,7 @@ def _row(node: Node, context: RequestContext, request: Any, resource: Any) -> Tr
     return {**_error(resource, ErrorCode.NONE, ""), "configs": configs}
 
 
-def _configs(node: Node, request: Any, resource: Any) -> list[Tree]:
+def _configs(node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> list[Tree]:
     kind, name = resource.resource_type, resource.resource_name
     synonyms, documented = request.include_synonyms, getattr(request, "include_documentation", False)
     names = resource.configuration_keys or None
@@ -79,7 +85,7 @@ def _configs(node: Node, request: Any, resource: Any) -> list[Tree]:
     return logger_rows(names)
 
 
-def _error(resource: Any, error_code: int, message: str | None) -> dict[str, Any]:
+def _error(resource: DescribeConfigsResource, error_code: int, message: str | None) -> dict[str, object]:
     return {
         "error_code": error_code,
         "error_message": message,

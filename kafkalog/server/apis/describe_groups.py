@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.group_calls import Row, described
 from kafkalog.server.groups.classic_group import ClassicGroup, State
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.groups import Row, described
 from kafkalog.server.security.acls import NOT_ASKED
 
 if TYPE_CHECKING:
+    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+
     from kafkalog.server.groups.group_base import Group
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _FIRST_WITH_NOT_FOUND: Final = 6
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Answer:
     """Return a row for each group. Any but a classic group is reported as dead, from version 6 on as not found."""
     is_asked = getattr(request, "include_authorized_operations", False)
 
@@ -64,7 +66,9 @@ def _row(group_id: str, code: int, state: str = "", message: str | None = None) 
     }
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(
+    node: Node, context: RequestContext, request: DescribeGroupsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the same error code for each group."""
     rows = [_row(group_id, error_code, "", message) for group_id in request.groups]
     return {"throttle_time": context.throttle_ms, "groups": rows}

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 _NO_LAG: Final = -1
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest) -> Answer:
     """Return all directories with the requested partitions, or with all partitions."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
@@ -35,7 +37,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no directory."""
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "results": ()}
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.append_results import code_for_reader
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import Turns
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+
+    from kafkalog._core.producer import ProducerState
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeProducersRequest) -> Answer:
     """Return the active producers of each partition's log."""
     topics = []
-    turns = Turns()
+    turns = CooperativeYield()
     for topic in {one.name: one for one in request.topics}.values():  # once each
         allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
         rows = []
@@ -41,7 +45,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "topics": topics}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: DescribeProducersRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for every partition."""
     topics = [
         {"name": topic.name, "partitions": [_refusal(index, error_code) for index in topic.partition_indexes]}
@@ -50,7 +56,7 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
     return {"throttle_time": context.throttle_ms, "topics": topics}
 
 
-def _row(index: int, producers: Any) -> dict[str, Any]:
+def _row(index: int, producers: Iterable[ProducerState]) -> dict[str, object]:
     active = [
         {
             "producer_id": one.producer_id,
@@ -65,6 +71,6 @@ def _row(index: int, producers: Any) -> dict[str, Any]:
     return {"partition_index": index, "error_code": 0, "error_message": None, "active_producers": active}
 
 
-def _refusal(index: int, code: int) -> dict[str, Any]:
+def _refusal(index: int, code: int) -> dict[str, object]:
     message = ErrorCode(code).message
     return {"partition_index": index, "error_code": code, "error_message": message, "active_producers": ()}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, InvalidTopic
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.topics import INTERNAL, check_name
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.server.requests.topic_rows import error_row, partition_rows
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.topic_rows import error_row, partition_rows
-from kafkalog.server.topics import INTERNAL, check_name
-from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest) -> Answer:
     """Return up to one page of partitions and the cursor of the next page."""
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
@@ -28,7 +30,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         names = [name for name in names if name >= cursor.topic_name]
     denied: list[Tree] = []
     allowed = []
-    turns = Turns()
+    turns = CooperativeYield()
     for name in names:
         await turns.row()
         if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -52,14 +54,16 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "topics": [*rows, *denied], "next_cursor": following}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each topic."""
     rows = [error_row(error_code, topic.name) for topic in request.topics]
     return {"throttle_time": context.throttle_ms, "topics": rows, "next_cursor": None}
 
 
 async def _row(
-    node: Node, context: RequestContext, name: str, first: int, most: int, turns: Turns
+    node: Node, context: RequestContext, name: str, first: int, most: int, turns: CooperativeYield
 ) -> tuple[Tree, int, int | None]:
     """Return a topic's row, its number of partitions, and the first partition left out, or None if the row has all."""
     await turns.row()

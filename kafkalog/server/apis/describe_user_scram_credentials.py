@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.scram import NUMBERS
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Answer:
     """Return the requested users, or all users."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -37,7 +39,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return _tree(context, ErrorCode.NONE, None, rows)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no user."""
     return _tree(context, error_code, message, [])
 

@@ -8,18 +8,18 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
 from importlib import import_module
 from time import perf_counter
-from types import coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from types import ModuleType, coroutine
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import MalformedRequest, PolicyViolation
-from kafkalog.server.context import CLOSE, Answer, Close, Connection, RequestContext
 from kafkalog.server.error_codes import ErrorCode, code_of
+from kafkalog.server.requests.context import CLOSE, Answer, Close, Connection, RequestContext
 from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.ranges import Pieces
 from kafkalog.server.wire.versions import ALONE, API_VERSIONS, APIS, FETCH, PRODUCE, Api
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 BEFORE_AUTHENTICATION: Final = frozenset({17, API_VERSIONS, 36})
@@ -51,11 +51,11 @@ class _Call(NamedTuple):
     """One call in one version: its table row, handler module, request reader and response writer."""
 
     api: Api
-    module: Any
-    handle: Callable[..., Coroutine[Any, Any, Answer]]
-    read: Callable[[bytearray, int], Any] | None  # None for an ApiVersions version that is not served
+    module: ModuleType
+    handle: Callable[..., Coroutine[object, None, Answer]]
+    read: Callable[[bytearray, int], object] | None  # None for an ApiVersions version that is not served
     head: Callable[[int], bytes]
-    write: Callable[[Mapping[str, Any], bytes], Pieces] | None  # None for ApiVersions, which needs no kio
+    write: Callable[[Mapping[str, object], bytes], Pieces] | None  # None for ApiVersions, which needs no kio
 
 
 _CALLS: Final[dict[tuple[int, int], _Call]] = {}
@@ -164,8 +164,8 @@ async def _bare_token(node: Node, connection: Connection, frame: bytearray) -> P
 
 @coroutine
 def _measured(
-    work: Coroutine[Any, Any, Answer], waits_for: Any, worked: list[float]
-) -> Generator[Any, Any, Answer]:
+    work: Coroutine[object, None, Answer], waits_for: object, worked: list[float]
+) -> Generator[object, None, Answer]:
     """Drive a waiting handler and add its running time, in seconds, to `worked[0]`."""
     failure: BaseException | None = None
     while True:
@@ -210,7 +210,7 @@ def _pieces(call: _Call, context: RequestContext, answer: Answer) -> Pieces | Cl
 
 
 def _error_response(
-    call: _Call, node: Node, context: RequestContext, request: Any, error: Exception
+    call: _Call, node: Node, context: RequestContext, request: object, error: Exception
 ) -> Pieces | Close | None:
     """Log a handler's error and return the error response, or CLOSE if that cannot be built."""
     code = code_of(error)

@@ -6,22 +6,24 @@ unclean election needs none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import WHOLE
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
-from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+
+    from kafkalog.server.node.node import Node
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: ElectLeadersRequest) -> Answer:
     """Take the lead if necessary; return an error code for each named partition, or no rows for all partitions."""
     if not node.authorizer.allows_cluster(context, Operation.ALTER):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
@@ -30,7 +32,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     was_led_here = node.quorum.leads
     if not was_led_here:
         await node.quorum.promote(is_forced=getattr(request, "election_type", _PREFERRED) == _UNCLEAN)
-    turns = Turns()
+    turns = CooperativeYield()
     rows = []
     for row in request.topic_partitions or ():
         results = []
@@ -41,7 +43,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "replica_election_results": rows}
 
 
-def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str, Any]:
+def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str, object]:
     topic = node.topics.get(name)
     code, message = ErrorCode.NONE, None
     if was_led_here:
@@ -55,7 +57,9 @@ def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str,
     return {"partition_id": number, "error_code": code, "error_message": message}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: ElectLeadersRequest, error_code: int, message: str | None
+) -> Answer:
     """Return one code for all; version 0 has it at each partition."""
     rows = [
         {

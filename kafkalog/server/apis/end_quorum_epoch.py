@@ -5,19 +5,21 @@ In the reference, a resigning leader sends this to its voters. Here the node tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import end_answer, read_end
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: EndQuorumEpochRequest) -> Answer:
     """Return no error once the sender has all records and the leader awaits its vote request."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
@@ -31,6 +33,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return end_answer(code, node.quorum.state)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error at the top level."""
     return {"error_code": error_code, "topics": ()}

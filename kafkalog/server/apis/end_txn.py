@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.coordinator import Assigned
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.end_txn.v5.request import EndTxnRequest
+
+    from kafkalog.server.node.node import Node
 
 _BUMPS: Final = 5
 _KNOWS_FENCED: Final = 2
 """First version whose clients know PRODUCER_FENCED."""
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: EndTxnRequest) -> Answer:
     """End the transaction; return once its markers are written to all its partitions."""
     transactional_id: str = request.transactional_id
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -29,7 +31,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return _answer(context, await node.transactions.end(transactional_id, producer, request.committed, version))
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error without a producer id."""
     return _answer(context, Assigned(ErrorCode(error_code)))
 

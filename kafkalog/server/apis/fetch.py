@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.nodes import address_of
+from kafkalog.server.node.addresses import address_of
 from kafkalog.server.replica.fetch_session import (
     FINAL,
     FULL,
@@ -24,12 +23,48 @@ from kafkalog.server.replica.fetch_session import (
 )
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult, new_asked, new_key, new_params
 from kafkalog.server.replica.roles import Role
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import TURNS
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import TURNS
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
-    from kafkalog.server.topics import Topic
+    from kio.schema.fetch.v18.request import FetchPartition as AskedPartition
+    from kio.schema.fetch.v18.request import ReplicaState
+
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.topics import Topic
+    from kafkalog.types import Isolation
+
+    @final
+    class _Id(UUID):
+        """An id, which is never false."""
+
+    class _Topic(Protocol):
+        """The fields of all versions: `topic` up to version 12, `topic_id` from version 13 on."""
+
+        topic: str
+        topic_id: _Id | None
+        partitions: tuple[AskedPartition, ...]
+
+    class _Forgotten(Protocol):
+        topic: str
+        topic_id: _Id | None
+        partitions: tuple[int, ...]
+
+    class _Request(Protocol):
+        """The fields of all versions: `replica_id` up to version 14, then `replica_state`; times are in ms."""
+
+        replica_id: int
+        replica_state: ReplicaState
+        max_wait: int
+        min_bytes: int
+        max_bytes: int
+        isolation_level: int
+        session_id: int
+        session_epoch: int
+        topics: tuple[_Topic, ...]
+        forgotten_topics_data: tuple[_Forgotten, ...]
+
 
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_ZSTD: Final = 10
@@ -47,7 +82,7 @@ FoundTopic = tuple[str, UUID | None, int, int]
 Asked = Mapping[str | int | None, FoundTopic]
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the partitions' records as file ranges, after waiting for enough bytes."""
     version = context.api_version
     replica_id = request.replica_state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else request.replica_id
@@ -101,7 +136,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return answer
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return the error at the top level from version 7 on; before, for every partition."""
     if context.api_version >= _FIRST_WITH_SESSIONS:
         return answer_tree((), {}, error_code)
@@ -113,7 +148,7 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
     return answer_tree(answers, {topic.topic: (topic.topic, None, 0, 0) for topic in request.topics})
 
 
-def _asked(version: int, request: Any) -> dict[Key, SessionPartition]:
+def _asked(version: int, request: _Request) -> dict[Key, SessionPartition]:
     uses_ids, has_epochs = version >= _FIRST_WITH_IDS, version >= _FIRST_WITH_EPOCHS
     has_last, has_start = version >= _FIRST_WITH_LAST_EPOCH, version >= 5
     asked: dict[Key, SessionPartition] = {}
@@ -132,7 +167,7 @@ def _asked(version: int, request: Any) -> dict[Key, SessionPartition]:
     return asked
 
 
-def _forgotten(version: int, request: Any) -> list[Key]:
+def _forgotten(version: int, request: _Request) -> list[Key]:
     uses_ids = version >= _FIRST_WITH_IDS
     return [
         (topic.topic if not uses_ids else topic.topic_id and topic.topic_id.int, index)
@@ -141,7 +176,7 @@ def _forgotten(version: int, request: Any) -> list[Key]:
     ]
 
 
-def _params(node: Node, context: RequestContext, request: Any, replica_id: int) -> FetchParams:
+def _params(node: Node, context: RequestContext, request: _Request, replica_id: int) -> FetchParams:
     most = min(request.max_bytes, node.config["fetch.max.bytes"])
     if replica_id >= 0:
         copies = node.quorum.lending.lends_to(replica_id)
@@ -149,7 +184,7 @@ def _params(node: Node, context: RequestContext, request: Any, replica_id: int) 
     by_quota = node.quotas.max_fetch_bytes(context) if node.quotas.file.state.quotas else None
     if by_quota is not None:
         most = min(most, by_quota)
-    isolation: Any = "committed" if request.isolation_level == 1 else "high_watermark"
+    isolation: Isolation = "committed" if request.isolation_level == 1 else "high_watermark"
     return new_params((request.max_wait, min(request.min_bytes, most), most, isolation, replica_id, False))
 
 
@@ -185,7 +220,7 @@ async def _answers(
                 one.current_leader_epoch, one.last_fetched_epoch, one.log_start_offset,
             ))
         )  # fmt: skip
-    results = await node.replicas.fetch(params, right)
+    results: Sequence[FetchResult] = await node.replicas.fetch(params, right)
     for at, result in enumerate(results):
         if result.error_code:
             results = await _with_errors(node, context, params, right, results, at)
@@ -287,7 +322,7 @@ def leader_tree(leader: tuple[int, int]) -> dict[str, int]:
     return {"leader_id": leader[0], "leader_epoch": leader[1]}
 
 
-def endpoint_trees(node: Node, context: RequestContext, leaders: Iterable[int]) -> Sequence[Mapping[str, Any]]:
+def endpoint_trees(node: Node, context: RequestContext, leaders: Iterable[int]) -> Sequence[Mapping[str, object]]:
     """Return the endpoints of exactly the reported leaders (KIP-951)."""
     found = (address_of(node, context.connection.listener, leader) for leader in sorted(leaders))
     return [one._asdict() for one in found if one is not None]
@@ -295,17 +330,17 @@ def endpoint_trees(node: Node, context: RequestContext, leaders: Iterable[int]) 
 
 def answer_tree(
     answers: Iterable[tuple[Key, FetchResult]], asked: Asked, error_code: int = 0, session_id: int = 0
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Build the response, with records as ranges. Consecutive partitions of a topic are grouped; the order is kept."""
-    topics: list[dict[str, Any]] = []
-    last: Any = _NO_TOPIC
+    topics: list[dict[str, object]] = []
+    last: object = _NO_TOPIC
     for (topic, index), one in answers:
         if topic != last:
-            partitions: list[dict[str, Any]] = []
+            partitions: list[dict[str, object]] = []
             name, topic_id, _, _ = asked[topic]
             topics.append({"topic": name, "topic_id": topic_id, "partitions": partitions})
             last = topic
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "partition_index": index,
             "error_code": one.error_code,
             "high_watermark": one.high_watermark,

@@ -5,20 +5,22 @@ It asks the leader, or a voter that has newer ones and lends them before it vote
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.server.context import Answer, Connection, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.quorum.metadata import NeedsTls, content_of, part_of
+from kafkalog.server.requests.context import Answer, Connection, RequestContext
 from kafkalog.server.security.acls import Operation
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequest) -> Answer:
     """Return a part of the snapshot of `__cluster_metadata`. The client needs CLUSTER_ACTION."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
@@ -49,7 +51,7 @@ def is_private(connection: Connection) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error at the top level and in the row that nodes of the set read."""
     row = part_of(b"", (-1, -1), 0, 1, (-1, -1))
     topics = [{"name": WHOLE.topic, "partitions": [{**row, "error_code": error_code}]}]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.forwarding import make_on_use
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
-from kafkalog.server.nodes import address_of_leader
+from kafkalog.server.node.addresses import address_of_leader
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import in_turns
+from kafkalog.server.requests.forwarding import make_on_use
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import in_turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of all versions: `key` up to version 3, `coordinator_keys` from version 4 on."""
+
+        key: str
+        coordinator_keys: tuple[str, ...]
+
 
 _GROUP, _TRANSACTION = 0, 1
 _FIRST_WITH_MANY: Final = 4
@@ -26,7 +33,7 @@ _DENIED: Final = {
 }
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the leader for each key; the first request creates the internal topic."""
     is_many = context.api_version >= _FIRST_WITH_MANY
     keys = request.coordinator_keys if is_many else (request.key,)
@@ -35,7 +42,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return _answer(context, rows, is_many)
 
 
-async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict[str, Any]:
+async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict[str, object]:
     if kind not in _TOPICS:
         return _refusal(key, ErrorCode.INVALID_REQUEST)
     if not node.authorizer.allows(context, Operation.DESCRIBE, _TYPES[kind], key):
@@ -50,19 +57,19 @@ async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict
     return {"key": key, "error_code": 0, "error_message": "", **leader._asdict()}
 
 
-def _refusal(key: str, code: int, message: str | None = None) -> dict[str, Any]:
+def _refusal(key: str, code: int, message: str | None = None) -> dict[str, object]:
     text = message or ErrorCode(code).message
     return {"key": key, "error_code": int(code), "error_message": text, "node_id": -1, "host": "", "port": -1}
 
 
-def _answer(context: RequestContext, rows: list[dict[str, Any]], is_many: bool) -> dict[str, Any]:
+def _answer(context: RequestContext, rows: list[dict[str, object]], is_many: bool) -> dict[str, object]:
     if is_many:
         return {"throttle_time": context.throttle_ms, "coordinators": rows}
     row = rows[0]
     return {**row, "throttle_time": context.throttle_ms, "error_message": row["error_message"] or _NONE}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return the same error for each key; a storage error becomes COORDINATOR_NOT_AVAILABLE, which is retriable."""
     is_many = context.api_version >= _FIRST_WITH_MANY
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE if error_code == ErrorCode.KAFKA_STORAGE_ERROR else error_code

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.heartbeat.v4.request import HeartbeatRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: HeartbeatRequest) -> Answer:
     """Record the heartbeat and return an error code."""
     group_id = request.group_id
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id):
@@ -22,6 +24,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return refused(node, context, request, code, None)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error code."""
     return {"throttle_time": context.throttle_ms, "error_code": int(error_code)}

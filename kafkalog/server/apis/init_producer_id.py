@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.coordinator import Assigned
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.server.txns.producer_ids import ids_of
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of every version; times are in ms."""
+
+        transactional_id: str | None
+        transaction_timeout: int
+
 
 _KNOWS_FENCED: Final = 4
 """First version whose clients know PRODUCER_FENCED."""
 _NONE: Final = -1
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the producer id and epoch, or an error code."""
     found = await _assigned(node, context, request)
     return _answer(context, found.error, found.producer_id, found.producer_epoch)
 
 
-async def _assigned(node: Node, context: RequestContext, request: Any) -> Assigned:
+async def _assigned(node: Node, context: RequestContext, request: _Request) -> Assigned:
     transactional_id: str | None = request.transactional_id
     if transactional_id is None:
         if not _may_be_idempotent(node, context):
@@ -54,7 +61,7 @@ def _may_be_idempotent(node: Node, context: RequestContext) -> bool:
     return bool(node.authorizer.allows_any(context, Operation.WRITE, ResourceType.TOPIC))
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error without a producer id."""
     return _answer(context, error_code, _NONE, _NONE)
 

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.values import Joined, Joining
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.join_group.v9.request import JoinGroupRequestProtocol
+
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of every version; times are in ms."""
+
+        group_id: str
+        session_timeout: int
+        member_id: str
+        protocol_type: str
+        protocols: tuple[JoinGroupRequestProtocol, ...]
+
 
 _FIRST_WITH_ID_REQUIRED: Final = 4
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
 _FIRST_THAT_SKIPS: Final = 9
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the member's generation, once that has begun."""
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     return _answer(context, await node.groups.join(request.group_id, _event(context, request)))
 
 
-def _event(context: RequestContext, request: Any) -> Joining:
+def _event(context: RequestContext, request: _Request) -> Joining:
     version = context.api_version
     instance_id = getattr(request, "group_instance_id", None)
     return Joining(
@@ -43,7 +55,7 @@ def _event(context: RequestContext, request: Any) -> Joining:
     )
 
 
-def _answer(context: RequestContext, joined: Joined) -> dict[str, Any]:
+def _answer(context: RequestContext, joined: Joined) -> dict[str, object]:
     has_null = context.api_version >= _FIRST_WITH_NULL_PROTOCOL
     return {
         "throttle_time": context.throttle_ms,
@@ -61,6 +73,6 @@ def _answer(context: RequestContext, joined: Joined) -> dict[str, Any]:
     }
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return the error without a generation."""
     return _answer(context, Joined(error_code, request.member_id))

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.leave_group.v5.request import MemberIdentity
+
+    from kafkalog.server.node.node import Node
+
+    class _Request(Protocol):
+        """The fields of all versions: `member_id` up to version 2, `members` from version 3 on."""
+
+        group_id: str
+        member_id: str
+        members: tuple[MemberIdentity, ...]
+
 
 _FIRST_WITH_MANY: Final = 3
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return an error code for each member, or the only member's code in versions that allow one."""
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
@@ -31,7 +41,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
 
 def _answer(
     context: RequestContext, code: int, members: Sequence[tuple[str, str | None]], codes: Sequence[int]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "throttle_time": context.throttle_ms,
         "error_code": int(code),
@@ -42,6 +52,6 @@ def _answer(
     }
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return one code for all members."""
     return _answer(context, error_code, (), ())

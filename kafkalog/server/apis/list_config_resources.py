@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
-from kafkalog.server.setting_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, KINDS, TOPIC
+from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, KINDS, TOPIC
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+
+    from kafkalog.server.node.node import Node
 
 _FIRST_WITH_TYPES: Final = 1
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: ListConfigResourcesRequest) -> Answer:
     """Return topics, groups with settings, and the node. There are no client metrics, all that version 0 asks for."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
@@ -38,6 +40,6 @@ def _resources(node: Node) -> Iterator[tuple[int, str]]:
         yield GROUP, name
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no resource."""
     return {"throttle_time": context.throttle_ms, "error_code": error_code, "config_resources": ()}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: ListGroupsRequest) -> Answer:
     """Return the matching groups that the client may see."""
     if node.groups.is_loading:
         return refused(node, context, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
@@ -35,6 +37,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return {"throttle_time": context.throttle_ms, "error_code": 0, "groups": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no group."""
     return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "groups": []}

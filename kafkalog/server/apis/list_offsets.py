@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import OffsetNotAvailable
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.partition_calls import PartitionCall
 from kafkalog.server.replica.results import CONSUMER, DEBUGGER
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.partitions import PartitionCall
 from kafkalog.server.security.acls import Operation
 from kafkalog.types import MAX_TIMESTAMP, Isolation, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+
+    from kafkalog.server.node.node import Node
 
 FIRST_VERSIONS: Final = {-1: 1, -2: 1, MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamps -> the first version that supports them (FLOW-26)."""
@@ -22,11 +24,13 @@ _FIRST_WITH_NOT_AVAILABLE: Final = 5
 _CALL: Final = PartitionCall(Operation.DESCRIBE, {"timestamp": -1, "offset": -1, "leader_epoch": -1})
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Answer:
     """Return the offset or an error for each partition independently."""
-    named = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
+    named: Counter[tuple[str, int]] = Counter(
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
 
-    async def offset_of(key: TopicPartition, one: Any) -> dict[str, Any]:
+    async def offset_of(key: TopicPartition, one: ListOffsetsPartition) -> dict[str, object]:
         if named[key] > 1:
             return {"error_code": int(ErrorCode.INVALID_REQUEST)}
         return await _offset(node, context, request, key, one)
@@ -34,14 +38,16 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return await _CALL.answer(node, context, request, offset_of)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: ListOffsetsRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for every partition."""
     return _CALL.refused(context, request, error_code)
 
 
 async def _offset(
-    node: Node, context: RequestContext, request: Any, key: TopicPartition, asked: Any
-) -> dict[str, Any]:
+    node: Node, context: RequestContext, request: ListOffsetsRequest, key: TopicPartition, asked: ListOffsetsPartition
+) -> dict[str, object]:
     version, timestamp = context.api_version, asked.timestamp
     if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         return {"error_code": int(ErrorCode.UNSUPPORTED_VERSION)}

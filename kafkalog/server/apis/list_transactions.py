@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.patterns import matching_names
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.patterns import matching_names
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.txns.listing import unknown_states
 from kafkalog.util.safe_pattern import PatternError
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Answer:
     """Return the matching transactions that the client may see, and the unknown state names in the filter."""
     duration_ms: int = getattr(request, "duration_filter", -1)
     found = node.transactions.transactions(
@@ -43,13 +45,13 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return {**answer, "unknown_state_filters": unknown_states(request.state_filters), "transaction_states": states}
 
 
-def _answer(context: RequestContext, error_code: int) -> dict[str, Any]:
+def _answer(context: RequestContext, error_code: int) -> dict[str, object]:
     return {
         "throttle_time": context.throttle_ms, "error_code": error_code, "unknown_state_filters": (),
         "transaction_states": (),
     }  # fmt: skip
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and no transactions."""
     return _answer(context, error_code)

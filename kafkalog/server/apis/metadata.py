@@ -6,21 +6,24 @@ As in the reference, the response that creates a topic still reports it as unkno
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kafkalog.errors import InvalidRequest, InvalidTopic, KafkalogError
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.forwarding import make_on_use
-from kafkalog.server.nodes import addresses, rack_of
+from kafkalog.server.node.addresses import addresses, rack_of
+from kafkalog.server.node.topics import INTERNAL, check_name
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.server.requests.forwarding import make_on_use
+from kafkalog.server.requests.topic_rows import error_row, topic_row
 from kafkalog.server.security.acls import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
-from kafkalog.server.topic_rows import error_row, topic_row
-from kafkalog.server.topics import INTERNAL, check_name
-from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+
+    from kafkalog.server.node.node import Node
     from kafkalog.server.wire.writer import Tree
 
 _LOG: Final = logging.getLogger(__name__)
@@ -30,7 +33,7 @@ _IDS_FROM: Final = 12
 _CLUSTER_OPERATIONS_UNTIL: Final = 10
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Answer:
     """Return the nodes and the requested topics. Null, or an empty list in version 0, requests all topics."""
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
@@ -46,7 +49,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return _answer(node, context, rows, _cluster_operations(node, context, request))
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: MetadataRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for each requested topic."""
     topics = () if request is None else request.topics or ()
     may_be_null = context.api_version >= 12
@@ -57,7 +62,7 @@ def refused(node: Node, context: RequestContext, request: Any, error_code: int, 
     return {**_answer(node, context, rows, NOT_ASKED), "error_code": error_code}
 
 
-def _answer(node: Node, context: RequestContext, rows: list[Any], operations: int) -> dict[str, Any]:
+def _answer(node: Node, context: RequestContext, rows: Sequence[Tree], operations: int) -> dict[str, object]:
     brokers = tuple(
         {**one._asdict(), "rack": rack_of(node, one.node_id)} for one in addresses(node, context.connection.listener)
     )
@@ -72,7 +77,7 @@ def _answer(node: Node, context: RequestContext, rows: list[Any], operations: in
     }
 
 
-def _cluster_operations(node: Node, context: RequestContext, request: Any) -> int:
+def _cluster_operations(node: Node, context: RequestContext, request: MetadataRequest) -> int:
     if context.api_version > _CLUSTER_OPERATIONS_UNTIL or not getattr(
         request, "include_cluster_authorized_operations", False
     ):
@@ -86,8 +91,8 @@ def _may(node: Node, context: RequestContext, operation: Operation, name: str) -
     return bool(node.authorizer.allows(context, operation, ResourceType.TOPIC, name))
 
 
-async def _all_topics(node: Node, context: RequestContext) -> list[dict[str, Any]]:
-    turns = Turns()
+async def _all_topics(node: Node, context: RequestContext) -> list[Any]:
+    turns = CooperativeYield()
     rows = []
     for name in node.topics.names():
         await turns.row()
@@ -97,9 +102,11 @@ async def _all_topics(node: Node, context: RequestContext) -> list[dict[str, Any
     return rows
 
 
-async def _asked_for(node: Node, context: RequestContext, request: Any, asked: Any) -> list[Any]:
+async def _asked_for(
+    node: Node, context: RequestContext, request: MetadataRequest, asked: Sequence[MetadataRequestTopic]
+) -> list[Any]:
     names, ids = _names_and_ids(context.api_version, asked)
-    turns = Turns()
+    turns = CooperativeYield()
     if ids:
         return [await _row_by_id(node, context, topic_id, turns) for topic_id in ids]
     rows: list[Tree] = []
@@ -123,7 +130,7 @@ async def _asked_for(node: Node, context: RequestContext, request: Any, asked: A
     return rows
 
 
-def _names_and_ids(version: int, asked: Any) -> tuple[list[str], list[UUID]]:
+def _names_and_ids(version: int, asked: Sequence[Any]) -> tuple[list[str], list[UUID]]:
     """Return the distinct requested names and ids. If there are any ids, the caller ignores the names."""
     for topic in asked:
         if version < _IDS_FROM:
@@ -135,7 +142,7 @@ def _names_and_ids(version: int, asked: Any) -> tuple[list[str], list[UUID]]:
     return list(dict.fromkeys(topic.name for topic in asked if topic.name is not None)), list(ids)
 
 
-async def _row_by_id(node: Node, context: RequestContext, topic_id: UUID, turns: Turns) -> Tree:
+async def _row_by_id(node: Node, context: RequestContext, topic_id: UUID, turns: CooperativeYield) -> Tree:
     await turns.row()
     topic = node.topics.by_id(topic_id)
     if topic is None:

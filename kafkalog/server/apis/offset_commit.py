@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.groups.offsets import Place
 from kafkalog.server.groups.topic_names import topic_of
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import Turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from uuid import UUID
+
+    from kio.schema.offset_commit.v10.request import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+
+    from kafkalog.server.node.node import Node
 
 _FIRST_WITH_IDS: Final = 10
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Answer:
     """Commit the offsets and return an error code for each partition."""
     allows = node.authorizer.allows
     if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
@@ -29,7 +37,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     unknown = (
         ErrorCode.UNKNOWN_TOPIC_ID if context.api_version >= _FIRST_WITH_IDS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
-    turns = Turns()
+    turns = CooperativeYield()
     for at, (row, (name, topic)) in enumerate(zip(request.topics, topics, strict=True)):
         await turns.row()
         if name is None:
@@ -58,17 +66,19 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return {"throttle_time": context.throttle_ms, "topics": rows}
 
 
-def _offset(one: Any, topic_id: Any) -> NewOffset:
+def _offset(one: OffsetCommitRequestPartition, topic_id: UUID) -> NewOffset:
     epoch = getattr(one, "committed_leader_epoch", -1)
     return NewOffset(one.committed_offset, epoch, one.committed_metadata or "", topic_id)
 
 
-def _row(row: Any, codes: dict[int, int]) -> dict[str, Any]:
+def _row(row: OffsetCommitRequestTopic, codes: dict[int, int]) -> dict[str, object]:
     partitions = [{"partition_index": index, "error_code": code} for index, code in codes.items()]
     return {"name": getattr(row, "name", None), "topic_id": getattr(row, "topic_id", None), "partitions": partitions}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(
+    node: Node, context: RequestContext, request: OffsetCommitRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the same error code for each partition."""
     rows = [_row(row, {one.partition_index: int(error_code) for one in row.partitions}) for row in request.topics]
     return {"throttle_time": context.throttle_ms, "topics": rows}

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Answer:
     """Delete the offsets and return an error code for each partition, or one for all."""
     allows = node.authorizer.allows
     if not allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
-    refusals = {}
-    places = []
+    refusals: dict[tuple[str, int], int] = {}
+    places: list[tuple[str, int]] = []
     for row in request.topics:
         topic = node.topics.get(row.name)
         for one in row.partitions:
@@ -46,6 +48,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": rows}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return one code for all partitions."""
     return {"throttle_time": context.throttle_ms, "error_code": int(error_code), "topics": []}

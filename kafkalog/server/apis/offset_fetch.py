@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.offset_part import UNSTABLE
 from kafkalog.server.groups.topic_names import topic_of
 from kafkalog.server.groups.values import CommittedOffset
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield, in_turns
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import Turns, in_turns
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.offset_fetch.v10.request import OffsetFetchRequestTopics
+
+    from kafkalog.server.node.node import Node
+
+    class _Group(Hashable, Protocol):
+        """A request up to version 7, or a group of a later one."""
+
+        group_id: str
+        topics: tuple[OffsetFetchRequestTopics, ...] | None
+
+    class _Request(_Group, Protocol):
+        """The fields of all versions: those of a group up to version 7, `groups` from version 8 on."""
+
+        groups: tuple[_Group, ...]
+
 
 _FIRST_WITH_CODE: Final = 2
 _FIRST_WITH_MANY: Final = 8
 _FIRST_WITH_IDS: Final = 10
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the offsets of each group; -1 for partitions without a committed offset."""
     is_stable = getattr(request, "require_stable", False)
     if context.api_version >= _FIRST_WITH_MANY:
@@ -32,7 +46,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return {"throttle_time": context.throttle_ms, **await _group(node, context, request, is_stable)}
 
 
-async def _group(node: Node, context: RequestContext, row: Any, is_stable: bool) -> dict[str, Any]:
+async def _group(node: Node, context: RequestContext, row: _Group, is_stable: bool) -> dict[str, object]:
     allowed = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, row.group_id)
     code = 0 if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not code:
@@ -45,17 +59,17 @@ async def _group(node: Node, context: RequestContext, row: Any, is_stable: bool)
     return {"group_id": row.group_id, "topics": topics, "error_code": 0}
 
 
-def _refused_group(context: RequestContext, row: Any, code: int) -> dict[str, Any]:
+def _refused_group(context: RequestContext, row: Any, code: int) -> dict[str, object]:
     """Return a group's error; the first versions have it at each partition."""
-    topics: list[dict[str, Any]] = []
+    topics: list[dict[str, object]] = []
     if context.api_version < _FIRST_WITH_CODE:
         topics = [_topic(one, [_partition(index, None, code) for index in one.partition_indexes]) for one in row.topics]
     return {"group_id": row.group_id, "topics": topics, "error_code": int(code)}
 
 
-async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
+async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, object]]:
     rows = []
-    turns = Turns()
+    turns = CooperativeYield()
     for one in {(getattr(one, "name", None), getattr(one, "topic_id", None)): one for one in row.topics}.values():
         name, _ = topic_of(node, one)
         code = 0
@@ -65,7 +79,7 @@ async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool)
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partitions = []
         for index in dict.fromkeys(one.partition_indexes):
-            found = None if code else node.groups.fetched(row.group_id, (name, index), is_stable)
+            found = None if code or name is None else node.groups.fetched(row.group_id, (name, index), is_stable)
             partitions.append(_partition(index, found, code))
             await turns.row()
         rows.append(_topic(one, partitions))
@@ -73,14 +87,14 @@ async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool)
     return rows
 
 
-async def _all(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, Any]]:
+async def _all(node: Node, context: RequestContext, row: _Group, is_stable: bool) -> Iterable[dict[str, object]]:
     by_topic: dict[str, list[int]] = {}
-    turns = Turns()
+    turns = CooperativeYield()
     for topic, index in node.groups.offsets.all_of(row.group_id):
         await turns.row()
         if node.groups.fetched(row.group_id, (topic, index), False) is not None:
             by_topic.setdefault(topic, []).append(index)
-    rows = []
+    rows: list[dict[str, object]] = []
     for name, indexes in by_topic.items():
         found = node.topics.get(name)
         if context.api_version >= _FIRST_WITH_IDS and found is None:
@@ -95,11 +109,11 @@ async def _all(node: Node, context: RequestContext, row: Any, is_stable: bool) -
     return rows
 
 
-def _topic(row: Any, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+def _topic(row: OffsetFetchRequestTopics, partitions: list[dict[str, object]]) -> dict[str, object]:
     return {"name": getattr(row, "name", None), "topic_id": getattr(row, "topic_id", None), "partitions": partitions}
 
 
-def _partition(index: int, one: CommittedOffset | None, code: int) -> dict[str, Any]:
+def _partition(index: int, one: CommittedOffset | None, code: int) -> dict[str, object]:
     if one is UNSTABLE:
         code = ErrorCode.UNSTABLE_OFFSET_COMMIT
     if one is None:
@@ -113,7 +127,7 @@ def _partition(index: int, one: CommittedOffset | None, code: int) -> dict[str, 
     }
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return the same error code for each group."""
     if context.api_version >= _FIRST_WITH_MANY:
         groups = [_refused_group(context, one, error_code) for one in request.groups]

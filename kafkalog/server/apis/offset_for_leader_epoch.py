@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import Answer, RequestContext
-from kafkalog.server.partition_calls import PartitionCall
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.partitions import PartitionCall
 from kafkalog.server.security.acls import Operation
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+
+    from kafkalog.server.node.node import Node
 
 _CALL: Final = PartitionCall(Operation.DESCRIBE, {"leader_epoch": -1, "end_offset": -1}, "topic", "partition")
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest) -> Answer:
     """Return (epoch, end offset) for each partition, -1 for both if unknown."""
 
-    async def end_of(key: TopicPartition, one: Any) -> dict[str, Any]:
+    async def end_of(key: TopicPartition, one: OffsetForLeaderPartition) -> dict[str, object]:
         partition = node.replicas.find(key)
         epoch, end = partition.end_offset_for_epoch(one.leader_epoch, one.current_leader_epoch, True)
         return {"leader_epoch": epoch, "end_offset": end}
@@ -26,6 +28,8 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return await _CALL.answer(node, context, request, end_of)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the error for every partition."""
     return _CALL.refused(context, request, error_code)

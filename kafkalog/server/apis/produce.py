@@ -5,20 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
 from kafkalog.server.apis.fetch import endpoint_trees, hint_of, leader_tree
-from kafkalog.server.context import CLOSE, Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import AppendParams, AppendResult
+from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import TURNS
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import TURNS
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.topics import Topic as FoundTopic
+
+    class _Partition(Protocol):
+        index: int
+        records: bytes | memoryview | None
+
+    class _Topic(Protocol):
+        """The fields of all versions: `name` up to version 12, `topic_id` from version 13 on."""
+
+        name: str
+        topic_id: UUID | None
+        partition_data: tuple[_Partition, ...]
+
+    class _Request(Protocol):
+        """The fields of every version; times are in ms."""
+
+        transactional_id: str | None
+        acks: int
+        timeout: int
+        topic_data: tuple[_Topic, ...]
+
 
 _ADMIN_CLIENT: Final = "__admin_client"
 """Client id that may write to internal topics, as in the reference."""
@@ -31,12 +52,12 @@ _MOST_TEXT_BYTES: Final = 0x7FFF
 Topic = str | UUID | None
 Results = dict[Topic, dict[int, AppendResult]]
 """Result of each partition, by topic and partition number."""
-Batches = dict[TopicPartition, tuple[Any, BatchTable]]
+Batches = dict[TopicPartition, tuple[bytes | memoryview, BatchTable]]
 _WAITS: Final = AppendResult()
 """Placeholder for the result of a pending append."""
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Append the batches and return each partition's result; for acks=0 return None, or CLOSE after a failure."""
     results: Results = {}
     batches: Batches = {}
@@ -47,7 +68,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     turns = cycle(TURNS)
     for topic in asked:
         named: Topic = topic.name if version < _FIRST_WITH_IDS else topic.topic_id
-        found = node.topics.get(named) if version < _FIRST_WITH_IDS else node.topics.by_id(named)
+        found = node.topics.get(topic.name) if version < _FIRST_WITH_IDS else node.topics.by_id(topic.topic_id)
         refusal = 0
         if found is None or node.authorizer.is_enabled:
             refusal = _refusal(node, context, named, found)
@@ -58,9 +79,9 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
             if next(turns):
                 await asyncio.sleep(0)
             index, records, code = partition.index, partition.records, refusal
-            if not code and not 0 <= index < found.partitions:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if records is None or code:
+            if found is None or (not code and not 0 <= index < found.partitions):
+                code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if found is None or records is None or code:
                 rows[index] = AppendResult(code or ErrorCode.INVALID_RECORD)
                 continue
             table = scan(records)
@@ -95,7 +116,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 async def _append(
     node: Node,
     context: RequestContext,
-    request: Any,
+    request: _Request,
     batches: Batches,
     waits: Mapping[TopicPartition, dict[int, AppendResult]],
 ) -> None:
@@ -115,7 +136,7 @@ async def _append(
         rows[key.partition] = appended[key]
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return the error for every partition."""
     if request.acks == 0:
         return CLOSE
@@ -144,7 +165,7 @@ def check_produced(table: BatchTable, context: RequestContext, is_internal: bool
     return 0
 
 
-def give_back(request: Any, batches: Batches) -> None:
+def give_back(request: _Request, batches: Batches) -> None:
     """Release the records' bytes in the request's frame, once they are in the log."""
     batches.clear()
     frame = None
@@ -160,11 +181,11 @@ def give_back(request: Any, batches: Batches) -> None:
             pass
 
 
-def _refusal(node: Node, context: RequestContext, named: Topic, found: Any) -> int:
+def _refusal(node: Node, context: RequestContext, named: Topic, found: FoundTopic | None) -> int:
     """Return the error code for a topic, or 0 if the client may write to it."""
-    if found is None and not isinstance(named, str):
-        return ErrorCode.UNKNOWN_TOPIC_ID
     name = named if found is None else found.name
+    if not isinstance(name, str):
+        return ErrorCode.UNKNOWN_TOPIC_ID
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else 0
@@ -188,13 +209,13 @@ def _tell_leader(node: Node, context: RequestContext, answer: dict[str, Any]) ->
                 partition["current_leader"] = leader_tree(leader)
 
 
-def answer_tree(version: int, results: Mapping[Topic, Mapping[int, AppendResult]]) -> dict[str, Any]:
+def answer_tree(version: int, results: Mapping[Topic, Mapping[int, AppendResult]]) -> dict[str, object]:
     """Build the response from the results of topics, by name or id, and their partitions."""
     topics = []
     for topic, rows in results.items():
         partitions = []
         for index, one in rows.items():
-            row: dict[str, Any] = {
+            row: dict[str, object] = {
                 "index": index,
                 "error_code": one.error_code,
                 "base_offset": one.base_offset,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import CLOSE, Answer, RequestContext
+from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
 from kafkalog.server.security.sasl import authenticate, tell_refusal
 from kafkalog.server.security.scram import Refused
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: SaslAuthenticateRequest) -> Answer:
     """Return the server's next message or an error; CLOSE if the connection is rejected."""
     try:
         outcome = await authenticate(node, context.connection, bytes(request.auth_bytes))
@@ -27,6 +29,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     }
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error."""
     return {"error_code": error_code, "error_message": message, "auth_bytes": b"", "session_lifetime": 0}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import CLOSE, Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
 from kafkalog.server.security.sasl import begin, mechanisms_of, tell_refusal
 from kafkalog.server.security.scram import Refused
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: SaslHandshakeRequest) -> Answer:
     """Return the listener's mechanisms. An unsupported mechanism closes the connection after the response.
 
     After a version 0 handshake, the exchange continues with bare messages of the mechanism, as in 0.10 clients.
@@ -29,7 +31,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return refused(node, context, request, code, None)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and, except for ILLEGAL_SASL_STATE, the listener's mechanisms."""
     is_told = error_code != ErrorCode.ILLEGAL_SASL_STATE
     return {"error_code": error_code, "mechanisms": mechanisms_of(node, context.connection) if is_told else ()}

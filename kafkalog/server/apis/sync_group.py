@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.values import Synced, Syncing
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.sync_group.v5.request import SyncGroupRequest
+
+    from kafkalog.server.node.node import Node
 
 _FIRST_WITH_PROTOCOL: Final = 5
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Any:
+async def handle(node: Node, context: RequestContext, request: SyncGroupRequest) -> Answer:
     """Return the assignment, once the leader has sent it."""
     protocol_type = getattr(request, "protocol_type", None)
     protocol = getattr(request, "protocol_name", None)
@@ -34,7 +36,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Any:
     return _answer(context, await node.groups.sync(request.group_id, event))
 
 
-def _answer(context: RequestContext, synced: Synced) -> dict[str, Any]:
+def _answer(context: RequestContext, synced: Synced) -> dict[str, object]:
     return {
         "throttle_time": context.throttle_ms,
         "error_code": int(synced.error_code),
@@ -44,6 +46,6 @@ def _answer(context: RequestContext, synced: Synced) -> dict[str, Any]:
     }
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Any:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error without an assignment."""
     return _answer(context, Synced(error_code))

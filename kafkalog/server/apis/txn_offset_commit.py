@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.values import CommittedOffset
+from kafkalog.server.node.topics import CONSUMER_OFFSETS
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.topics import CONSUMER_OFFSETS
-from kafkalog.server.turns import Turns
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+
+    from kafkalog.server.node.node import Node
 
 _NO_GENERATION: Final = -1
 _NO_EPOCH: Final = -1
@@ -23,7 +25,7 @@ Place = tuple[str, int]
 Codes = Mapping[Place, int]
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
     """Return an error code for each partition. An unauthorized or missing partition does not affect the others."""
     allows = node.authorizer.allows
     if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
@@ -32,7 +34,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
     codes: dict[Place, int] = {}
     offsets: dict[Place, CommittedOffset] = {}
-    turns = Turns()
+    turns = CooperativeYield()
     for topic in request.topics:
         await turns.row()
         may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
@@ -55,7 +57,7 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
 
 
 async def _committed(
-    node: Node, context: RequestContext, request: Any, offsets: dict[Place, CommittedOffset]
+    node: Node, context: RequestContext, request: TxnOffsetCommitRequest, offsets: dict[Place, CommittedOffset]
 ) -> Codes:
     await node.groups.loaded()
     if node.topics.get(CONSUMER_OFFSETS) is None:
@@ -77,13 +79,15 @@ async def _committed(
     return codes
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: TxnOffsetCommitRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the same error for every partition."""
     places = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
     return _answer(context, request, dict.fromkeys(places, error_code))
 
 
-def _answer(context: RequestContext, request: Any, codes: Codes) -> Answer:
+def _answer(context: RequestContext, request: TxnOffsetCommitRequest, codes: Codes) -> Answer:
     topics = [
         {
             "name": topic.name,

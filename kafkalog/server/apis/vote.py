@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum.messages import read_ballot, vote_answer
+from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.vote.v2.request import VoteRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: VoteRequest) -> Answer:
     """Return one vote for all partitions, in the row of `__cluster_metadata`.
 
     Other rows list the partitions that the candidate may copy from this node."""
@@ -28,6 +30,6 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     return vote_answer(vote.is_granted, vote.state, vote.ahead)
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error at the top level."""
     return {"error_code": error_code, "topics": ()}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalog.server.context import Answer, RequestContext
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Answer, RequestContext
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation
-from kafkalog.server.turns import Turns
 from kafkalog.server.txns.markers import Marker, write_marker
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
+
+    from kafkalog.server.node.node import Node
 
 
-async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
+async def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> Answer:
     """Write the markers and return an error code for each partition of each marker."""
     authorizer = node.authorizer
     if not (
@@ -24,11 +26,11 @@ async def handle(node: Node, context: RequestContext, request: Any) -> Answer:
     ):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     await node.groups.loaded()  # until it is loaded, markers in `__consumer_offsets` have no effect on it
-    turns = Turns()
+    turns = CooperativeYield()
     return {"markers": [await _written(node, entry, turns) for entry in request.markers]}
 
 
-async def _written(node: Node, entry: Any, turns: Turns) -> dict[str, Any]:
+async def _written(node: Node, entry: WritableTxnMarker, turns: CooperativeYield) -> dict[str, object]:
     marker = Marker(
         entry.producer_id, entry.producer_epoch, entry.transaction_result, entry.coordinator_epoch,
         getattr(entry, "transaction_version", 0),
@@ -42,7 +44,7 @@ async def _written(node: Node, entry: Any, turns: Turns) -> dict[str, Any]:
     return _result(entry, codes)
 
 
-def _result(entry: Any, codes: dict[TopicPartition, ErrorCode]) -> dict[str, Any]:
+def _result(entry: WritableTxnMarker, codes: dict[TopicPartition, ErrorCode]) -> dict[str, object]:
     topics = [
         {
             "name": topic.name,
@@ -56,7 +58,9 @@ def _result(entry: Any, codes: dict[TopicPartition, ErrorCode]) -> dict[str, Any
     return {"producer_id": entry.producer_id, "topics": topics}
 
 
-def refused(node: Node, context: RequestContext, request: Any, error_code: int, message: str | None) -> Answer:
+def refused(
+    node: Node, context: RequestContext, request: WriteTxnMarkersRequest, error_code: int, message: str | None
+) -> Answer:
     """Return the same error for every partition."""
     error = ErrorCode(error_code)
     results = []

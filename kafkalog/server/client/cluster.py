@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from kafkalog.errors import from_code
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerMisbehaved
 from kafkalog.server.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kio.schema.metadata.v13.response import MetadataResponsePartition
+
+    class _Topic(Protocol):
+        """The fields of every version."""
+
+        name: str
+        partitions: tuple[MetadataResponsePartition, ...]
 
 METADATA: Final = 3
 DESCRIBE_CONFIGS: Final = 32
@@ -45,7 +54,7 @@ class Cluster(NamedTuple):
     topics: Mapping[str, PeerTopic]
 
 
-def metadata_request(names: Iterable[str] | None, *, may_create: bool = False) -> dict[str, Any]:
+def metadata_request(names: Iterable[str] | None, *, may_create: bool = False) -> dict[str, object]:
     """Return a Metadata request for these topics, or all if None; `may_create` lets the peer create missing ones."""
     return {
         "topics": None if names is None else [{"topic_id": None, "name": name} for name in names],
@@ -71,14 +80,14 @@ async def read_cluster(connection: PeerConnection, names: Iterable[str] | None =
     return Cluster(getattr(answer, "cluster_id", None), nodes, topics)
 
 
-def _topic(topic: Any, peer: str) -> PeerTopic:
-    leaders = {
+def _topic(topic: _Topic, peer: str) -> PeerTopic:
+    leaders: dict[int, Leader] = {
         one.partition_index: Leader(one.leader_id, getattr(one, "leader_epoch", -1)) for one in topic.partitions
     }
     if sorted(leaders) != list(range(len(leaders))) or len(leaders) > _MOST_PARTITIONS:
         raise PeerMisbehaved(f"the partitions of topic {topic.name!r} are not numbered from 0 on", peer=peer)
     in_order = tuple(leaders[index] for index in range(len(leaders)))
-    in_sync = {one.partition_index: tuple(one.isr_nodes) for one in topic.partitions}
+    in_sync: dict[int, tuple[int, ...]] = {one.partition_index: tuple(one.isr_nodes) for one in topic.partitions}
     return PeerTopic(
         topic.name, getattr(topic, "topic_id", None), in_order, getattr(topic, "is_internal", False),
         tuple(in_sync[index] for index in range(len(leaders))),

@@ -29,7 +29,7 @@ class _Asked(NamedTuple):
     correlation_id: int
     api_key: int
     version: int
-    answer: asyncio.Future[Any]
+    answer: asyncio.Future[object]
 
 
 class PeerConnection(asyncio.BufferedProtocol):
@@ -87,14 +87,14 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._fail(error)
             raise error from None
 
-    def _send(self, api_key: int, version: int, tree: Tree) -> asyncio.Future[Any]:
+    def _send(self, api_key: int, version: int, tree: Tree) -> asyncio.Future[object]:
         if self._failure is not None:
             raise _again(self._failure)
         assert self._transport is not None
         number = self._next_id
         frame = request_frame(api_key, version, number, self._settings.client_id, tree)
         self._next_id = 0 if number == _LAST_ID else number + 1
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._asked.append(_Asked(number, api_key, version, answer))
         self._transport.write(frame)
         return answer
@@ -121,7 +121,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Keep the transport of the connected socket."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not derive from it
 
-    def get_buffer(self, sizehint: int) -> Any:
+    def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for the next bytes; for a large frame it is the frame itself."""
         room = self._frames.room()
         self._in_frame = room is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import Any, Final
+from typing import Final
 
 from kafkalog._version import __version__
 from kafkalog.errors import MalformedRequest
@@ -93,7 +93,7 @@ async def _log_in(connection: PeerConnection, how: PeerSettings, mechanism: str)
 
 
 async def _say(connection: PeerConnection, token: bytes) -> bytes:
-    answer: Any = await connection.request(_SASL_AUTHENTICATE, {"auth_bytes": token})
+    answer = await connection.request(_SASL_AUTHENTICATE, {"auth_bytes": token})
     if answer.error_code:
         words = (answer.error_message or "authentication failed")[:200]
         raise PeerRefused(words, peer=connection.peer, hint="look at user and password of sasl.jaas.config")

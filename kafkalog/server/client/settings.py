@@ -6,11 +6,11 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kafkalog.errors import ConfigError, StorageError
 from kafkalog.server.security.jaas import own_login
-from kafkalog.server.settings import MECHANISMS
+from kafkalog.server.settings.table import MECHANISMS
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _TRUST: Final = "ssl.truststore.location"
@@ -78,7 +78,7 @@ def client_tls(given: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _told(name: str, call: Callable[..., object], *args: Any) -> None:
+def _told(name: str, call: Callable[..., object], *args: object) -> None:
     try:
         call(*args)
     except ssl.SSLError as error:

@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.records.message import MessageError, Source
 from kafkalog.records.schemas.consumer_protocol import SUBSCRIPTION
@@ -14,6 +14,9 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_member import ClassicMember, Members
 from kafkalog.server.groups.held import MEMBER_BYTES
 from kafkalog.server.groups.values import Joined
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 CONSUMER: Final = "consumer"
 
@@ -148,7 +151,7 @@ class ClassicGroup:
             topics |= read
         return topics
 
-    def fields(self, assignments: Mapping[str, bytes] | None = None) -> dict[str, Any]:
+    def fields(self, assignments: Mapping[str, bytes] | None = None) -> dict[str, object]:
         """Return the fields of the group's record, with `assignments` or by default the members' own."""
         return {
             "protocolType": self.protocol_type or "",
@@ -159,7 +162,7 @@ class ClassicGroup:
             "members": [*self._rows(assignments)],
         }
 
-    def _rows(self, assignments: Mapping[str, bytes] | None) -> Iterator[dict[str, Any]]:
+    def _rows(self, assignments: Mapping[str, bytes] | None) -> Iterator[dict[str, object]]:
         for one in self.members.values():
             given = one.assignment if assignments is None else assignments.get(one.id, b"")
             yield {
@@ -174,7 +177,7 @@ class ClassicGroup:
             }
 
     @classmethod
-    def of_fields(cls, group_id: str, fields: Mapping[str, Any], now_ms: int) -> ClassicGroup:
+    def of_fields(cls, group_id: str, fields: Message, now_ms: int) -> ClassicGroup:
         """Build the group from a record's fields: STABLE if it has members, else EMPTY."""
         kept_ms = fields.get("currentStateTimestamp", -1)
         group = cls(group_id, now_ms if kept_ms == -1 else kept_ms)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from kafkalog.server.groups.effects import Waiter
 from kafkalog.server.groups.held import MEMBER_BYTES, NAME_BYTES
 from kafkalog.server.groups.values import Joining
 
@@ -25,8 +25,8 @@ class ClassicMember:
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     is_new: bool = False
-    awaiting_join: Any = None
-    awaiting_sync: Any = None
+    awaiting_join: Waiter | None = None
+    awaiting_sync: Waiter | None = None
     skips_assignment: bool = False
 
     @classmethod

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.groups import records
 from kafkalog.server.groups.held import MEMBER_BYTES, NAME_BYTES
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 LEFT: Final = -1
 LEFT_FOR_A_WHILE: Final = -2
@@ -65,7 +68,7 @@ class ConsumerMember(NamedTuple):
         """Estimated memory of the subscription, in bytes."""
         return MEMBER_BYTES + len(self.regex or "") + sum(NAME_BYTES + len(topic) for topic in self.topics)
 
-    def subscription_fields(self) -> dict[str, Any]:
+    def subscription_fields(self) -> Message:
         """Return the fields of the member's subscription record."""
         return {
             "instanceId": self.instance_id,
@@ -79,7 +82,7 @@ class ConsumerMember(NamedTuple):
             "classicMemberMetadata": None,  # if omitted, it would mean a classic member
         }
 
-    def assignment_fields(self) -> dict[str, Any]:
+    def assignment_fields(self) -> Message:
         """Return the fields of the member's current assignment record."""
         return {
             "memberEpoch": self.epoch,
@@ -156,7 +159,7 @@ class ConsumerGroup:
         """Return the members' subscription patterns."""
         return {member.regex for member in self.members.values() if member.regex is not None}
 
-    def apply(self, kind: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> bool:
+    def apply(self, kind: int, names: Message, value: Message | None) -> bool:
         """Apply a record of the group. Return True if the record deletes the group."""
         member_id = names.get("memberId", "")
         if kind == records.CONSUMER_GROUP:
@@ -183,7 +186,7 @@ class ConsumerGroup:
                 self.regexes[pattern] = ResolvedRegex(topics, value["version"], value["timestamp"])
         return False
 
-    def _member(self, member_id: str, value: Mapping[str, Any] | None) -> None:
+    def _member(self, member_id: str, value: Message | None) -> None:
         old = self.members.get(member_id)
         if old is not None:
             self.held_bytes -= old.held_bytes
@@ -210,7 +213,7 @@ class ConsumerGroup:
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 
-    def _current(self, member_id: str, value: Mapping[str, Any] | None) -> None:
+    def _current(self, member_id: str, value: Message | None) -> None:
         old = self.members.get(member_id)
         if old is None:
             if value is None:

@@ -6,8 +6,8 @@ A heartbeat results in the records to write and in a copy of the group to which 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from kafkalog.server.error_codes import ErrorCode
@@ -24,6 +24,9 @@ from kafkalog.server.groups.consumer_group import (
 )
 from kafkalog.server.groups.reconcile import reconcile
 from kafkalog.server.groups.records import Record, record, tombstone
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 
 class Beat(NamedTuple):
@@ -72,7 +75,7 @@ class Rules(NamedTuple):
     now_ms: int
 
 
-class Beaten(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """Result of a heartbeat: the changed group, the records of the change, and the answer to the member."""
 
     group: ConsumerGroup
@@ -90,7 +93,7 @@ class _Draft:
         self.group = group
         self.records: list[Record] = []
 
-    def put(self, kind: int, names: tuple[Any, ...], fields: Mapping[str, Any] | None) -> None:
+    def put(self, kind: int, names: tuple[str, ...], fields: Message | None) -> None:
         """Create a record of the group and apply it; None for `fields` creates a tombstone.
 
         The first key field of every record is the group's id, followed by `names`.
@@ -104,7 +107,7 @@ class _Draft:
 
     def bump(self, metadata_hash: int) -> None:
         """Start the next epoch of the group."""
-        fields: dict[str, Any] = {"epoch": self.group.epoch + 1}
+        fields: Message = {"epoch": self.group.epoch + 1}
         if metadata_hash:
             fields["metadataHash"] = metadata_hash
         self.put(records.CONSUMER_GROUP, (), fields)
@@ -114,12 +117,14 @@ class _Draft:
         for kind in (records.CURRENT_MEMBER, records.TARGET_MEMBER, records.CONSUMER_MEMBER):
             self.put(kind, (member_id,), None)
 
-    def beaten(self, member: ConsumerMember | None, epoch: int, *more: Any) -> Beaten:
-        """Return the result; `more` are the further fields of `Beaten`."""
-        return Beaten(self.group, tuple(self.records), member, epoch, *more)
+    def beaten(
+        self, member: ConsumerMember | None, epoch: int, is_assignment_told: bool = False, replaced: str | None = None
+    ) -> HeartbeatResult:
+        """Return the result."""
+        return HeartbeatResult(self.group, tuple(self.records), member, epoch, is_assignment_told, replaced)
 
 
-def beat(group: ConsumerGroup, event: Beat, topics: TopicsView, rules: Rules) -> Beaten:
+def beat(group: ConsumerGroup, event: Beat, topics: TopicsView, rules: Rules) -> HeartbeatResult:
     """Apply a heartbeat of a member or of a client that joins. Refused with the broker's error code."""
     draft = _Draft(group)
     if event.epoch in (LEFT, LEFT_FOR_A_WHILE):
@@ -317,7 +322,7 @@ def _reconcile(draft: _Draft, member: ConsumerMember, event: Beat) -> ConsumerMe
     return after
 
 
-def _leave(draft: _Draft, event: Beat) -> Beaten:
+def _leave(draft: _Draft, event: Beat) -> HeartbeatResult:
     group = draft.group
     member = group.members.get(event.member_id)
     if event.instance_id is not None:
@@ -339,7 +344,7 @@ def _leave(draft: _Draft, event: Beat) -> Beaten:
     return fence(group, member.id)._replace(epoch=LEFT)
 
 
-def fence(group: ConsumerGroup, member_id: str) -> Beaten:
+def fence(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
     """Remove a member that left or timed out, and start an epoch that reassigns its partitions."""
     draft = _Draft(group)
     draft.remove(member_id)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.group_settings import group_setting
 from kafkalog.server.groups import records
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from kafkalog.server.groups.consumer_heartbeat import Beat, Beaten, Refused, Rules, beat, delete, fence
+from kafkalog.server.groups.consumer_heartbeat import Beat, HeartbeatResult, Refused, Rules, beat, delete, fence
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.group_base import GroupBase
 from kafkalog.server.groups.group_log import group_error_code
 from kafkalog.server.groups.other_group import OtherGroup
+from kafkalog.server.settings.groups import group_setting
 from kafkalog.util.safe_pattern import PatternError
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.topics import Topics
 
 _LOG: Final = logging.getLogger(__name__)
 _REVOKE_TIMER: Final = "revoke "
@@ -30,7 +33,7 @@ class KnownTopics:
     __slots__ = ("_found", "_may_see", "_topics")
 
     def __init__(
-        self, topics: Any, may_see: Callable[[str], bool], found: Mapping[str, frozenset[str] | PatternError]
+        self, topics: Topics, may_see: Callable[[str], bool], found: Mapping[str, frozenset[str] | PatternError]
     ) -> None:
         self._topics = topics
         self._may_see = may_see
@@ -61,7 +64,7 @@ class ConsumerPart(GroupBase):
 
     async def consumer_beat(
         self, group_id: str, event: Beat, may_see: Callable[[str], bool] = lambda name: True
-    ) -> Beaten:
+    ) -> HeartbeatResult:
         """Handle a heartbeat and return its result. Refused with the code for the client.
 
         `may_see` returns True for the topics that the member may describe; a pattern matches no others.
@@ -120,14 +123,14 @@ class ConsumerPart(GroupBase):
             code = ErrorCode(group_error_code(error))
             raise Refused(code, code.message or str(error)) from error
 
-    def _keep(self, done: Beaten) -> None:
+    def _keep(self, done: HeartbeatResult) -> None:
         """Write the records, then store the group. A change that cannot be written is not made."""
         if done.records:
             self._write(done.group.id, list(done.records))
         self.groups[done.group.id] = done.group
         self.held.put(done.group.id, done.group.held_bytes)
 
-    def _watch(self, done: Beaten, event: Beat, before: ConsumerMember | None) -> None:
+    def _watch(self, done: HeartbeatResult, event: Beat, before: ConsumerMember | None) -> None:
         group_id, member = done.group.id, done.member
         if member is None:
             self._end_timers(group_id, event.member_id)

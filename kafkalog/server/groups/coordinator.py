@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
@@ -19,7 +19,7 @@ from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.classic_member import held_bytes
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.consumer_part import ConsumerPart
-from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Reply
+from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Reply, Waiter
 from kafkalog.server.groups.group_base import Group
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, group_error_code
 from kafkalog.server.groups.offset_part import OffsetPart
@@ -29,7 +29,8 @@ from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.server.groups.replay import Replay
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.topics import Topic
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -156,12 +157,13 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         refused = self._refusal(group, event)
         if refused:
             return Joined(refused, event.member_id)
-        waiter = asyncio.get_running_loop().create_future()
+        waiter: Waiter = asyncio.get_running_loop().create_future()
         effects = rebalance.join(group, event, waiter, self._rules())
         if group.members or group.pending or self.offsets.has(group_id):
             self.groups[group_id] = group
         self._run(group, effects)
-        joined: Joined = await waiter
+        joined = await waiter
+        assert isinstance(joined, Joined)
         return joined
 
     def _refusal(self, group: ClassicGroup, event: Joining) -> int:
@@ -183,9 +185,10 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
         if not self.held.has_room(sum(map(len, event.assignments.values())) - group.assignment_bytes):
             return Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        waiter = asyncio.get_running_loop().create_future()
+        waiter: Waiter = asyncio.get_running_loop().create_future()
         self._run(group, rebalance.sync(group, event, waiter, self._rules()))
-        synced: Synced = await waiter
+        synced = await waiter
+        assert isinstance(synced, Synced)
         return synced
 
     async def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
@@ -283,7 +286,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             return group_error_code(failure)
         return 0 if self._node.topics.get(OFFSETS_TOPIC) is None else await self.log.settled(group_id)
 
-    def _on_topic(self, before: Any, after: Any) -> None:
+    def _on_topic(self, before: Topic | None, after: Topic | None) -> None:
         """React to a topic that was created, changed or deleted."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):

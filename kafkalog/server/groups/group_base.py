@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
@@ -20,7 +20,7 @@ from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.timers import GroupTimers
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 ServedGroup = ClassicGroup | ConsumerGroup
@@ -40,7 +40,7 @@ class GroupBase:
         self._unloaded: set[int] = set()  # partitions that are still to be read
         self._failed: set[int] = set()  # partitions that could not be read
         self._unreadable: set[str] = set()  # groups with records that cannot be read
-        self._expiry: Any = None
+        self._expiry: asyncio.TimerHandle | None = None
         self._expiring: asyncio.Task[int] | None = None
         self.settling: set[asyncio.Task[None]] = set()  # waits for the replication of groups' records
 

@@ -15,7 +15,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.java_hash import partition_of
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 MOST_RECORDS: Final = 1000

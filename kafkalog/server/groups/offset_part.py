@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import consumer_heartbeat, rebalance, records
@@ -20,7 +20,7 @@ from kafkalog.server.groups.offsets import Place, expired
 from kafkalog.server.groups.other_group import Kind, OtherGroup
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.values import NO_GENERATION, NO_MEMBER, CommittedOffset, KeptPosition
-from kafkalog.server.turns import TURN_ROWS, Turns
+from kafkalog.server.requests.cooperative_yield import TURN_ROWS, CooperativeYield
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_WITH_EPOCHS: Final = 9
@@ -57,13 +57,12 @@ class OffsetPart(GroupBase):
         self,
         group_id: str,
         committer: Committer,
-        offsets: Mapping[Place, Any],
+        offsets: Mapping[Place, NewOffset],
         retention_ms: int = -1,
     ) -> dict[Place, int]:
         """Commit offsets and return the error code of each partition.
 
-        The values of `offsets` have the attributes offset, leader_epoch and metadata. With `retention_ms` at least 0,
-        the offsets expire after that time; -1 applies `offsets.retention.minutes`.
+        With `retention_ms` at least 0, the offsets expire after that time; -1 applies `offsets.retention.minutes`.
         """
         error = await self.ready(group_id)
         codes, kept, made = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
@@ -89,7 +88,7 @@ class OffsetPart(GroupBase):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        offsets: Mapping[Place, Any],
+        offsets: Mapping[Place, NewOffset | CommittedOffset],
         member_id: str = NO_MEMBER,
         generation: int = NO_GENERATION,
         group_instance_id: str | None = None,
@@ -131,7 +130,7 @@ class OffsetPart(GroupBase):
             self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
 
     async def _new_offsets(
-        self, group_id: str, offsets: Mapping[Place, Any], retention_ms: int
+        self, group_id: str, offsets: Mapping[Place, NewOffset | CommittedOffset], retention_ms: int
     ) -> tuple[dict[Place, int], dict[Place, CommittedOffset], list[Record]]:
         """Return (error code of each partition, accepted offsets, their records). Yields to other tasks."""
         longest = self._node.config["offset.metadata.max.bytes"]
@@ -140,7 +139,7 @@ class OffsetPart(GroupBase):
         codes: dict[Place, int] = {}
         kept: dict[Place, CommittedOffset] = {}
         made: list[Record] = []
-        turns = Turns()
+        turns = CooperativeYield()
         for place, new in offsets.items():
             await turns.row()
             metadata = new.metadata or ""
@@ -154,7 +153,7 @@ class OffsetPart(GroupBase):
         return codes, kept, made
 
     def _check_commit(
-        self, group_id: str, committer: Committer, offsets: Mapping[Place, Any], *, is_transactional: bool = False
+        self, group_id: str, committer: Committer, offsets: Iterable[Place], *, is_transactional: bool = False
     ) -> int:
         group = self.groups.get(group_id)
         if group is None:
@@ -181,7 +180,7 @@ class OffsetPart(GroupBase):
         is_waiting = group.state is State.COMPLETING_REBALANCE and not is_transactional
         return ErrorCode.REBALANCE_IN_PROGRESS if is_waiting else 0
 
-    def _ids_of(self, offsets: Mapping[Place, Any]) -> Iterable[tuple[UUID | None, Place]]:
+    def _ids_of(self, offsets: Iterable[Place]) -> Iterable[tuple[UUID | None, Place]]:
         for place in offsets:
             topic = self._node.topics.get(place[0])
             yield (None if topic is None else topic.id), place
@@ -320,7 +319,7 @@ class OffsetPart(GroupBase):
             return 0
         retention_ms = self._node.config["offsets.retention.minutes"] * 60_000
         dropped = 0
-        turns = Turns()
+        turns = CooperativeYield()
         for group in list(self.groups.values()):
             await turns.row()
             if isinstance(group, OtherGroup):

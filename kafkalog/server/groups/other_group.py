@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import records
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 _STABLE: Final = 1
 """State of a streams group member without partitions to revoke or to wait for."""
@@ -62,7 +65,7 @@ class OtherGroup:
         self.topology_epoch: int | None = None
         self.validated_epoch = -1
 
-    def apply(self, number: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+    def apply(self, number: int, names: Message, value: Message | None) -> None:
         """Apply a record of a type in `KIND_OF`."""
         if number in MEMBERS:
             if value is None:

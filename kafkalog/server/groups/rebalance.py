@@ -6,12 +6,12 @@ The rules are those of a broker of 4.3.1; KIP-62, KIP-134, KIP-345, KIP-394 and 
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.groups.classic_member import ClassicMember, Members
-from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Effect, Reply, Wake, Write
+from kafkalog.server.groups.effects import JOIN_TIMER, MEMBER_TIMER, SYNC_TIMER, Effect, Reply, Waiter, Wake, Write
 from kafkalog.server.groups.values import Joined, Joining, Synced, Syncing
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
@@ -26,7 +26,7 @@ class Rules(NamedTuple):
     now_ms: int
 
 
-def join(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) -> list[Effect]:
+def join(group: ClassicGroup, event: Joining, waiter: Waiter, rules: Rules) -> list[Effect]:
     """Handle JoinGroup: add or update a member of the next generation."""
     refused = _refusal(group, event, rules)
     if refused:
@@ -63,7 +63,7 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     return member is not None or len(group.members) < max_size
 
 
-def _join_again(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) -> list[Effect]:
+def _join_again(group: ClassicGroup, event: Joining, waiter: Waiter, rules: Rules) -> list[Effect]:
     if event.member_id in group.pending:
         if event.instance_id is not None:
             return [Reply(waiter, Joined(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id))]
@@ -84,7 +84,7 @@ def _join_again(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) 
     return out
 
 
-def _add(group: ClassicGroup, event: Joining, member_id: str, waiter: Any, rules: Rules) -> list[Effect]:
+def _add(group: ClassicGroup, event: Joining, member_id: str, waiter: Waiter, rules: Rules) -> list[Effect]:
     out: list[Effect] = []
     member = ClassicMember.of(event, member_id)
     member.is_new = True
@@ -104,7 +104,7 @@ def _add(group: ClassicGroup, event: Joining, member_id: str, waiter: Any, rules
     return out
 
 
-def _join_static(group: ClassicGroup, event: Joining, waiter: Any, rules: Rules) -> list[Effect]:
+def _join_static(group: ClassicGroup, event: Joining, waiter: Waiter, rules: Rules) -> list[Effect]:
     assert event.instance_id is not None
     old_id = group.instances.get(event.instance_id)
     if old_id is None:
@@ -151,7 +151,7 @@ def _put_in_place(group: ClassicGroup, old: ClassicMember, new: ClassicMember) -
 
 
 def _replaced(
-    group: ClassicGroup, member: ClassicMember, old: ClassicMember, old_leader: str | None, error: int, waiter: Any
+    group: ClassicGroup, member: ClassicMember, old: ClassicMember, old_leader: str | None, error: int, waiter: Waiter
 ) -> list[Effect]:
     """Answer a static member that returned to a stable group; it keeps its assignment.
 
@@ -169,7 +169,7 @@ def _replaced(
     return [Reply(waiter, answer)]
 
 
-def _await_join(member: ClassicMember, waiter: Any, out: list[Effect]) -> None:
+def _await_join(member: ClassicMember, waiter: Waiter, out: list[Effect]) -> None:
     if member.awaiting_join is not None:  # the client abandoned its last request and retries
         out.append(Reply(member.awaiting_join, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.id)))
     member.awaiting_join = waiter
@@ -279,7 +279,7 @@ def on_sync_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
     return out
 
 
-def sync(group: ClassicGroup, event: Syncing, waiter: Any, rules: Rules) -> list[Effect]:
+def sync(group: ClassicGroup, event: Syncing, waiter: Waiter, rules: Rules) -> list[Effect]:
     """Handle SyncGroup: a member requests its assignment; the leader's request contains all assignments."""
     error = group.check_member(event.member_id, event.instance_id) or _sync_refusal(group, event)
     if error:

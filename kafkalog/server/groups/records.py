@@ -9,12 +9,15 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NotRequired, TypedDict
 from uuid import UUID
 
 from kafkalog.records.encoder import encoded
 from kafkalog.records.schemas.groups import KEYS, VALUES
 from kafkalog.server.groups.values import CommittedOffset
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 OFFSET: Final = 1
 CLASSIC_GROUP: Final = 2
@@ -44,6 +47,14 @@ _SHORT: Final = struct.Struct(">h")
 _KEY_FIELDS: Final = {number: tuple(field.name for field in schema.fields) for number, schema in KEYS.items()}
 
 
+class PartitionRow(TypedDict):
+    """A row with the partitions of a topic, in the value of a record."""
+
+    topicId: str
+    partitions: list[int]
+    assignmentEpochs: NotRequired[list[int]]
+
+
 class Record(NamedTuple):
     """A record of the topic, as bytes; `value` None is a tombstone."""
 
@@ -51,23 +62,23 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-def tombstone(kind: int, *names: Any) -> Record:
+def tombstone(kind: int, *names: object) -> Record:
     """Return the tombstone of type `kind` whose key has these fields, in order."""
     return Record(_key(kind, names), None)
 
 
-def record(kind: int, names: tuple[Any, ...], fields: Mapping[str, Any], version: int = 0) -> Record:
+def record(kind: int, names: tuple[object, ...], fields: Mapping[str, object], version: int = 0) -> Record:
     """Return a record of type `kind`: `names` are the key's fields in order, `fields` the value's by name."""
     return Record(_key(kind, names), _SHORT.pack(version) + encoded(VALUES[kind], fields, version))
 
 
-def _key(kind: int, names: tuple[Any, ...]) -> bytes:
+def _key(kind: int, names: tuple[object, ...]) -> bytes:
     return _SHORT.pack(kind) + encoded(KEYS[kind], dict(zip(_KEY_FIELDS[kind], names, strict=True)), 0)
 
 
 def offset_record(group_id: str, topic: str, partition: int, one: CommittedOffset) -> Record:
     """Return the record of a committed offset. An offset with `expire_ms` uses the old version that has that field."""
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "offset": one.offset, "metadata": one.metadata, "commitTimestamp": one.commit_ms,
     }  # fmt: skip
     version = _OFFSET_VERSION
@@ -81,7 +92,7 @@ def offset_record(group_id: str, topic: str, partition: int, one: CommittedOffse
     return record(OFFSET, (group_id, topic, partition), fields, version)
 
 
-def committed_offset(value: Mapping[str, Any]) -> CommittedOffset:
+def committed_offset(value: Message) -> CommittedOffset:
     """Return the committed offset in a record's value of any version."""
     expire_ms = value.get("expireTimestamp", -1)
     topic_id = value.get("topicId", _NO_ID)
@@ -95,7 +106,7 @@ def committed_offset(value: Mapping[str, Any]) -> CommittedOffset:
     )
 
 
-def group_record(group_id: str, fields: Mapping[str, Any]) -> Record:
+def group_record(group_id: str, fields: Mapping[str, object]) -> Record:
     """Return the record of a classic group with its members and their assignments."""
     return record(CLASSIC_GROUP, (group_id,), fields, _GROUP_VERSION)
 
@@ -110,17 +121,17 @@ def id_of(text: str) -> UUID:
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
-def partitions_of(rows: Iterable[Mapping[str, Any]]) -> dict[UUID, frozenset[int]]:
+def partitions_of(rows: Iterable[PartitionRow]) -> dict[UUID, frozenset[int]]:
     """Return the partitions by topic from the rows of a record."""
     return {id_of(row["topicId"]): frozenset(row["partitions"]) for row in rows}
 
 
-def partition_rows(partitions: Mapping[UUID, Iterable[int]]) -> list[dict[str, Any]]:
+def partition_rows(partitions: Mapping[UUID, Iterable[int]]) -> list[PartitionRow]:
     """Return a record's rows for partitions by topic."""
     return [{"topicId": id_text(topic_id), "partitions": sorted(those)} for topic_id, those in partitions.items()]
 
 
-def epochs_of(rows: Iterable[Mapping[str, Any]], default: int) -> dict[tuple[UUID, int], int]:
+def epochs_of(rows: Iterable[PartitionRow], default: int) -> dict[tuple[UUID, int], int]:
     """Return the epoch in which the member got each partition; `default` if an older record does not have it."""
     found: dict[tuple[UUID, int], int] = {}
     for row in rows:
@@ -132,7 +143,7 @@ def epochs_of(rows: Iterable[Mapping[str, Any]], default: int) -> dict[tuple[UUI
 
 def rows_with_epochs(
     partitions: Mapping[UUID, Iterable[int]], epochs: Mapping[tuple[UUID, int], int], default: int
-) -> list[dict[str, Any]]:
+) -> list[PartitionRow]:
     """Return a record's rows for partitions by topic, with the epoch in which the member got each partition."""
     return [
         row | {"assignmentEpochs": [epochs.get((topic_id, number), default) for number in row["partitions"]]}

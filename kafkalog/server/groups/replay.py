@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.records.control import ControlType, control_record
 from kafkalog.records.internal import coordinator_record
@@ -18,6 +17,9 @@ from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.other_group import KIND_OF, MEMBERS, WITHOUT_STATE, OtherGroup
 from kafkalog.storage.log_walk import Walkable, log_chunks
 from kafkalog.storage.segment_reader import Chunk
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 _LOG: Final = logging.getLogger(__name__)
 _LEGACY_OFFSET: Final = 0
@@ -37,7 +39,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.offsets = GroupOffsets()
-        self.classic: dict[str, Mapping[str, Any]] = {}
+        self.classic: dict[str, Message] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
         self.others: dict[str, OtherGroup] = {}
         self.unread: Counter[int | None] = Counter()  # by the number in the key, None without a key
@@ -90,7 +92,7 @@ class Replay:
         """Return the share and streams groups that exist: those whose own record was not deleted."""
         return {group_id: group for group_id, group in self.others.items() if group.epoch is not None}
 
-    def _offset(self, names: Mapping[str, Any], value: Mapping[str, Any] | None, at: int, producer_id: int) -> None:
+    def _offset(self, names: Message, value: Message | None, at: int, producer_id: int) -> None:
         group_id, place = names["group"], (names["topic"], names["partition"])
         if value is None:
             self.offsets.remove(group_id, place)
@@ -99,14 +101,14 @@ class Replay:
         else:
             self.offsets.put_pending(producer_id, group_id, place, records.committed_offset(value), at)
 
-    def _classic(self, group_id: str, value: Mapping[str, Any] | None) -> None:
+    def _classic(self, group_id: str, value: Message | None) -> None:
         if value is None:
             self.classic.pop(group_id, None)
         else:
             self.classic[group_id] = value
             self.others.pop(group_id, None)
 
-    def _consumer(self, kind: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+    def _consumer(self, kind: int, names: Message, value: Message | None) -> None:
         group_id = names["groupId"]
         group = self.consumer.get(group_id)
         if group is None:
@@ -118,7 +120,7 @@ class Replay:
         if group.apply(kind, names, value):
             del self.consumer[group_id]
 
-    def _other(self, number: int, names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+    def _other(self, number: int, names: Message, value: Message | None) -> None:
         group_id, kind = names["groupId"], KIND_OF[number]
         group = self.others.get(group_id)
         if group is None or group.kind is not kind:

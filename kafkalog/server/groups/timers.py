@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    import asyncio
+
+    from kafkalog.server.node.node import Node
 
 
 class GroupTimers:
@@ -17,7 +19,7 @@ class GroupTimers:
     def __init__(self, node: Node, on_timer: Callable[[str, str], object]) -> None:
         self._node = node
         self._on_timer = on_timer
-        self._handles: dict[str, dict[str, Any]] = {}
+        self._handles: dict[str, dict[str, asyncio.TimerHandle]] = {}
 
     def set(self, group_id: str, name: str, delay_ms: int | None) -> None:
         """Start or restart a timer; None cancels it."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
-    from kafkalog.server.topics import Topic
+    from kio.schema.offset_commit.v10.request import OffsetCommitRequestTopic
+    from kio.schema.offset_fetch.v10.request import OffsetFetchRequestTopics
+
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.topics import Topic
 
 
-def topic_of(node: Node, row: Any) -> tuple[str | None, Topic | None]:
+def topic_of(node: Node, row: OffsetCommitRequestTopic | OffsetFetchRequestTopics) -> tuple[str | None, Topic | None]:
     """Return the name of a request row's topic, None for an unknown id, and the topic, None if it does not exist."""
     name = getattr(row, "name", None)
     topic: Topic | None = node.topics.get(name) if name is not None else node.topics.by_id(row.topic_id)

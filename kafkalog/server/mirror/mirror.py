@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.config import TOPIC_TABLE, LogConfig
+from kafkalog.config.topic import TOPIC_TABLE, LogConfig
 from kafkalog.errors import InconsistentTopicId, UnknownTopicOrPartition
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.client.cluster import Cluster, PeerTopic, read_cluster, read_topic_settings
 from kafkalog.server.client.errors import PeerError, PeerUnreachable
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.node.topics import id_text
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.leader_source import CONSUMER, LeaderSource
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.replica.topic_changes import setting_changes
-from kafkalog.server.topics import id_text
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.client.connection import PeerConnection
+    from kafkalog.server.node.pool import Run
 
 _LOG: Final = logging.getLogger(__name__)
 _NOBODY: Final = -2
@@ -56,7 +60,7 @@ class Mirror:
         bootstrap: Sequence[tuple[str, int]],
         topics: Iterable[str],
         *,
-        run: Callable[..., Awaitable[Any]],
+        run: Run,
         monotonic_ms: Callable[[], int],
         peers: PeerSettings | None = None,
         limits: FetchLimits | None = None,
@@ -140,7 +144,7 @@ class Mirror:
         self._wanted = sum(len(cluster.topics[name].leaders) for name in self._topics)
         await self._follow(cluster)
 
-    async def _any_broker(self) -> Any:
+    async def _any_broker(self) -> PeerConnection:
         failure: PeerError = PeerUnreachable("no broker is named")
         for host, port in dict.fromkeys((*self._nodes.values(), *self._bootstrap)):
             try:

@@ -7,15 +7,15 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.opening import OpenedLogs, open_logs
 from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.mirror.mirror import Mirror
+from kafkalog.server.node.pool import CallPool
 from kafkalog.server.packages import check_packages
-from kafkalog.server.pool import CallPool
 from kafkalog.server.running import loop_factory, raise_descriptor_limit
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
@@ -54,10 +54,12 @@ def open_mirror(directories: Sequence[str | os.PathLike[str]]) -> OpenedLogs:
     return opened
 
 
-async def _mirror(opened: OpenedLogs, *given: Any) -> int:
+async def _mirror(
+    opened: OpenedLogs, bootstrap: Sequence[tuple[str, int]], topics: Sequence[str], peers: PeerSettings, once: bool
+) -> int:
     pool = CallPool(_THREADS)
     try:
-        return await _follow(opened.manager, pool, *given)
+        return await _follow(opened.manager, pool, bootstrap, topics, peers, once)
     finally:
         pool.close()  # running calls finish before the logs are closed
         opened.close()

@@ -15,15 +15,17 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.errors import KafkalogError, MalformedRequest
-from kafkalog.server.context import Close, Connection
 from kafkalog.server.net.frames import LENGTH_BYTES, MIN_FRAME_BYTES, FrameReader
 from kafkalog.server.net.outgoing import Outgoing, Progress, warm
 from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER, STRANGERS_READ_BYTES
+from kafkalog.server.requests.context import Close, Connection
 
 if TYPE_CHECKING:
     from kafkalog.server.net.listener import Network
-    from kafkalog.server.wire.ranges import Records
+    from kafkalog.server.wire.ranges import Pieces, Records
     from kafkalog.storage.file_slice import FileSlice
+
+    Result = Pieces | Close | None
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class Channel:
         self._fd = sock.fileno()
         self._frames = FrameReader(network.max_frame_bytes_of(connection))
         self._out = Outgoing(sock)
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[Result] | None = None
         self._held = 0  # bytes of the request in memory
         self._counted = 0  # bytes counted for it in the network's memory, under `kind`
         self.kind = SMALL if connection.is_authenticated else STRANGER
@@ -295,7 +297,7 @@ class Channel:
             self._task = self._loop.create_task(_rest(work, waits_for))
             self._task.add_done_callback(self._task_done)
 
-    def _task_done(self, task: asyncio.Task[Any]) -> None:
+    def _task_done(self, task: asyncio.Task[Result]) -> None:
         self._task = None
         if task.cancelled():
             self._network.counts.working -= 1
@@ -311,7 +313,7 @@ class Channel:
         _LOG.error("a request of %r failed", self.connection, exc_info=error)
         self._answered(Close())
 
-    def _answered(self, answer: Any) -> None:
+    def _answered(self, answer: Result) -> None:
         self._network.counts.working -= 1
         sasl = self.connection.sasl
         if self._held or self.reserved_bytes or sasl is not None or self.kind == STRANGER:
@@ -447,13 +449,13 @@ class Channel:
         self.close()
 
 
-async def _rest(work: Coroutine[Any, Any, Any], waits_for: Any) -> Any:
+async def _rest(work: Coroutine[object, None, Result], waits_for: object) -> Any:
     """Await the rest of a coroutine that was driven to its first wait, in a form that a task accepts."""
     return await _steps(work, waits_for)
 
 
 @coroutine
-def _steps(work: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+def _steps(work: Coroutine[object, None, Result], waits_for: object) -> Generator[object, None, Any]:
     while True:
         try:
             yield waits_for

@@ -7,7 +7,7 @@ import re
 from typing import Final, NamedTuple
 
 from kafkalog.errors import ConfigError
-from kafkalog.server.config import ServerConfig
+from kafkalog.server.settings.config import ServerConfig
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOG: Final = logging.getLogger(__name__)

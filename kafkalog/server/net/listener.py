@@ -12,20 +12,23 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import ConfigError, StorageError
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.context import Connection
-from kafkalog.server.metrics import NetworkCounts
 from kafkalog.server.net.connection import Channel
 from kafkalog.server.net.endpoints import Endpoint
 from kafkalog.server.net.request_memory import SMALL, STRANGER, RequestMemory
 from kafkalog.server.net.tls import PrincipalRules, principal_of, tls_context
 from kafkalog.server.net.unfinished import UnfinishedRequests
 from kafkalog.server.net.unread import UnreadAnswers
-from kafkalog.server.pool import CallPool
+from kafkalog.server.node.pool import CallPool
+from kafkalog.server.requests.context import Connection
+from kafkalog.server.settings.config import ServerConfig
+from kafkalog.server.status.metrics import NetworkCounts
 from kafkalog.util.descriptors import DESCRIPTORS
+
+if TYPE_CHECKING:
+    from kafkalog.server.net.connection import Result
 
 _LOG: Final = logging.getLogger(__name__)
 BUFFER_BYTES: Final = 1 << 16
@@ -35,7 +38,7 @@ _AGAIN_SECONDS: Final = 1.0
 _SPARE_DESCRIPTORS: Final = 64
 _SWEEP_SECONDS: Final = 10
 
-Dispatch = Callable[[Connection, bytearray], Coroutine[Any, Any, Any]]
+Dispatch = Callable[[Connection, bytearray], "Coroutine[object, None, Result]"]
 
 
 class Network:
@@ -309,7 +312,7 @@ class Listener:
             except OSError:  # already disconnected
                 sock.close()
 
-    def _take(self, sock: socket.socket, address: Any) -> None:
+    def _take(self, sock: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
         host = address[0].removeprefix("::ffff:")
         if self._network.by_address[host] >= self._overrides.get(host, self._max_of_address):
             self._network.counts.refuse("address_limit")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import ConfigError, KafkalogError, StorageError
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.context import ANONYMOUS
+from kafkalog.server.requests.context import ANONYMOUS
+from kafkalog.server.settings.config import ServerConfig
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENTS: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -47,14 +47,14 @@ def tls_context(config: ServerConfig, listener: str) -> ssl.SSLContext:
     return context
 
 
-def principal_of(certificate: Any, rules: PrincipalRules) -> str:
+def principal_of(certificate: Mapping[str, Any] | None, rules: PrincipalRules) -> str:
     """Return `User:` and the name of a certificate from `SSLSocket.getpeercert` by the rules, else ANONYMOUS."""
     if not certificate:
         return ANONYMOUS
     return "User:" + rules.name_of(distinguished_name(certificate.get("subject", ())))
 
 
-def distinguished_name(subject: Any) -> str:
+def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
     """Return the name in Java's form (RFC 2253): the last part first, joined by commas."""
     parts = []
     for rdn in reversed(subject):
@@ -148,7 +148,7 @@ def _no_password() -> str:
     raise ConfigError("the private key has a password", hint="set ssl.key.password")
 
 
-def _told(name: str, call: Callable[..., object], *args: Any, path: str | None = None) -> None:
+def _told(name: str, call: Callable[..., object], *args: object, path: str | None = None) -> None:
     """Call `call` and name the setting in its errors."""
     try:
         call(*args)

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.metrics import NetworkCounts
 from kafkalog.server.net.request_memory import SMALL, SMALL_BYTES, STRANGER, RequestMemory
+from kafkalog.server.status.metrics import NetworkCounts
 
 if TYPE_CHECKING:
     from kafkalog.server.net.connection import Channel

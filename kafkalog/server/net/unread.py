@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.metrics import NetworkCounts
+from kafkalog.server.status.metrics import NetworkCounts
 
 if TYPE_CHECKING:
     from kafkalog.server.net.connection import Channel

@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.server.client.errors import PeerRefused
-from kafkalog.server.store import Identity, keep_identity
+from kafkalog.server.node.store import Identity, keep_identity
 from kafkalog.storage.partition_metadata import new_topic_id
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from uuid import UUID
+
+    from kafkalog.server.client.cluster import PeerTopic
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 _HINT: Final = (
@@ -65,7 +68,7 @@ class ClusterId:
         if (theirs or "") != mine and (mine or self._topics()):
             raise self._refused(theirs or "", "a candidate")
 
-    async def take(self, theirs: str | None, who: str, topics: Mapping[str, Any] | None = None) -> None:
+    async def take(self, theirs: str | None, who: str, topics: Mapping[str, PeerTopic] | None = None) -> None:
         """Store this id if the node has none. OtherCluster, StorageError.
 
         `topics` are those of the other node, by name: each topic here must exist there, with the same id.
@@ -78,9 +81,8 @@ class ClusterId:
             raise self._refused(theirs, who)
         await self._keep(theirs)
 
-    def _topics(self) -> dict[str, Any]:
-        topics = self._node.topics
-        return {name: topics.get(name).id for name in topics.names()}
+    def _topics(self) -> dict[str, UUID]:
+        return {topic.name: topic.id for topic in self._node.topics.each()}
 
     async def _keep(self, cluster_id: str) -> None:
         async with self._turn:

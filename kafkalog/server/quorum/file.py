@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kafkalog.config_keys import MAX_INT
+from kafkalog.config.keys import MAX_INT
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
@@ -44,7 +44,7 @@ def parse_state(content: bytes) -> QuorumState:
     )
 
 
-def _number(data: dict[str, Any], name: str, least: int) -> int:
+def _number(data: dict[str, object], name: str, least: int) -> int:
     value = data.get(name)
     if type(value) is not int or not least <= value <= MAX_INT:
         raise ValueError(f"{name} is {ascii(str(value)[:40])}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog.errors import ApiError, FencedLeaderEpoch, KafkalogError
 from kafkalog.server.quorum.errors import NotController
@@ -19,7 +19,7 @@ from kafkalog.server.quorum.file import NOBODY
 from kafkalog.server.replica.partition import Partition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 TIMEOUT: Final = "kafkalog.handover.timeout.ms"
@@ -38,6 +38,15 @@ class NotCaughtUp(ApiError):
 
     code = 80
     retriable = True
+
+
+class Changing(Protocol):
+    """A part whose changes a handover rejects."""
+
+    check_change: Callable[[], object]
+
+    async def settled(self) -> None:
+        """Wait until no change is in progress."""
 
 
 class HandOver:
@@ -98,7 +107,7 @@ class HandOver:
             raise FencedLeaderEpoch(f"node {successor} is none of the others")
 
     @property
-    def _changing(self) -> tuple[Any, ...]:
+    def _changing(self) -> tuple[Changing, ...]:
         node = self._node
         return node.topics, node.dynamic, node.credentials.file
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kafkalog.config_keys import MAX_INT
+from kafkalog.config.keys import MAX_INT
 from kafkalog.errors import ConfigError
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings, peer_settings
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.net.endpoints import listeners_of
 from kafkalog.server.quorum.replica_set import ReplicaSet
+from kafkalog.server.settings.config import ServerConfig
 
 _TLS_NAMES: Final = (
     "ssl.truststore.location", "ssl.truststore.certificates", "ssl.keystore.location", "ssl.key.password",
@@ -31,7 +31,7 @@ class PeerLinks:
         self._settings = settings
         self._links: dict[int, asyncio.Task[PeerConnection]] = {}
 
-    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+    async def ask(self, node_id: int, api_key: int, request: Mapping[str, object]) -> Any:
         """Send a request and return the response, with kio's names. PeerError."""
         return await (await self._link(node_id)).request(api_key, request)
 

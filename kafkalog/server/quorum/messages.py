@@ -5,8 +5,8 @@ The term is in the row of `__cluster_metadata`, the topic that stands for the wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from uuid import UUID
 
 from kafkalog.errors import InvalidRequest
@@ -14,13 +14,49 @@ from kafkalog.server.quorum.decisions import EMPTY, Ballot, Position, Positions
 from kafkalog.server.quorum.file import NOBODY, QuorumState
 from kafkalog.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
+    from kio.schema.describe_quorum.v2.response import DescribeQuorumResponse
+    from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest
+    from kio.schema.vote.v2.request import VoteRequest
+    from kio.schema.vote.v2.response import VoteResponse
+
+    from kafkalog.server.wire.writer import Tree
+    from kafkalog.storage.log import UnifiedLog
+
 VOTE: Final = 52
 BEGIN_QUORUM_EPOCH: Final = 53
 END_QUORUM_EPOCH: Final = 54
 DESCRIBE_QUORUM: Final = 55
 WHOLE: Final = TopicPartition("__cluster_metadata", 0)
-Tree = Mapping[str, Any]
 _NOTHING: Final[Positions] = {}
+
+
+class PartitionRow(Protocol):
+    """A row of a message that is about a partition."""
+
+    @property
+    def partition_index(self) -> int: ...
+
+
+R = TypeVar("R", bound=PartitionRow)
+R_co = TypeVar("R_co", bound=PartitionRow, covariant=True)
+
+
+class TopicRows(Protocol[R_co]):
+    """The rows of a message that are about a topic."""
+
+    @property
+    def topic_name(self) -> str: ...
+    @property
+    def partitions(self) -> Sequence[R_co]: ...
+
+
+class PartitionMessage(Protocol[R_co]):
+    """A request or an answer with rows for partitions."""
+
+    @property
+    def topics(self) -> Sequence[TopicRows[R_co]]: ...
 
 
 def vote_request(ballot: Ballot, voter: int, cluster_id: str, *, is_pre_vote: bool) -> Tree:
@@ -47,7 +83,7 @@ def _row(
     }  # fmt: skip
 
 
-def read_ballot(request: Any) -> tuple[Ballot, bool]:
+def read_ballot(request: VoteRequest) -> tuple[Ballot, bool]:
     """Return the ballot of a request, and whether it is a pre-vote. InvalidRequest."""
     positions: dict[TopicPartition, Position] = {}
     topics: dict[str, UUID | None] = {}
@@ -73,7 +109,7 @@ def vote_answer(is_granted: bool, state: QuorumState, ahead: Positions = _NOTHIN
     It has a row for each partition that the candidate may copy from here, with the log's last epoch as leader epoch. A
     row for METADATA means that the metadata may be copied.
     """
-    answer = _answer({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
+    whole = _whole_row({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
     by_topic: dict[str, list[Tree]] = {}
     for key, (last_epoch, _) in ahead.items():
         by_topic.setdefault(key.topic, []).append({
@@ -81,16 +117,16 @@ def vote_answer(is_granted: bool, state: QuorumState, ahead: Positions = _NOTHIN
             "vote_granted": False,
         })  # fmt: skip
     topics = [{"topic_name": name, "partitions": rows} for name, rows in by_topic.items()]
-    return {**answer, "topics": [*answer["topics"], *topics]}
+    return {"error_code": 0, "topics": [whole, *topics]}
 
 
-def read_vote(response: Any) -> tuple[bool, int]:
+def read_vote(response: VoteResponse) -> tuple[bool, int]:
     """Return whether an answer grants the vote, and its term. ValueError if it is invalid."""
     row = _whole_of(response)
     return bool(row.vote_granted), row.leader_epoch
 
 
-def read_ahead(response: Any) -> dict[TopicPartition, int]:
+def read_ahead(response: VoteResponse) -> dict[TopicPartition, int]:
     """Return the partitions that the voter has more of and lets the candidate copy, with their last epoch there."""
     rows = ((TopicPartition(topic.topic_name, row.partition_index), row) for topic in response.topics
             for row in topic.partitions)  # fmt: skip
@@ -107,7 +143,7 @@ def begin_request(state: QuorumState, voter: int, cluster_id: str) -> Tree:
     return {"cluster_id": cluster_id or None, "voter_id": voter, "topics": topics, "leader_endpoints": ()}
 
 
-def read_begin(request: Any) -> tuple[int, int]:
+def read_begin(request: BeginQuorumEpochRequest) -> tuple[int, int]:
     """Return (term, leader) of a new leader's notification. InvalidRequest."""
     try:
         row = _whole_of(request)
@@ -132,7 +168,7 @@ def end_request(term: int, leader: int, successor: int, cluster_id: str) -> Tree
     return {"cluster_id": cluster_id or None, "topics": topics, "leader_endpoints": ()}
 
 
-def read_end(request: Any) -> tuple[int, int, int]:
+def read_end(request: EndQuorumEpochRequest) -> tuple[int, int, int]:
     """Return (term, leader, successor) of a handover request. InvalidRequest."""
     try:
         row = _whole_of(request)
@@ -171,19 +207,19 @@ def describe_row(state: QuorumState, changes: int, ends: Mapping[int, int]) -> T
     }  # fmt: skip
 
 
-def read_described(response: Any) -> tuple[int, int]:
+def read_described(response: DescribeQuorumResponse) -> tuple[int, int]:
     """Return (term, leader) of an answer to DescribeQuorum. ValueError if it is invalid."""
     row = _whole_of(response)
     return row.leader_epoch, row.leader_id
 
 
-def read_changes(response: Any) -> tuple[int, int, int]:
+def read_changes(response: DescribeQuorumResponse) -> tuple[int, int, int]:
     """Return (term, leader, number of changes of topics and settings) of an answer to DescribeQuorum. ValueError."""
     row = _whole_of(response)
     return row.leader_epoch, row.leader_id, row.high_watermark
 
 
-def read_end_of(response: Any, node_id: int) -> tuple[int, int]:
+def read_end_of(response: DescribeQuorumResponse, node_id: int) -> tuple[int, int]:
     """Return (term, number of changes that a voter has) of an answer to DescribeQuorum. ValueError.
 
     A leader's number about itself includes changes that are not on disk yet.
@@ -196,13 +232,18 @@ def read_end_of(response: Any, node_id: int) -> tuple[int, int]:
 
 
 def _answer(row: Tree) -> Tree:
+    return {"error_code": 0, "topics": [_whole_row(row)]}
+
+
+def _whole_row(row: Tree) -> Tree:
     partition = {"partition_index": WHOLE.partition, "error_code": 0, **row}
-    return {"error_code": 0, "topics": [{"topic_name": WHOLE.topic, "partitions": [partition]}]}
+    return {"topic_name": WHOLE.topic, "partitions": [partition]}
 
 
-def _whole_of(message: Any) -> Any:
-    if getattr(message, "error_code", 0):
-        raise ValueError(f"error {int(message.error_code)}")
+def _whole_of(message: PartitionMessage[R]) -> R:
+    code = getattr(message, "error_code", 0)
+    if code:
+        raise ValueError(f"error {int(code)}")
     for topic in message.topics:
         for row in topic.partitions if topic.topic_name == WHOLE.topic else ():
             if row.partition_index == WHOLE.partition and not getattr(row, "error_code", 0):
@@ -210,6 +251,6 @@ def _whole_of(message: Any) -> Any:
     raise ValueError(f"it says nothing of {WHOLE.topic}")
 
 
-def positions_of(logs: Mapping[TopicPartition, Any], position: Any) -> Positions:
+def positions_of(logs: Mapping[TopicPartition, UnifiedLog], position: Callable[[int, int], Position]) -> Positions:
     """Return the position of each log."""
     return {key: position(log.state.leader_epoch, log.log_end_offset) for key, log in logs.items()}

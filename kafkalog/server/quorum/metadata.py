@@ -8,17 +8,18 @@ meanwhile, the fetch restarts. It includes the version that the node has on disk
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from kafkalog.errors import from_code
 from kafkalog.server.client.errors import PeerRefused
-from kafkalog.server.quorum.messages import WHOLE, Tree
+from kafkalog.server.quorum.messages import WHOLE
 from kafkalog.server.quorum.version_file import Versions, format_versions, parse_versions
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
 
 if TYPE_CHECKING:
     from kafkalog.server.client.connection import PeerConnection
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.wire.writer import Tree
 
 FETCH_SNAPSHOT: Final = 59
 VERSION: Final = 1
@@ -60,15 +61,15 @@ def read_content(content: bytes) -> Common:
     data = json.loads(content)
     if not isinstance(data, dict) or data.get("version") != VERSION:
         raise ValueError(f"the leader's settings are no object with version {VERSION}")
-    settings: Any = data.get("settings")
-    groups: Any = data.get("groups")
+    settings = data.get("settings")
+    groups = data.get("groups")
     if not _is_text(settings) or not isinstance(groups, dict) or not all(_is_text(one) for one in groups.values()):
         raise ValueError("the leader's settings are no names with text")
     versions = parse_versions(json.dumps(data.get("metadata")).encode())
     return Common(parse_state(json.dumps(data.get("security")).encode()), settings, groups, versions)
 
 
-def _is_text(values: Any) -> bool:
+def _is_text(values: object) -> TypeGuard[dict[str, str]]:
     return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
 
 

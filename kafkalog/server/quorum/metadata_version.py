@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
 from kafkalog.errors import ApiError, KafkalogError
 from kafkalog.server.quorum import messages
 from kafkalog.server.quorum.errors import NotController
@@ -29,7 +29,7 @@ from kafkalog.server.quorum.version_file import Version, VersionFile, Versions, 
 from kafkalog.server.quorum.watch import ANSWER_SECONDS
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
     from kafkalog.server.quorum.quorum import Quorum
 
 _LOG: Final = logging.getLogger(__name__)

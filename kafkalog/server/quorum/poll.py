@@ -16,10 +16,12 @@ from kafkalog.server.quorum.file import QuorumState
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
     from kafkalog.server.quorum.quorum import Quorum
+    from kafkalog.server.wire.writer import Tree
 
 _LOG: Final = logging.getLogger(__name__)
+A = TypeVar("A")
 T = TypeVar("T")
 LastEpochs = Mapping[TopicPartition, int]
 """Partitions that a voter has more of, with the last epoch of each there."""
@@ -30,17 +32,17 @@ ASK_SECONDS: Final = 5.0
 class Peers(Protocol):
     """Connections to the other nodes of the set."""
 
-    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+    async def ask(self, node_id: int, api_key: int, request: Tree) -> Any:
         """Return the response as a named tuple with kio's names. KafkalogError, OSError if there is none."""
 
     async def close(self) -> None:
         """Close the connections; no more requests follow."""
 
 
-class Nowhere:
+class NoPeers:
     """Peers of a node without connections to them."""
 
-    async def ask(self, node_id: int, api_key: int, request: Mapping[str, Any]) -> Any:
+    async def ask(self, node_id: int, api_key: int, request: Tree) -> Any:
         """Raise ConnectionRefusedError."""
         raise ConnectionRefusedError(f"there is no way to node {node_id}")
 
@@ -107,12 +109,12 @@ class Poll:
         except (KafkalogError, OSError, TimeoutError) as error:
             _LOG.info("node %d was not told that this one leads: %s", other, error)
 
-    async def ask(self, other: int, key: int, request: messages.Tree, seconds: float = ASK_SECONDS) -> Any:
+    async def ask(self, other: int, key: int, request: Tree, seconds: float = ASK_SECONDS) -> Any:
         """Return the answer of one node. KafkalogError, OSError, TimeoutError."""
         async with asyncio.timeout(seconds):
             return await self._quorum.peers.ask(other, key, request)
 
-    async def _ask_all(self, key: int, request: Callable[[int], messages.Tree]) -> dict[int, Any]:
+    async def _ask_all(self, key: int, request: Callable[[int], Tree]) -> dict[int, Any]:
         """Return the answers by node, from the nodes that answer in time."""
         others = self._quorum.others(self._node.node_id)
         asked = (self.ask(other, key, request(other)) for other in others)
@@ -127,7 +129,7 @@ class Poll:
         }
 
 
-def _read(read: Callable[[Any], T], answer: Any) -> T | None:
+def _read(read: Callable[[A], T], answer: A) -> T | None:
     try:
         return read(answer)
     except (ValueError, AttributeError) as error:

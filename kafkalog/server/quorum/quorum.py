@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError
@@ -31,16 +31,16 @@ from kafkalog.server.quorum.decisions import (
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NOBODY, QuorumFile, QuorumState
 from kafkalog.server.quorum.handover import HELD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
-from kafkalog.server.quorum.lending import Lending
+from kafkalog.server.quorum.log_copy_grant import LogCopyGrant
 from kafkalog.server.quorum.metadata_version import MetadataVersion
-from kafkalog.server.quorum.poll import ASK_SECONDS, LastEpochs, Nowhere, Peers, Poll
+from kafkalog.server.quorum.poll import ASK_SECONDS, LastEpochs, NoPeers, Peers, Poll
 from kafkalog.server.quorum.replica_set import ReplicaSet, check_member, parse_replicas
 from kafkalog.server.quorum.version_file import NONE, VersionFile
 from kafkalog.server.quorum.watch import watch
 from kafkalog.server.replica.roles import Role, majority_of
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 REGAIN_SECONDS: Final = ASK_SECONDS + 1
@@ -58,7 +58,7 @@ class Quorum:
 
     def __init__(self, node: Node, replicas: ReplicaSet | None, peers: Peers | None = None) -> None:
         self.replica_set = replicas
-        self.peers: Peers = Nowhere() if peers is None else peers
+        self.peers: Peers = NoPeers() if peers is None else peers
         self.state = QuorumState(0)
         self.leads = replicas is None
         self.alive: tuple[int, ...] = (node.node_id,)
@@ -77,7 +77,7 @@ class Quorum:
 
         KafkalogError or OSError if the copy fails.
         """
-        self.lending = Lending(node)
+        self.lending = LogCopyGrant(node)
         self.handover = HandOver(node)
         self.cluster = ClusterId(node)
         self.is_handing_over = False
@@ -87,7 +87,7 @@ class Quorum:
         self._listeners: list[Callable[[], object]] = []
         self._changing = asyncio.Lock()
         self._electing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     # Life
 
@@ -131,7 +131,7 @@ class Quorum:
 
     def others(self, node_id: int) -> tuple[int, ...]:
         """Return all nodes of the set except this one."""
-        return self._set.others(node_id)
+        return self.own_set.others(node_id)
 
     def take_leaders_changes(self, changes: int) -> None:
         """Record the leader's number of changes, and call `on_leaders_change` if it is new."""
@@ -143,7 +143,7 @@ class Quorum:
         """Notify another node that this one leads, so that it asks for changes at once."""
         await self.poll.tell(other, self.state)
 
-    def later(self, work: Coroutine[Any, Any, object]) -> None:
+    def later(self, work: Coroutine[object, None, object]) -> None:
         """Run `work` in the background while the node runs."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -178,7 +178,7 @@ class Quorum:
 
     def _decide(self, ballot: Ballot, verb: str) -> Vote:
         mine = Standing(self.positions(), self.metadata.versions, self._topics())
-        vote = decide_vote(self.state, ballot, mine, self._set)
+        vote = decide_vote(self.state, ballot, mine, self.own_set)
         if vote.reason:
             _LOG.info("node %d %s a vote for term %d: no, %s", ballot.candidate, verb, ballot.term, vote.reason)
         return vote
@@ -189,7 +189,7 @@ class Quorum:
         A leader steps down for a later term.
         """
         async with self._changing:
-            await self._take(heard(self.state, term, leader, self._set))
+            await self._take(heard(self.state, term, leader, self.own_set))
             return self.state
 
     def role(self) -> Role:
@@ -197,7 +197,7 @@ class Quorum:
 
         A follower knows only that the leader is in sync, until the leader reports the ISR (`Partition.learn_in_sync`).
         """
-        state, ids = self.state, self._set.ids
+        state, ids = self.state, self.own_set.ids
         if self.leads:
             return Role(self._node.node_id, state.term, 0, ids, self.alive)
         leader = NOBODY if state.leader == self._node.node_id else state.leader  # not confirmed as leader yet
@@ -222,8 +222,7 @@ class Quorum:
         return Ballot(term, self._node.node_id, self.positions(), version, self._topics())
 
     def _topics(self) -> dict[str, UUID | None]:
-        topics = self._node.topics
-        return {name: topics.get(name).id for name in topics.names()}
+        return {topic.name: topic.id for topic in self._node.topics.each()}
 
     # Leading
 
@@ -239,14 +238,14 @@ class Quorum:
     async def _elect(self, is_forced: bool) -> None:
         me = self._node.node_id
         told = await self.poll.leaders()
-        term = next_term(max([self.state.term, *(one[0] for one in told.values())]), me, self._set)
+        term = next_term(max([self.state.term, *(one[0] for one in told.values())]), me, self.own_set)
         needed: tuple[int, ...] = ()  # a leader that handed over steps down by its vote, or not at all
         if not is_forced:
             needed = await self._taken_over(told)
         async with self._node.following.held():  # another leader's records must not follow the start of the term
             if not is_forced:
                 would = await self._would_vote(term)
-                if not has_won(would, self._set) or not would.issuperset(needed):
+                if not has_won(would, self.own_set) or not would.issuperset(needed):
                     raise self._failed(would, "would vote")
             mine = QuorumState(term, NOBODY, me)
             async with self._changing:
@@ -257,10 +256,10 @@ class Quorum:
             async with self._changing:
                 if self.state != mine:
                     raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
-                if not has_won(votes, self._set, is_forced=is_forced) or not votes.issuperset(needed):
+                if not has_won(votes, self.own_set, is_forced=is_forced) or not votes.issuperset(needed):
                     raise self._failed(votes, "voted")
                 await self._lead(QuorumState(term, me, me), tuple(sorted(votes)))
-        for other in self._set.others(me):
+        for other in self.own_set.others(me):
             self.later(self.tell(other))
 
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
@@ -282,16 +281,16 @@ class Quorum:
                 _LOG.error("the epoch %d of %s cannot begin: %s", term, key, error)
 
     async def _resume(self) -> None:
-        while self._set and not self.leads:
+        while self.own_set and not self.leads:
             answers = await self.poll.leaders()
             for term, leader in answers.values():
                 await self.heard(term, leader)
-            is_one = len(self._set) == 1
+            is_one = len(self.own_set) == 1
             if not is_one and self.state.leader == NOBODY:
                 return await self._regain()
             if not is_one and self.state.leader != self._node.node_id:
                 return
-            if is_one or may_resume(self.state, self._node.node_id, answers, self._set):
+            if is_one or may_resume(self.state, self._node.node_id, answers, self.own_set):
                 try:
                     await self.promote()
                     return
@@ -329,7 +328,8 @@ class Quorum:
             callback()
 
     @property
-    def _set(self) -> ReplicaSet:
+    def own_set(self) -> ReplicaSet:
+        """The replica set of this node, which is in one."""
         assert self.replica_set is not None, "a node alone is asked nothing about a set"
         return self.replica_set
 
@@ -341,7 +341,7 @@ class Quorum:
         if self.replica_set is None:
             return True
         mine = (self.state.term, self._node.node_id)
-        says = await self.poll.agreeing(mine, majority_of(len(self._set)))
+        says = await self.poll.agreeing(mine, majority_of(len(self.own_set)))
         return says and self.leads and self.state.term == mine[0]
 
     # Asking
@@ -382,11 +382,11 @@ class Quorum:
 
         It copies from one node at a time, since each comparison applies to the logs as they are then.
         """
-        left, within_s = set(self._set.ids), self._node.config[TIMEOUT] / 1000
+        left, within_s = set(self.own_set.ids), self._node.config[TIMEOUT] / 1000
         while True:
             would, ahead = await self.poll.votes(self.ballot(term), is_pre_vote=True)
             voters = left & ahead.keys()
-            if has_won(would, self._set) or not voters:
+            if has_won(would, self.own_set) or not voters:
                 return would
             voter = min(voters)
             left.discard(voter)
@@ -398,9 +398,9 @@ class Quorum:
                 _LOG.warning("what node %d has more of cannot be copied: %s", voter, error or type(error).__name__)
 
     def _failed(self, votes: set[int], verb: str) -> ElectionFailed:
-        others = ", ".join(str(one) for one in self._set.ids if one not in votes)
+        others = ", ".join(str(one) for one in self.own_set.ids if one not in votes)
         return ElectionFailed(
-            f"of {len(self._set)} nodes {len(votes)} {verb} for node {self._node.node_id}, a majority is needed",
+            f"of {len(self.own_set)} nodes {len(votes)} {verb} for node {self._node.node_id}, a majority is needed",
             hint=f"see the logs of {others}: who is ahead may be promoted instead",
         )
 

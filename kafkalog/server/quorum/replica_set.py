@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from kafkalog.config_keys import MAX_INT
+from kafkalog.config.keys import MAX_INT
 from kafkalog.errors import ConfigError
 
 SETTING: Final = "kafkalog.replicas"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kafkalog.config_keys import MAX_INT, MAX_LONG
+from kafkalog.config.keys import MAX_INT, MAX_LONG
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
@@ -54,14 +54,14 @@ def parse_versions(content: bytes) -> Versions:
     return versions
 
 
-def _version(data: dict[str, Any], name: str) -> Version:
+def _version(data: dict[str, object], name: str) -> Version:
     tree = data.get(name)
     if not isinstance(tree, dict):
         raise ValueError(f"{name} is no object")
     return _number(tree, "term", -1, MAX_INT), _number(tree, "changes", 0, MAX_LONG)
 
 
-def _number(data: dict[str, Any], name: str, least: int, most: int) -> int:
+def _number(data: dict[str, object], name: str, least: int, most: int) -> int:
     value = data.get(name)
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{name} is {ascii(str(value)[:40])}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
 
 PLAIN_BYTES: Final = 1 << 20
 COMPRESSED_BYTES: Final = 2 << 10

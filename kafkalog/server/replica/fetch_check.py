@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from kafkalog._core.scan import REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import bad_row, damage_at, sound_rows
 from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
+from kafkalog.storage.lazy_file import DataFile
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.log_walk import sound_chunks
 from kafkalog.storage.segment_reader import Chunk, Extent
@@ -54,7 +55,7 @@ class FetchCheck:
         self.log = log
         active = log.active_segment
         self._last_base, self._last_size = active.base_offset, active.size
-        self._checked: WeakKeyDictionary[Any, tuple[int, tuple[_Checked, ...]]] = WeakKeyDictionary()
+        self._checked: WeakKeyDictionary[DataFile, tuple[int, tuple[_Checked, ...]]] = WeakKeyDictionary()
         self._places: set[tuple[str | None, int | None]] = set()
 
     def read(
@@ -83,13 +84,13 @@ class FetchCheck:
             except CorruptRecord as error:
                 if not may_block:
                     raise MustReadData from error
-                if log.settled_cuts() == cuts and log.segments is segments:
+                if log.truncation_count_when_idle() == cuts and log.segments is segments:
                     self._report(error)
                     raise
                 continue  # the files changed meanwhile
             if data is None:
                 raise MustReadData
-            if not may_block or log.settled_cuts() == cuts:
+            if not may_block or log.truncation_count_when_idle() == cuts:
                 found.records = data
                 return found
 

@@ -84,7 +84,7 @@ class Answered(NamedTuple):
     diverging: tuple[int, int] | None = None  # (epoch, end offset)
 
 
-class Take(NamedTuple):
+class AppendRecords(NamedTuple):
     """Append the records, and adopt the leader's high watermark and log start."""
 
     records: memoryview | None
@@ -92,14 +92,14 @@ class Take(NamedTuple):
     log_start_offset: int
 
 
-class CutToEpoch(NamedTuple):
+class TruncateToEpoch(NamedTuple):
     """Truncate to the leader's newest epoch up to the requested one; `end_offset` is where it ends at the leader."""
 
     epoch: int
     end_offset: int
 
 
-class CutTo(NamedTuple):
+class TruncateTo(NamedTuple):
     """Truncate the log so that it ends at this offset."""
 
     offset: int
@@ -127,7 +127,7 @@ class StandStill(NamedTuple):
     error_code: int
 
 
-OnDisk = Take | CutToEpoch | CutTo | BeginAt
+OnDisk = AppendRecords | TruncateToEpoch | TruncateTo | BeginAt
 Plan = OnDisk | AskBounds | TryLater | StandStill
 
 
@@ -141,11 +141,11 @@ def plan_of(answer: Answered) -> Plan:
     if code:
         return TryLater(code)
     if answer.diverging is not None:
-        return CutToEpoch(*answer.diverging)
-    return Take(answer.records, answer.high_watermark, answer.log_start_offset)
+        return TruncateToEpoch(*answer.diverging)
+    return AppendRecords(answer.records, answer.high_watermark, answer.log_start_offset)
 
 
-def first_plan(position: Position, high_watermark: int) -> CutTo | None:
+def first_plan(position: Position, high_watermark: int) -> TruncateTo | None:
     """Return the plan before the first fetch in an epoch of leadership, or None.
 
     Records without an epoch have an old format, and no leader can say where they differ. So the follower truncates to
@@ -153,7 +153,7 @@ def first_plan(position: Position, high_watermark: int) -> CutTo | None:
     """
     if position.last_epoch >= 0 or position.end_offset <= position.start_offset:
         return None
-    return CutTo(high_watermark) if high_watermark < position.end_offset else None
+    return TruncateTo(high_watermark) if high_watermark < position.end_offset else None
 
 
 def cut_offset(leader_end: int, own_end: int, own: tuple[int, int] | None) -> int:
@@ -189,7 +189,7 @@ def begins_for_nothing(epochs: Sequence[tuple[int, int]], end_offset: int, next_
     return bool(epochs) and epochs[-1][1] >= end_offset and epochs[-1][0] > next_epoch
 
 
-def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> CutTo | BeginAt | TryLater:
+def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> TruncateTo | BeginAt | TryLater:
     """Return the plan if the leader's log is from `leader_start` to `leader_end` and ours ends outside of it.
 
     A leader with a shorter log was elected without being in sync. A leader whose log begins after our end has deleted
@@ -198,7 +198,7 @@ def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> CutTo | 
     if not 0 <= leader_start <= leader_end:
         return TryLater(ErrorCode.UNKNOWN_SERVER_ERROR)
     if leader_end < own_end:
-        return CutTo(leader_end)
+        return TruncateTo(leader_end)
     if leader_start > own_end:
         return BeginAt(leader_start)
     return TryLater(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -10,12 +10,12 @@ from kafkalog._core.scan import scan
 from kafkalog.errors import IllegalState
 from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.replica.following import (
+    AppendRecords,
     BeginAt,
-    CutTo,
-    CutToEpoch,
     OnDisk,
     Position,
-    Take,
+    TruncateTo,
+    TruncateToEpoch,
     begins_for_nothing,
     cut_offset,
     last_epoch_for,
@@ -84,13 +84,13 @@ def _carry_out(work: Work, cutting: Cutting) -> None:
         raise IllegalState(f"{partition.topic_partition} is led here: a leader's log is nobody's to change")
     log = partition.log
     match plan:
-        case Take():
+        case AppendRecords():
             _take(partition, plan, work.leader_epoch, cutting)
-        case CutToEpoch(epoch, leader_end) if epoch == work.leader_epoch and _may_begin(log, epoch, leader_end):
+        case TruncateToEpoch(epoch, leader_end) if epoch == work.leader_epoch and _may_begin(log, epoch, leader_end):
             log.begin_epoch(epoch)
-        case CutToEpoch(epoch, leader_end):
+        case TruncateToEpoch(epoch, leader_end):
             _cut(log, cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch)), keeps_begin=True)
-        case CutTo(offset):
+        case TruncateTo(offset):
             _cut(log, offset)
         case BeginAt(offset):
             log.truncate_fully_and_start_at(offset)
@@ -104,9 +104,9 @@ def _new_end(work: Work) -> int | None:
             return None
         case BeginAt(offset):
             return offset
-        case CutToEpoch(epoch, leader_end) if epoch != work.leader_epoch or not _may_begin(log, epoch, leader_end):
+        case TruncateToEpoch(epoch, leader_end) if epoch != work.leader_epoch or not _may_begin(log, epoch, leader_end):
             end = cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch))
-        case CutTo(offset):
+        case TruncateTo(offset):
             end = offset
         case _:
             return None
@@ -149,7 +149,7 @@ def _cut(log: UnifiedLog, offset: int, *, keeps_begin: bool = False) -> None:
         log.truncate_to(log.data_end_offset, keeps_begin=keeps_begin)
 
 
-def _take(partition: Partition, plan: Take, leader_epoch: int, cutting: Cutting) -> None:
+def _take(partition: Partition, plan: AppendRecords, leader_epoch: int, cutting: Cutting) -> None:
     """Append the records and adopt the leader's high watermark and log start.
 
     The append compares checksums before it writes. The high watermark is limited to the own log end, and the log start

@@ -7,7 +7,7 @@ high watermark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from kafkalog.server.client.connection import PeerConnection
@@ -16,6 +16,10 @@ from kafkalog.server.replica.following import Answered, FetchLimits, Row
 from kafkalog.server.replica.following_session import Ask
 from kafkalog.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
+if TYPE_CHECKING:
+    from kafkalog.server.wire.writer import Tree
+
+V = TypeVar("V")
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 CONSUMER: Final = -1
@@ -29,6 +33,17 @@ class Answers(NamedTuple):
     session_id: int
     throttle_ms: int
     rows: list[tuple[TopicPartition, Answered]]
+
+
+class FetchedPartition(Protocol):
+    """A partition in the response to a fetch, with the fields of all versions."""
+
+    @property
+    def error_code(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def records(self) -> memoryview | None: ...
 
 
 class Bounds(NamedTuple):
@@ -57,7 +72,7 @@ class LeaderSource:
         uses_ids = version > _LAST_WITH_NAMES
         tree = fetch_tree(ask, ids, self._replica_id, self._limits)
         answer = await self.connection.request(FETCH, tree, version=version, timeout_ms=self._limits.timeout_ms)
-        names: Mapping[Any, str] = {topic_id: name for name, topic_id in ids.items()} if uses_ids else {}
+        names: Mapping[UUID | None, str] = {topic_id: name for name, topic_id in ids.items()} if uses_ids else {}
         rows = list(_rows(answer, names, uses_ids, self.connection.peer))
         code, session_id = getattr(answer, "error_code", 0), getattr(answer, "session_id", 0)
         return Answers(code, session_id, answer.throttle_time, rows)
@@ -87,9 +102,9 @@ class LeaderSource:
         await self.connection.close()
 
 
-def by_topic(rows: Mapping[TopicPartition, Any]) -> dict[str, list[tuple[int, Any]]]:
+def by_topic(rows: Mapping[TopicPartition, V]) -> dict[str, list[tuple[int, V]]]:
     """Return the (partition, value) pairs of each topic, in order."""
-    found: dict[str, list[tuple[int, Any]]] = {}
+    found: dict[str, list[tuple[int, V]]] = {}
     for key, value in rows.items():
         found.setdefault(key.topic, []).append((key.partition, value))
     return found
@@ -97,7 +112,7 @@ def by_topic(rows: Mapping[TopicPartition, Any]) -> dict[str, list[tuple[int, An
 
 def fetch_tree(
     ask: Ask, ids: Mapping[str, UUID | None], replica_id: int, limits: FetchLimits
-) -> dict[str, Any]:
+) -> Tree:
     """Return a fetch request with the fields of all versions; the writer picks those of its version."""
     forgotten = by_topic(dict.fromkeys(ask.forgotten))
     return {
@@ -132,7 +147,7 @@ def _partition(index: int, row: Row) -> dict[str, int]:
     }
 
 
-def _offset_topics(asked: Mapping[TopicPartition, int], timestamp: int) -> list[dict[str, Any]]:
+def _offset_topics(asked: Mapping[TopicPartition, int], timestamp: int) -> list[Tree]:
     return [
         {
             "name": name,
@@ -146,7 +161,7 @@ def _offset_topics(asked: Mapping[TopicPartition, int], timestamp: int) -> list[
 
 
 def _rows(
-    answer: Any, names: Mapping[Any, str], uses_ids: bool, peer: str
+    answer: Any, names: Mapping[UUID | None, str], uses_ids: bool, peer: str
 ) -> Iterator[tuple[TopicPartition, Answered]]:
     for topic in answer.responses:
         name = names.get(topic.topic_id) if uses_ids else topic.topic
@@ -156,7 +171,7 @@ def _rows(
             yield TopicPartition(name, one.partition_index), _answered(one)
 
 
-def _answered(one: Any) -> Answered:
+def _answered(one: FetchedPartition) -> Answered:
     diverging = getattr(one, "diverging_epoch", None)
     where = None if diverging is None or diverging.end_offset < 0 else (diverging.epoch, diverging.end_offset)
     return Answered(one.error_code, one.high_watermark, getattr(one, "log_start_offset", -1), one.records, where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kafkalog._core.scan import BatchTable
@@ -50,6 +50,9 @@ from kafkalog.types import (
     OffsetAndTimestamp,
     TopicPartition,
 )
+
+if TYPE_CHECKING:
+    from kafkalog.util.buffers import Data
 
 _LOG: Final = logging.getLogger(__name__)
 _EARLIEST: Final = frozenset({EARLIEST_TIMESTAMP, -4})
@@ -193,7 +196,7 @@ class Partition:
 
     def append(
         self,
-        batch: Any,
+        batch: Any,  # Data or ReadyBatch; the log's type leaves out the memoryviews of a request
         required_acks: int,
         *,
         origin: Origin = "client",
@@ -216,7 +219,7 @@ class Partition:
             batch, leader_epoch=role.leader_epoch, origin=origin, table=table, guard=guard, epoch_bumps=epoch_bumps
         )
 
-    def append_as_follower(self, batches: Any, leader_epoch: int, cutting: Cutting = cut_alone) -> LogAppendInfo:
+    def append_as_follower(self, batches: Data, leader_epoch: int, cutting: Cutting = cut_alone) -> LogAppendInfo:
         """Append a leader's batches.
 
         If the log is empty and its log start lies inside a batch, the log restarts at the batch's first offset

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkalog.server.replica.append_results import code_for_reader
 from kafkalog.server.replica.fetch_check import MustReadData
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
-from kafkalog.server.turns import TURNS
+from kafkalog.server.requests.cooperative_yield import TURNS
 from kafkalog.types import TopicPartition
 
-Run = Callable[..., Awaitable[Any]]
+if TYPE_CHECKING:
+    from kafkalog.server.node.pool import Run
+
 HeldBack = Callable[[Partition, int | None], bool]
 """Function: True if a partition's follower gets no records now. A given size is first recorded as replicated."""
 

@@ -10,21 +10,21 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.client.errors import PeerError, PeerMisbehaved
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.following import (
+    AppendRecords,
     AskBounds,
-    CutTo,
     FetchLimits,
     Following,
     OnDisk,
     Row,
     StandStill,
-    Take,
+    TruncateTo,
     TryLater,
     first_plan,
     next_due_ms,
@@ -39,6 +39,9 @@ from kafkalog.server.replica.following_throttle import FollowingThrottle
 from kafkalog.server.replica.leader_source import Answers, LeaderSource
 from kafkalog.server.replica.partition import Partition
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.pool import Run
 
 _LOG: Final = logging.getLogger(__name__)
 _NEWEST_EPOCH: Final = 2**31 - 1
@@ -61,7 +64,7 @@ class ReplicaFetcher:
         self,
         connect: Connect,
         *,
-        run: Callable[..., Awaitable[Any]],
+        run: Run,
         cutting: Cutting,
         monotonic_ms: Callable[[], int],
         limits: FetchLimits | None = None,
@@ -83,7 +86,7 @@ class ReplicaFetcher:
         self._new: dict[TopicPartition, OnDisk] = {}
         self._ids: dict[str, UUID | None] = {}
         self._session = AskingSession()
-        self._writing: asyncio.Future[Any] | None = None
+        self._writing: asyncio.Future[list[Done]] | None = None
         self._news: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -247,7 +250,7 @@ class ReplicaFetcher:
             if bounds.error_code or isinstance(plan, TryLater):
                 self._failed(key, bounds.error_code or ErrorCode.OFFSET_OUT_OF_RANGE)
                 continue
-            where = "is cut at its end" if isinstance(plan, CutTo) else "begins anew there"
+            where = "is cut at its end" if isinstance(plan, TruncateTo) else "begins anew there"
             _LOG.warning("%s: the leader has %d to %d, the log %s", key, bounds.start_offset, bounds.end_offset, where)
             plans[key] = plan
         await self._write(wanted, plans)
@@ -282,13 +285,13 @@ class ReplicaFetcher:
         if done.error is not None:
             self._failed(key, code_of(done.error), done)
             return
-        size = len(plan.records) if isinstance(plan, Take) and plan.records is not None else 0
+        size = len(plan.records) if isinstance(plan, AppendRecords) and plan.records is not None else 0
         self.throttle.record(key, size, self._now_ms())
-        is_to_move = size or not isinstance(plan, Take)
+        is_to_move = size or not isinstance(plan, AppendRecords)
         if is_to_move and done.position == before.position:  # an immediate retry would give the same answer
             self._failed(key, ErrorCode.UNKNOWN_SERVER_ERROR, done)
             return
-        is_in_sync = isinstance(plan, Take) and done.position.end_offset >= plan.high_watermark
+        is_in_sync = isinstance(plan, AppendRecords) and done.position.end_offset >= plan.high_watermark
         if size:
             del self._states[key]
         self._states[key] = before.moved(done.position, is_in_sync=is_in_sync)
@@ -305,7 +308,7 @@ class ReplicaFetcher:
 
 def _is_idle(partition: Partition, plan: OnDisk) -> bool:
     """Return True if a plan changes nothing, because the answer had no news."""
-    if not isinstance(plan, Take) or (plan.records is not None and len(plan.records)):
+    if not isinstance(plan, AppendRecords) or (plan.records is not None and len(plan.records)):
         return False
     log = partition.log
     return plan.high_watermark in (-1, log.high_watermark) and plan.log_start_offset <= log.log_start_offset

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog.errors import (
@@ -32,28 +32,25 @@ from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
 from kafkalog.server.replica.waiting import Later, WaitingRequests, answer_of
-from kafkalog.server.turns import Turns
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.types import LogAppendInfo, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog._core.append_engine import ReadyBatch
     from kafkalog.manager.log_manager import LogManager
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.pool import Run
+    from kafkalog.server.node.topics import Topic, Topics
+    from kafkalog.util.buffers import Data
 
 _LOG: Final = logging.getLogger(__name__)
 ACKS: Final = frozenset({-1, 0, 1})
 _LAG_MAX_MS: Final = 30_000
 SETTLED_MS: Final = 5_000
 """Time limit for replicating a coordinator's write, as `offsets.commit.timeout.ms` has it."""
-Batches = Mapping[TopicPartition, tuple[Any, BatchTable]]
-
-
-class Topics(Protocol):
-    """The part of a topic registry that the ReplicaManager uses."""
-
-    def get(self, name: str, /) -> Any: ...
-
-    def on_change(self, callback: Callable[[Any, Any], object], /) -> None: ...
+Batches = Mapping[TopicPartition, tuple["Data", BatchTable]]
 
 
 class ReplicaManager:
@@ -71,7 +68,7 @@ class ReplicaManager:
         *,
         node_id: int,
         monotonic_ms: Callable[[], int],
-        run: Callable[..., Awaitable[Any]],
+        run: Run,
         later: Later,
         lag_max_ms: int = _LAG_MAX_MS,
         verify: Verifier | None = None,
@@ -94,7 +91,7 @@ class ReplicaManager:
         self._set_role = set_role
         self._settle = settle
         self._throttle = throttle
-        self._lag_timer: Any = None
+        self._lag_timer: asyncio.TimerHandle | None = None
         self._partitions: dict[TopicPartition, Partition] = {}
         self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE)
         self._appending = 0
@@ -200,7 +197,7 @@ class ReplicaManager:
             if partition.drop_late():
                 self.waiting.wake(key)
 
-    def _topic_changed(self, before: Any, after: Any) -> None:
+    def _topic_changed(self, before: Topic | None, after: Topic | None) -> None:
         if before is None or after is not None:
             return
         for index in range(before.partitions):
@@ -216,7 +213,7 @@ class ReplicaManager:
 
     # Appends
 
-    def append_at_once(self, key: tuple[str, int], data: Any, table: BatchTable, acks: int) -> AppendResult | None:
+    def append_at_once(self, key: tuple[str, int], data: Data, table: BatchTable, acks: int) -> AppendResult | None:
         """Append a client's batch on the loop and return the result, or return None with nothing done. It takes small,
         non-transactional batches that stay unchanged, without other replicas; `append_scanned` takes all."""
         partition = self._partitions.get(key)  # type: ignore[call-overload]  # equal to its TopicPartition
@@ -243,7 +240,7 @@ class ReplicaManager:
         return appended(info)
 
     async def append(
-        self, entries: Mapping[TopicPartition, Any], params: AppendParams
+        self, entries: Mapping[TopicPartition, Data], params: AppendParams
     ) -> dict[TopicPartition, AppendResult]:
         """Append one batch to each partition and return the results in the same order. Wait as `params` says.
 
@@ -262,7 +259,7 @@ class ReplicaManager:
             checked = Verified({**dict.fromkeys(checked.guards, too_few), **checked.refused}, {})
         results = {}
         must_wait = False
-        turns = Turns()
+        turns = CooperativeYield()
         for key, (data, table) in batches.items():
             await turns.row()
             refusal = checked.refused.get(key)
@@ -287,7 +284,7 @@ class ReplicaManager:
     def append_now(
         self,
         key: TopicPartition,
-        batch: Any,
+        batch: Data | ReadyBatch,
         origin: Origin = "coordinator",
         *,
         required_acks: int = ALL,
@@ -316,12 +313,13 @@ class ReplicaManager:
         return partition
 
     async def _appended(
-        self, partition: Partition, data: Any, table: BatchTable, params: AppendParams, guard: VerificationGuard | None
-    ) -> LogAppendInfo:
+        self, partition: Partition, data: Data, table: BatchTable, params: AppendParams,
+        guard: VerificationGuard | None,
+    ) -> LogAppendInfo:  # fmt: skip
         append = partial(partition.append, data, params.required_acks, origin=params.origin, table=table, guard=guard)
         config = partition.log.config
         if table.valid_bytes <= most_at_once(config.flush_messages, config.compression_type, table.codec):
-            info: LogAppendInfo = append()
+            info = append()
             self.appended_to(partition)
             return info
 
@@ -329,7 +327,7 @@ class ReplicaManager:
             try:
                 if table.codec:
                     async with self._unpacking:
-                        info: LogAppendInfo = await self._run(append)
+                        info = await self._run(append)
                 else:
                     info = await self._run(append)
                 self.appended_to(partition)
@@ -450,8 +448,7 @@ class ReplicaManager:
             raise UnknownTopicOrPartition(f"there is no topic {key.topic}")
         if topic.is_internal:
             raise InvalidTopic(f"Cannot delete records of internal topic {key.topic}")
-        low: int = await self._run(partition.delete_records, offset)
-        return low
+        return await self._run(partition.delete_records, offset)
 
     async def deleted_everywhere(
         self, wanted: Mapping[TopicPartition, int], timeout_ms: int
@@ -469,13 +466,17 @@ class ReplicaManager:
 _NOT_ASKED: Final = Verified({}, {})
 
 
-def make(node: Any) -> ReplicaManager:
+def make(node: Node) -> ReplicaManager:
     """Return the ReplicaManager of a node that has `store` and `topics`; `transactions` may be set later."""
     config = node.config
 
-    def verify(*who: Any, **more: Any) -> Mapping[TopicPartition, int]:
-        codes: Mapping[TopicPartition, int] = node.transactions.verify(*who, **more)
-        return codes
+    def verify(
+        transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition], *,
+        produce_version: int,
+    ) -> Mapping[TopicPartition, int]:  # fmt: skip
+        return node.transactions.verify(
+            transactional_id, producer_id, producer_epoch, partitions, produce_version=produce_version
+        )
 
     async def settle(transactional_id: str) -> int:
         return int(await node.transactions.settled(transactional_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.replica.roles import UNKNOWN_PLACE
@@ -146,5 +146,5 @@ class FetchResult:
         return 0 if self.records is None else self.records.size
 
     def __repr__(self) -> str:
-        fields: list[Any] = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
+        fields = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
         return f"FetchResult({', '.join(fields)})"

@@ -6,10 +6,13 @@ In-sync followers and consumers are never held back (FLOW-19).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
 from kafkalog.server.security.rates import Rate, Windows
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -39,6 +42,6 @@ class ReplicationRate:
         return limit < MAX_LONG and self._rate.per_second(self._now_ms()) > limit
 
 
-def leaders_rate(node: Any) -> ReplicationRate:
+def leaders_rate(node: Node) -> ReplicationRate:
     """Return the rate at which a node's followers fetch, with the limit from the node's settings."""
     return ReplicationRate(lambda: int(node.config[LEADER_RATE]), node.monotonic_ms)

@@ -8,7 +8,7 @@ it and holds tasks due later. A bucket that becomes due is emptied into the whee
 from __future__ import annotations
 
 import heapq
-from typing import Any, Final
+from typing import Final
 
 SIZE: Final = 64
 
@@ -85,7 +85,7 @@ class TimerWheel:
             self._levels[level].buckets.pop(index, None)
         return None
 
-    def advance_to(self, now_ms: int) -> list[Any]:
+    def advance_to(self, now_ms: int) -> list[TimerTask]:
         """Remove the tasks due by `now_ms` and return them in the order of their ticks."""
         due: list[TimerTask] = []
         while self._expirations and self._expirations[0][0] <= now_ms:

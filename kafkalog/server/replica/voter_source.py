@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafkalog.manager.log_remover import Cutting
@@ -15,6 +15,9 @@ from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
 from kafkalog.server.replica.results import DEBUGGER
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.pool import Run
 
 LIMITS: Final = FetchLimits(max_wait_ms=0, min_bytes=0)
 """Limits without a wait: a voter's log does not grow meanwhile."""
@@ -45,7 +48,7 @@ async def copy_ahead(
     source: VoterSource,
     partitions: Iterable[tuple[Partition, int]],
     *,
-    run: Callable[..., Awaitable[Any]],
+    run: Run,
     cutting: Cutting,
     monotonic_ms: Callable[[], int],
     on_appended: Callable[[Partition], object],

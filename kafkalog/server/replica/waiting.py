@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from kafkalog.server.replica.delayed_delete import DelayedDelete
 from kafkalog.server.replica.delayed_produce import DelayedProduce
@@ -13,8 +13,9 @@ from kafkalog.server.replica.purgatory import PURGE_INTERVAL, DelayedOperation, 
 from kafkalog.server.replica.timer import TimerWheel
 from kafkalog.types import TopicPartition
 
+T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
-Later = Callable[[float, Callable[[], object]], Any]
+Later = Callable[[float, Callable[[], object]], asyncio.TimerHandle]
 """Function that calls back after the given ms and returns a handle with `cancel()`."""
 
 
@@ -32,7 +33,7 @@ class WaitingRequests:
         self._now_ms = monotonic_ms
         self._later = later
         self._wheel = TimerWheel(monotonic_ms())
-        self._timer: Any = None
+        self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self.produce = Purgatory(self._wheel, monotonic_ms, _note, produce_purge_interval)
         self.fetch = Purgatory(self._wheel, monotonic_ms, _note, fetch_purge_interval)
@@ -75,16 +76,17 @@ class WaitingRequests:
     def _tick(self) -> None:
         self._timer = None
         for operation in self._wheel.advance_to(self._now_ms()):
+            assert isinstance(operation, DelayedOperation)
             self._purgatory_of(operation).expire(operation)
         self._set_timer()
 
-    def _purgatory_of(self, operation: Any) -> Purgatory:
+    def _purgatory_of(self, operation: DelayedOperation) -> Purgatory:
         if isinstance(operation, DelayedDelete):
             return self.deletion
         return self.produce if isinstance(operation, DelayedProduce) else self.fetch
 
 
-def answer_of(future: asyncio.Future[Any]) -> Callable[[Any], object]:
+def answer_of(future: asyncio.Future[T]) -> Callable[[T], object]:
     """Return a function that sets the result of `future`, unless it is already done."""
     return lambda result: None if future.done() else future.set_result(result)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.server.error_codes import ErrorCode
@@ -18,13 +18,17 @@ from kafkalog.server.security.acls import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.server.context import RequestContext
-    from kafkalog.server.node import Node
+    from kio.schema.create_acls.v3.request import AclCreation
+    from kio.schema.delete_acls.v3.request import DeleteAclsFilter
+    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.requests.context import RequestContext
 
 E = TypeVar("E", bound=IntEnum)
 
 
-def filter_of(row: Any) -> AclFilter:
+def filter_of(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """Return the filter of a request row. InvalidRequest for unknown numbers."""
     return AclFilter(
         _known(ResourceType, row.resource_type_filter),
@@ -37,7 +41,7 @@ def filter_of(row: Any) -> AclFilter:
     )
 
 
-def acl_of(row: Any) -> Acl:
+def acl_of(row: AclCreation) -> Acl:
     """Return the entry to be created by a request row. InvalidRequest if it is invalid."""
     acl = Acl(
         _known(ResourceType, row.resource_type),
@@ -68,7 +72,7 @@ def acl_of(row: Any) -> Acl:
     return acl
 
 
-def acl_fields(acl: Acl) -> dict[str, Any]:
+def acl_fields(acl: Acl) -> dict[str, object]:
     """Return an entry's fields in responses, without its resource."""
     return {
         "principal": acl.principal,
@@ -78,7 +82,7 @@ def acl_fields(acl: Acl) -> dict[str, Any]:
     }
 
 
-def resource_fields(acl: Acl) -> dict[str, Any]:
+def resource_fields(acl: Acl) -> dict[str, object]:
     """Return the fields of an entry's resource in responses."""
     return {
         "resource_type": int(acl.resource_type),

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.context import RequestContext
+from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.acls import (
     CLUSTER_NAME,
     SUPPORTED,
@@ -23,6 +23,9 @@ from kafkalog.server.security.acls import (
     ResourceType,
     bit_field,
 )
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 EVERYBODY: Final = "User:*"
@@ -163,7 +166,7 @@ def split_principals(text: str) -> frozenset[str]:
     return frozenset(part.strip() for part in text.split(";") if part.strip())
 
 
-def make(node: Any) -> Authorizer:
+def make(node: Node) -> Authorizer:
     """Create the authorizer of a node from its `config` and the security file of its credentials."""
     config = node.config
     return Authorizer(

@@ -6,13 +6,15 @@ import asyncio
 import hmac
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.security.file import Run, SecurityFile, kept_by_broker, security_directory
+from kafkalog.server.security.file import SecurityFile, kept_by_broker, security_directory
 from kafkalog.server.security.jaas import own_login, plain_users
 from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys
 
 if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.pool import Run
     from kafkalog.server.security.scram import ScramServer
 
 _CHECKS: Final = 2
@@ -91,7 +93,7 @@ class Credentials:
             return False
 
 
-def make(node: Any) -> Credentials:
+def make(node: Node) -> Credentials:
     """Return the users of a node. ConfigError for invalid users in the settings, IllegalArgument for two files."""
     for name, value in node.config.given().items():
         if name.endswith(".plain.sasl.jaas.config"):

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, IllegalState, StorageError
 from kafkalog.server.security.state import SecurityState, digest, format_state, parse_state, parse_taken_from
@@ -19,13 +19,13 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
 if TYPE_CHECKING:
     from kafkalog.manager.known_topics import KnownTopics
+    from kafkalog.server.node.pool import Run
 
 SECURITY_FILE: Final = "kafkalog.security.json"
 MAX_FILE_BYTES: Final = 64 << 20
 _LOG: Final = logging.getLogger(__name__)
 
 Change = Callable[[SecurityState], SecurityState]
-Run = Callable[..., Awaitable[Any]]
 
 
 def kept_by_broker(known: KnownTopics, topics: Iterable[str]) -> SecurityState:

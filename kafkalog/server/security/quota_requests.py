@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import ApiError, InvalidRequest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.security.quotas import IP_KEYS, KEYS
 from kafkalog.server.security.state import Entity, SecurityState
+
+if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import EntityData, OpData
+    from kio.schema.describe_client_quotas.v1.request import ComponentData
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -23,7 +27,7 @@ class UnsupportedEntity(ApiError):
     code = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def entity_of(parts: Any) -> Entity:
+def entity_of(parts: Sequence[EntityData]) -> Entity:
     """Return the entity of a request entry. InvalidRequest if it is invalid."""
     if not parts:
         raise InvalidRequest("Invalid empty client quota entity")
@@ -40,7 +44,7 @@ def entity_of(parts: Any) -> Entity:
     return tuple(sorted(named.items()))
 
 
-def limits_of(entity: Entity, operations: Any) -> dict[str, float | None]:
+def limits_of(entity: Entity, operations: Sequence[OpData]) -> dict[str, float | None]:
     """Return the limits to set, None for one to remove. InvalidRequest if they are invalid."""
     known = IP_KEYS if entity[0][0] == IP else KEYS
     made: dict[str, float | None] = {}
@@ -52,11 +56,12 @@ def limits_of(entity: Entity, operations: Any) -> dict[str, float | None]:
         if one.remove:
             made[one.key] = None
             continue
-        if not 0 < one.value < float("inf"):
+        value: float = one.value
+        if not 0 < value < float("inf"):
             raise InvalidRequest(f"Quota {one.key} must be greater than 0")
-        if known[one.key] != "double" and one.value != int(one.value):
+        if known[one.key] != "double" and value != int(value):
             raise InvalidRequest(f"{one.key} cannot be a fractional value.")
-        made[one.key] = one.value
+        made[one.key] = value
     return made
 
 
@@ -78,7 +83,7 @@ def with_limits(state: SecurityState, changes: Mapping[Entity, Mapping[str, floa
 class QuotaFilter:
     """A filter of entities; `is_strict` rejects entities with types that it does not name."""
 
-    def __init__(self, components: Any, is_strict: bool) -> None:
+    def __init__(self, components: Sequence[ComponentData], is_strict: bool) -> None:
         self._exact: dict[str, str | None] = {}
         self._any: set[str] = set()
         self._is_strict = is_strict

@@ -7,14 +7,17 @@ client, any user, client id, any client. Clients to which a limit applies by the
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import ThrottlingQuotaExceeded
-from kafkalog.server.context import RequestContext
+from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.file import SecurityFile
 from kafkalog.server.security.rates import Rate, TokenBucket, Windows
 from kafkalog.server.security.state import Entity
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
 
 PRODUCE: Final = "producer_byte_rate"
 FETCH: Final = "consumer_byte_rate"
@@ -42,7 +45,7 @@ class Quotas:
     If `file.state.quotas` is empty, no client is limited, nothing is recorded, and callers need not ask.
     """
 
-    def __init__(self, file: SecurityFile, clock: Any, windows: Windows) -> None:
+    def __init__(self, file: SecurityFile, clock: Callable[[], int], windows: Windows) -> None:
         self.file = file
         self._clock = clock
         self._windows = windows
@@ -180,7 +183,7 @@ def _limit(quotas: Mapping[Entity, Mapping[str, float]], key: str, user: str, cl
     return None
 
 
-def make(node: Any) -> Quotas:
+def make(node: Node) -> Quotas:
     """Create the quotas of a node from the security file of its credentials."""
     windows = Windows(node.config["quota.window.num"], node.config["quota.window.size.seconds"] * 1000)
     return Quotas(node.credentials.file, node.monotonic_ms, windows)

@@ -10,13 +10,13 @@ import hmac
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.server.context import Connection
 from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import Connection
 from kafkalog.server.security.jaas import plain_users
 from kafkalog.server.security.scram import Refused, ScramServer
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 PLAIN: Final = "PLAIN"

@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 
@@ -20,6 +20,7 @@ MECHANISMS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16_384
 
+T = TypeVar("T")
 Entity = tuple[tuple[str, str | None], ...]
 """Entity of a quota: (type, name) pairs, sorted by type; the name None is the default for all others."""
 
@@ -92,7 +93,7 @@ def _acl_row(acl: Acl) -> dict[str, str]:
     return {name: value.name if hasattr(value, "name") else value for name, value in acl._asdict().items()}
 
 
-def _key_row(keys: ScramKeys) -> dict[str, Any]:
+def _key_row(keys: ScramKeys) -> dict[str, int | str]:
     return {
         name: value if isinstance(value, int) else b64encode(value).decode() for name, value in keys._asdict().items()
     }
@@ -102,40 +103,40 @@ def _order(entity: Entity) -> list[tuple[str, bool, str]]:
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 
-def _typed(value: Any, kind: type) -> Any:
+def _typed(value: object, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise ValueError(f"{ascii(str(value)[:60])} is no {kind.__name__}")
     return value
 
 
-def _parse_acl(row: Any) -> Acl:
-    row = _typed(row, dict)
+def _parse_acl(row: object) -> Acl:
+    fields = _typed(row, dict)
     try:
         return Acl(
-            ResourceType[row["resource_type"]],
-            _typed(row["resource_name"], str),
-            PatternType[row["pattern_type"]],
-            _typed(row["principal"], str),
-            _typed(row["host"], str),
-            Operation[row["operation"]],
-            Permission[row["permission"]],
+            ResourceType[fields["resource_type"]],
+            _typed(fields["resource_name"], str),
+            PatternType[fields["pattern_type"]],
+            _typed(fields["principal"], str),
+            _typed(fields["host"], str),
+            Operation[fields["operation"]],
+            Permission[fields["permission"]],
         )
     except KeyError as error:
         raise ValueError(f"an ACL: {error} is missing or not known") from None
 
 
-def _parse_quota(row: Any) -> tuple[Entity, dict[str, float]]:
-    row = _typed(row, dict)
-    entity = _typed(row["entity"], dict)
+def _parse_quota(row: object) -> tuple[Entity, dict[str, float]]:
+    fields = _typed(row, dict)
+    entity = _typed(fields["entity"], dict)
     if not entity or any(name is not None and not isinstance(name, str) for name in entity.values()):
         raise ValueError("the entity of a quota has no names")
-    limits = {key: float(value) for key, value in _typed(row["limits"], dict).items()}
+    limits = {key: float(value) for key, value in _typed(fields["limits"], dict).items()}
     if not all(isfinite(value) and value > 0 for value in limits.values()):
         raise ValueError("a quota is not above 0")
     return tuple(sorted(entity.items())), limits
 
 
-def _parse_user(row: Any) -> dict[str, ScramKeys]:
+def _parse_user(row: object) -> dict[str, ScramKeys]:
     made = {}
     for mechanism, fields in _typed(row, dict).items():
         if mechanism not in MECHANISMS:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidRecord
 from kafkalog.manager.cluster_image import ClusterImage
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from kafkalog.server.security.scram import NUMBERS
 from kafkalog.server.security.state import MAX_ITERATIONS, MIN_ITERATIONS, ScramKeys, SecurityState
+
+if TYPE_CHECKING:
+    from kafkalog.records.schema import Message
 
 _LOG: Final = logging.getLogger(__name__)
 _MECHANISMS: Final = {number: name for name, number in NUMBERS.items()}
@@ -34,7 +37,7 @@ def security_of(image: ClusterImage) -> SecurityState:
     return SecurityState(tuple(_acls(image.acls.values())), quotas, users)
 
 
-def _acls(records: Iterable[Any]) -> Iterable[Acl]:
+def _acls(records: Iterable[Message]) -> Iterable[Acl]:
     for record in records:
         try:
             yield Acl(

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalState
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.turns import TURN_ROWS
+from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.txns.decisions import (
     ProducerEpoch,
     decide_abort,
@@ -42,7 +42,7 @@ from kafkalog.server.txns.verification import (
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 RETRY_MS: Final = 100
@@ -71,7 +71,7 @@ class TransactionCoordinator:
         self._open_ends: dict[str, frozenset[TopicPartition]] = {}
         self._finishing: set[asyncio.Task[ErrorCode]] = set()
         self._retry_ms = RETRY_MS
-        self._timers: dict[str, Any] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     # Start and stop
 

@@ -10,12 +10,12 @@ from kafkalog.errors import KafkalogError
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.topics import CONSUMER_OFFSETS
+from kafkalog.server.node.topics import CONSUMER_OFFSETS
 from kafkalog.server.txns.states import EPOCH_BUMPS
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 _OVER: Final = frozenset({

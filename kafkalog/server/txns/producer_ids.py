@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.manager.cluster_metadata import read_cluster_metadata
@@ -18,14 +18,14 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.pool import Run
 
 BLOCK: Final = 1000
 """Number of ids reserved at once, as many as a controller gives a broker."""
 MADE_UP: Final = 1 << 62
 """Ids from here on are never assigned; a producer with such an id chose it itself."""
 _LOG: Final = logging.getLogger(__name__)
-Run = Callable[..., Awaitable[Any]]
 
 
 class ProducerIds:
@@ -106,12 +106,11 @@ async def ids_of(node: Node) -> ProducerIds:
     made = node.producer_ids
     if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
         made = node.producer_ids = asyncio.ensure_future(_ids_of(node))
-    found: ProducerIds = await asyncio.shield(made)  # others may wait for them as well
-    return found
+    return await asyncio.shield(made)  # others may wait for them as well
 
 
 async def _ids_of(node: Node) -> ProducerIds:
-    members = node.quorum.replica_set.ids
+    members = node.quorum.own_set.ids
     store = node.store
     directories = [directory.path for directory in store.online]
     first = await node.run(first_producer_id, directories, tuple(store.logs.values()), store.fs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog._core.append_engine import ReadyBatch
 from kafkalog._core.encode import encode_ready
@@ -18,7 +18,7 @@ from kafkalog.records.internal import coordinator_record
 from kafkalog.records.message import MessageError
 from kafkalog.records.schemas.transactions import KEYS, VALUES
 from kafkalog.records.tables import batch_table
-from kafkalog.server.topics import TRANSACTION_STATE
+from kafkalog.server.node.topics import TRANSACTION_STATE
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
 from kafkalog.storage.log_walk import Walkable, log_chunks
@@ -48,7 +48,7 @@ def transaction_key(transactional_id: str) -> bytes:
 
 def transaction_value(transaction: Transaction) -> bytes:
     """Return the value of a transaction's record. It lacks only `last_producer_epoch`, which no record has."""
-    message: dict[str, Any] = {
+    message: dict[str, object] = {
         "producerId": transaction.producer_id,
         "previousProducerId": transaction.previous_producer_id,
         "nextProducerId": transaction.next_producer_id,
@@ -71,7 +71,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return dict(found)
 
 
-def _partitions(transaction: Transaction) -> list[dict[str, Any]] | None:
+def _partitions(transaction: Transaction) -> list[dict[str, object]] | None:
     if transaction.state == TransactionState.EMPTY:
         return None
     grouped = by_topic(transaction.partitions)

@@ -5,7 +5,7 @@ Every function returns the value after a step. A step takes effect once its reco
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 from kafkalog.errors import IllegalState
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, PREVIOUS, TransactionState
@@ -57,7 +57,21 @@ class Transaction(NamedTuple):
         return self.state.is_idle and self.update_ms <= now_ms - expiration_ms
 
 
-def _after(transaction: Transaction, state: TransactionState, **changes: Any) -> Transaction:
+class Changes(TypedDict, total=False):
+    """Fields of a `Transaction` that a step changes, besides its state."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    partitions: frozenset[TopicPartition]
+    start_ms: int
+    update_ms: int
+    next_producer_id: int
+    last_producer_epoch: int
+    client_version: int
+
+
+def _after(transaction: Transaction, state: TransactionState, **changes: Unpack[Changes]) -> Transaction:
     if transaction.state not in PREVIOUS[state]:
         raise IllegalState(
             f"the transaction {ascii(transaction.transactional_id[:80])} cannot go from {transaction.state.title} "
@@ -129,22 +143,24 @@ def prepared(
 ) -> Transaction:
     """Return the value with its end decided. Version 2 bumps the epoch, and may abort without a transaction."""
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
-    changes: dict[str, Any] = {}
+    epoch, last = transaction.producer_epoch, transaction.last_producer_epoch
     if client_version >= EPOCH_BUMPS:
-        changes = {"producer_epoch": transaction.producer_epoch + 1, "last_producer_epoch": transaction.producer_epoch}
+        epoch, last = epoch + 1, epoch
     return _after(
         transaction, state, next_producer_id=next_producer_id, client_version=client_version, update_ms=now_ms,
-        start_ms=now_ms if transaction.state.is_idle else transaction.start_ms, **changes,
+        start_ms=now_ms if transaction.state.is_idle else transaction.start_ms, producer_epoch=epoch,
+        last_producer_epoch=last,
     )  # fmt: skip
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
     """Return the value after all markers are written; the next producer id replaces one without further epochs."""
     committed = transaction.state == TransactionState.PREPARE_COMMIT
-    changes: dict[str, Any] = {}
+    producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.client_version >= EPOCH_BUMPS and transaction.next_producer_id != NO_ID:
-        changes = {"producer_id": transaction.next_producer_id, "producer_epoch": 0}
+        producer_id, epoch = transaction.next_producer_id, 0
     return _after(
         transaction, TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
-        next_producer_id=NO_ID, partitions=frozenset(), update_ms=now_ms, **changes,
+        producer_id=producer_id, producer_epoch=epoch, next_producer_id=NO_ID, partitions=frozenset(),
+        update_ms=now_ms,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.java_hash import partition_of
 
 if TYPE_CHECKING:
-    from kafkalog.server.node import Node
+    from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 _UNAVAILABLE: Final = frozenset({

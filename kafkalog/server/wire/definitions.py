@@ -11,7 +11,7 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache
@@ -39,7 +39,7 @@ class FieldPlan(NamedTuple):
     is_array: bool
     is_nullable: bool
     tag: int | None
-    default: Any
+    default: object
 
 
 class StructPlan(NamedTuple):
@@ -65,7 +65,7 @@ def form_of(field: FieldPlan) -> str:
 
 
 def rows_of(
-    plan: StructPlan, made: Callable[[StructPlan], Any], default: Callable[[Any], Any] = lambda value: value
+    plan: StructPlan, made: Callable[[StructPlan], object], default: Callable[[object], object] = lambda value: value
 ) -> list[tuple[Any, ...]]:
     """Return the fields of a plan in the form that compiled plans take, tagged fields last.
 
@@ -132,7 +132,7 @@ def _struct_plan(kind: Any) -> StructPlan:
     return StructPlan(named, kind.__flexible__, plain, tuple(plan for plan in plans if plan.tag is not None))
 
 
-def _field_plan(field: Any) -> FieldPlan:
+def _field_plan(field: Field[object]) -> FieldPlan:
     inner, is_array, is_nullable = field.type, False, False
     if get_origin(inner) is UnionType:
         inner = next(one for one in get_args(inner) if one is not NoneType)
@@ -151,7 +151,7 @@ def _field_plan(field: Any) -> FieldPlan:
     return FieldPlan(field.name, kind, struct, is_array, is_nullable, tag, default)
 
 
-def _zero(kind: str, struct: StructPlan | None) -> Any:
+def _zero(kind: str, struct: StructPlan | None) -> object:
     """Return the value of an absent tagged field whose schema has no default."""
     if struct is None:
         return _ZEROS.get(kind, 0)
@@ -159,7 +159,7 @@ def _zero(kind: str, struct: StructPlan | None) -> Any:
     return struct.type(*(_zero(by_name[name].kind, by_name[name].struct) for name in struct.type._fields))
 
 
-def _plain_value(value: Any, struct: StructPlan | None) -> Any:
+def _plain_value(value: object, struct: StructPlan | None) -> object:
     """Convert a default of kio's to our values: times in ms, codes as numbers, None for an id of zeros."""
     if struct is not None and is_dataclass(value):
         by_name = {plan.name: plan for plan in (*struct.plain, *struct.tagged)}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from kafkalog._core.message_writer import MessageWriter
 from kafkalog.server.wire.definitions import StructPlan, request_plan, response_plan, rows_of
 from kafkalog.server.wire.header import response_header
 
-Tree = Mapping[str, Any]
+Tree = Mapping[str, object]
 
 
 def write_response(api_key: int, version: int, correlation_id: int, tree: Tree) -> bytes:
@@ -50,6 +49,6 @@ def _refused(words: str, hint: str | None) -> ValueError:
     return ValueError(words)
 
 
-def _tree(value: Any) -> Any:
+def _tree(value: object) -> object:
     """Convert a default to the form that is written."""
     return {name: _tree(getattr(value, name)) for name in value._fields} if hasattr(value, "_fields") else value

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.spark.jobs.offline import check_free, looked_at, once_unlocked
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
-from kafkalog.tools.compact import CompactReport, plan_compact
-from kafkalog.tools.compact_partition import MAP_BYTES, Cleaned, CompactPlan, clean_dirty, look
+from kafkalog.tools.compact.directories import CompactReport, plan_compact
+from kafkalog.tools.compact.partition import MAP_BYTES, Cleaned, CompactPlan, clean_dirty, look
 from kafkalog.tools.offline_survey import Path
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
@@ -33,8 +33,8 @@ def compact(
     *,
     apply: bool = False,
     topics: Sequence[str] = (),
-    settings: Mapping[str, Any] | None = None,
-    store: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
+    store: Mapping[str, object] | None = None,
     map_bytes: int = MAP_BYTES,
     from_start: bool = False,
     roll: bool = False,

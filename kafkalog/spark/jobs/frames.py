@@ -5,11 +5,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.spark.commit import StagedTask
-from kafkalog.spark.executors import failed
+from kafkalog.spark.failures import failed
 from kafkalog.spark.progress import Tell, watched
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import stage_rows
@@ -43,7 +43,9 @@ def stage_frame(
     return results(pickle.loads(row["staged"]) for row in sorted(rows, key=lambda row: int(row["task"])))
 
 
-def _stage(batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job: Job, nulls: bool) -> Iterator[Any]:
+def _stage(
+    batches: Iterable[pyarrow.RecordBatch], *, options: SinkOptions, job: Job, nulls: bool
+) -> Iterator[pyarrow.RecordBatch]:
     """Run a task: yield one row with what it staged, or with its error."""
     import pyarrow as pa
     from pyspark import TaskContext

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.exchange.offset_batches import batches_with_offsets
@@ -34,6 +34,7 @@ from kafkalog.storage.names import validate_topic
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import SparkSession
 
 __all__ = ["ImportReport", "import_"]
@@ -233,7 +234,7 @@ def stage_partition(task: PartitionTask) -> Staged:
     """Stage the rows of one partition, in the order of their offsets."""
     bounds = [-1, 0, 0]
 
-    def noted() -> Iterable[Any]:
+    def noted() -> Iterable[pyarrow.Table]:
         for table in ordered_rows(task.where, task.files):
             offsets = table["offset"]
             if bounds[0] < 0:
@@ -273,7 +274,9 @@ def stage_json(task: TextTask) -> Staged:
     return _stage(task.number, task.landing, task.options.topic, json_batches(task))
 
 
-def _stage(number: int, landing: Landing, topic: str | None, rows: Iterable[Any]) -> Staged:
+def _stage(
+    number: int, landing: Landing, topic: str | None, rows: Iterable[pyarrow.Table | pyarrow.RecordBatch]
+) -> Staged:
     with TaskStage(landing, number) as stage:
 
         def target(name: str) -> TopicTarget:
@@ -288,6 +291,6 @@ def _stage(number: int, landing: Landing, topic: str | None, rows: Iterable[Any]
         return Staged(stage.finish(), stage.wheres, placer.records, 0, 0)
 
 
-def _record_columns(table: Any) -> Any:
+def _record_columns(table: pyarrow.Table) -> pyarrow.Table:
     """Return the columns that make up a record, without those that state its origin."""
     return table.select([name for name in table.schema.names if name not in ("offset", "timestampType")])

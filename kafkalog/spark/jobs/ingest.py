@@ -11,12 +11,13 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.creating import make_data_directory
+from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import IllegalArgument, InvalidPartitions, KafkalogError
 from kafkalog.manager.topics import check_partitions
 from kafkalog.records.packing import PLAIN, parse_compression
 from kafkalog.spark.commit import Committed, Committer, StagedTask
-from kafkalog.spark.executors import check_executors, failed
+from kafkalog.spark.executors import check_executors
+from kafkalog.spark.failures import failed
 from kafkalog.spark.jobs.frames import stage_frame
 from kafkalog.spark.jobs.row_columns import FORMATS, RowColumns, format_of, records_of, rows_of
 from kafkalog.spark.jobs.task_stage import Landing

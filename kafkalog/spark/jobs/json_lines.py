@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from kafkalog.errors import FormatError, StorageError
 from kafkalog.spark.jobs.text_lines import TextTask, line_bounds, shorter
-from kafkalog.tools.produce_json import JsonRecord, parse_record
+from kafkalog.tools.produce.json_lines import JsonRecord, parse_record
 from kafkalog.util.fileio import OS
 
 __all__ = ["json_batches"]
@@ -22,7 +22,7 @@ _SCHEMA: Final = pa.schema([
 ])  # fmt: skip
 
 
-def json_batches(task: TextTask) -> Iterator[Any]:
+def json_batches(task: TextTask) -> Iterator[pa.RecordBatch]:
     """Yield the records of the lines that begin in the task's bytes.
 
     Raises FormatError with file and position for a line that is not a record and for a file that became shorter;
@@ -64,7 +64,7 @@ def _lines(task: TextTask) -> Iterator[tuple[int, bytes]]:
         raise StorageError.from_os(error, "read the input", path=task.path) from error
 
 
-def _batch(records: list[JsonRecord]) -> Any:
+def _batch(records: list[JsonRecord]) -> pa.RecordBatch:
     columns = [
         [one.value for one in records],
         [one.key for one in records],

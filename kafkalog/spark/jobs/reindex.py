@@ -24,8 +24,8 @@ from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.tools.directories import path_list
-from kafkalog.tools.repair_apply import NEW_SUFFIX, stage
-from kafkalog.tools.repair_directory import (
+from kafkalog.tools.repair.apply import NEW_SUFFIX, stage
+from kafkalog.tools.repair.directory import (
     DirectoryRepair,
     PartitionWork,
     backups_for,
@@ -33,9 +33,9 @@ from kafkalog.tools.repair_directory import (
     find_groups,
     plan_partition_work,
 )
-from kafkalog.tools.repair_plan import PartitionRepair, RepairOptions
-from kafkalog.tools.repair_report import RepairReport
-from kafkalog.tools.verify import total_bytes
+from kafkalog.tools.repair.plan import PartitionRepair, RepairOptions
+from kafkalog.tools.repair.report import RepairReport
+from kafkalog.tools.verify.directories import total_bytes
 from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.spark.jobs.offline import check_free, looked_at, once_unlocked
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.offline_survey import Path
-from kafkalog.tools.retain import RetainReport, plan_retain
-from kafkalog.tools.retain_partition import DueSegment, PartitionPlan, delete_due, look
+from kafkalog.tools.retain.directories import RetainReport, plan_retain
+from kafkalog.tools.retain.partition import DueSegment, PartitionPlan, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 
@@ -32,8 +32,8 @@ def retain(
     *,
     apply: bool = False,
     topics: Sequence[str] = (),
-    settings: Mapping[str, Any] | None = None,
-    store: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
+    store: Mapping[str, object] | None = None,
     now_ms: int | None = None,
     tell: Tell | None = None,
 ) -> RetainReport:

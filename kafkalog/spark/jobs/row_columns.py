@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.keywords import near
+from kafkalog.util.keywords import closest_match
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["FORMATS", "RowColumns", "format_of", "records_of", "rows_of"]
 
@@ -42,7 +42,7 @@ class RowColumns:
         for field in fields(self):
             name = getattr(self, field.name)
             if name is not None and name not in there:
-                nearest = near(name, there)
+                nearest = closest_match(name, there)
                 meant = f"did you mean {nearest}? " if nearest else ""
                 raise IllegalArgument(
                     f"there is no column {name!r}, which is to be the {field.name}",
@@ -63,7 +63,7 @@ def format_of(paths: Iterable[str]) -> str:
 
 
 def rows_of(
-    spark: Any, paths: list[str], format: str, columns: RowColumns, *, header: bool, separator: str
+    spark: SparkSession, paths: list[str], format: str, columns: RowColumns, *, header: bool, separator: str
 ) -> DataFrame:
     """Return the rows of the files; a malformed row ends the job that reads it.
 

@@ -8,7 +8,8 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import KafkalogError, NotAPartition, StorageError
-from kafkalog.spark.executors import check_executors, failed
+from kafkalog.spark.executors import check_executors
+from kafkalog.spark.failures import failed
 from kafkalog.spark.header_survey import Counts, Group, merged, survey_segment
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell, watched

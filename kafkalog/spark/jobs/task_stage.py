@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.packing import Compression, choose
@@ -12,6 +12,9 @@ from kafkalog.spark.commit import StagedTask, StagedTopic
 from kafkalog.spark.staging import ONLY_BATCH, Job, StageWriter
 from kafkalog.spark.topic_layout import TopicLayout, read_layout
 from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["Landing", "StagedFor", "TaskStage", "no_time"]
 
@@ -53,7 +56,7 @@ class TaskStage:
         landing = self._landing
         return self._layouts[name].partitions or landing.by_topic.get(name, landing.partitions)
 
-    def add(self, where: TopicPartition, batches: Any) -> None:
+    def add(self, where: TopicPartition, batches: Buffer) -> None:
         """Stage v2 batches after the partition's others; `topic` was called before for their topic. StorageError."""
         self._wheres.add(where)
         self._writer.add(where, batches)

@@ -13,9 +13,9 @@ from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.tools.directories import path_list
-from kafkalog.tools.verify import verify_elsewhere
-from kafkalog.tools.verify_job import SegmentJob, SegmentOutcome, check_segment
-from kafkalog.tools.verify_report import Finding, Report
+from kafkalog.tools.verify.directories import verify_elsewhere
+from kafkalog.tools.verify.job import SegmentJob, SegmentOutcome, check_segment
+from kafkalog.tools.verify.report import Finding, Report
 from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from kafkalog._core.append_engine import AppendEngine, ReadyBatch
 from kafkalog._core.assign import assign
 from kafkalog._core.plan import append_info, first_old_format, plan_append
 from kafkalog._core.scan import BatchTable, scan
-from kafkalog._core.state import LogState
 from kafkalog.errors import KafkalogError
 from kafkalog.records.validate import ValidatorMetrics
 from kafkalog.storage.append import (
@@ -39,6 +38,7 @@ from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.types import LogAppendInfo
 
 if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
     from kafkalog.util.buffers import Data
 
 
@@ -155,7 +155,7 @@ class LogAppender:
             self._flusher.flush_if_due()
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
 
-    def _append_kept(self, data: Data, table: BatchTable, now_ms: int, first_offset: int) -> LogState:
+    def _append_kept(self, data: Data, table: BatchTable, now_ms: int, first_offset: int) -> State:
         """Append a follower's batches in as many steps as needed; return the state before."""
         core = self._core
         with core.lock:
@@ -219,7 +219,7 @@ class LogAppender:
 
     def _append_group(
         self, buffer: Data, table: BatchTable, now_ms: int, epoch: int, append_time: int
-    ) -> tuple[LogState, tuple[int, int] | None]:
+    ) -> tuple[State, tuple[int, int] | None]:
         """Append batches in as many steps as needed; return the state before, and their offsets if not at its end."""
         core = self._core
         with core.lock:

@@ -12,10 +12,9 @@ from kafkalog._core.plan import AppendPlan, append_info, place_append, plan_appe
 from kafkalog._core.producers import ORIGIN_CLIENT
 from kafkalog._core.scan import BatchTable, scan
 from kafkalog._core.staged import Staged
-from kafkalog._core.state import LogState
 from kafkalog.errors import KafkalogError
-from kafkalog.storage.aborted_txns import AbortedTxn
 from kafkalog.storage.append import Origin, no_offsets_left, placed_info
+from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_parts.flusher import LogFlusher
 from kafkalog.storage.log_parts.roller import LogRoller
@@ -26,6 +25,7 @@ from kafkalog.types import LogAppendInfo
 from kafkalog.util.events import HOOKS
 
 if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
     from kafkalog.util.buffers import Data
 
 
@@ -133,7 +133,7 @@ class BatchWriter:
         place = {"first_offset": plan.first_offset, "last_offset": plan.last_offset}
         self._core.tell_locked("append", **place, size=plan.stop_byte - plan.start_byte)
 
-    def _publish_staged_locked(self, segment: LogSegment, state: LogState, staged: Staged) -> None:
+    def _publish_staged_locked(self, segment: LogSegment, state: State, staged: Staged) -> None:
         """Publish an append of producers: index its aborted transactions, set the state, update the producers.
 
         If an interrupt prevents the last step, the next operation completes it (`ready_locked`).

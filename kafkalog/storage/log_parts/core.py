@@ -7,13 +7,12 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.log_fields import LogFields
 from kafkalog._core.log_lock import LogLock
-from kafkalog._core.state import LogState
-from kafkalog.config import LogConfig
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import leader_limits
 from kafkalog.storage.failure import LogHealth, Report
@@ -23,7 +22,7 @@ from kafkalog.storage.log_state import at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.read import locate_or_offset_only
-from kafkalog.storage.rebuild_producers import rebuild_producers
+from kafkalog.storage.recovery.rebuild_producers import rebuild_producers
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.unsynced import Unsynced
 from kafkalog.types import TopicPartition
@@ -32,6 +31,9 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Schedules
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -54,12 +56,17 @@ class LogCore(LogFields):
     active: LogSegment
     producers: ProducerStateManager
     health: LogHealth
+    state: State
+
+    if TYPE_CHECKING:
+
+        def ready_locked(self) -> State: ...
 
     def __init__(
         self,
         directory: str,
         config: LogConfig,
-        state: LogState,
+        state: State,
         epochs: LeaderEpochCache,
         producers: ProducerStateManager,
         *,
@@ -101,7 +108,7 @@ class LogCore(LogFields):
         self.flush_messages = 0 if config.flush_messages == MAX_LONG else config.flush_messages
         self.rules = self.active.roll_rules(config)
 
-    def make_ready_locked(self) -> LogState:
+    def make_ready_locked(self) -> State:
         """Do the work of `ready_locked` that is pending, or raise if the log rejects writes."""
         if self.health.cause is not None:
             self.health.check()
@@ -119,7 +126,7 @@ class LogCore(LogFields):
             self.producers.commit(staged, state.log_end_offset, state.high_watermark)
         self.staged = None
 
-    def with_unstable_locked(self, state: LogState) -> LogState:
+    def with_unstable_locked(self, state: State) -> State:
         """Return `state` with the producers' first unstable offset, not below the log start (LOG-30)."""
         first = self.producers.first_unstable_offset
         if first >= 0:
@@ -134,7 +141,7 @@ class LogCore(LogFields):
             self.producers.on_high_watermark(self.state.high_watermark)
             self.state = self.with_unstable_locked(self.state)
 
-    def rebuild_producers_locked(self, state: LogState) -> LogState:
+    def rebuild_producers_locked(self, state: State) -> State:
         """Rebuild the producers for `state`, whose end was truncated, and return the new state (LOG-53).
 
         If the high watermark lies below the new end, the first unstable offset stays the same until the next append.
@@ -153,7 +160,7 @@ class LogCore(LogFields):
         self.producers.on_high_watermark(state.high_watermark)
         return self.with_unstable_locked(state)
 
-    def publish_locked(self, state: LogState) -> None:
+    def publish_locked(self, state: State) -> None:
         """Make `state` the log's state; its last segment receives the appends."""
         active: LogSegment = state.segments.active
         if active is not self.active:
@@ -187,12 +194,12 @@ class LogCore(LogFields):
             finally:
                 self.cuts += 1
 
-    def settled_cuts(self) -> int:
+    def truncation_count_when_idle(self) -> int:
         """Return `cuts` when no truncation is in progress; if it equals the value before a read, the read is valid."""
         with self.lock:
             return self.cuts
 
-    def undo_write_locked(self, state: LogState, first_offset: int, error: BaseException) -> None:
+    def undo_write_locked(self, state: State, first_offset: int, error: BaseException) -> None:
         """Restore the segment to `state` after a failed write, or reject further writes; set the error's offset."""
         if isinstance(error, KafkalogError) and error.offset is None:
             error.offset = first_offset

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalog._core.state import LogState
+from typing import TYPE_CHECKING
+
 from kafkalog.storage.log_metrics import REASONS
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_parts.flusher import LogFlusher
@@ -16,6 +17,9 @@ from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.truncate import TruncatePlan, plan_delete_before, plan_truncate
 from kafkalog.util.interrupts import deferred_interrupts
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
 
 
 class LogCutter:
@@ -51,7 +55,7 @@ class LogCutter:
         core.do_chores()
         return plan is not None
 
-    def _cut_locked(self, state: LogState, plan: TruncatePlan, keeps_begin: bool) -> None:
+    def _cut_locked(self, state: State, plan: TruncatePlan, keeps_begin: bool) -> None:
         """Delete segments from the end, then cut: after any failure the beginning of the log remains."""
         core = self._core
         segments = state.segments
@@ -83,7 +87,7 @@ class LogCutter:
         core.chores.append(lambda: self._flusher.sync_cut(segments.active))
         self._note_cut_locked(end, state)
 
-    def _note_cut_locked(self, offset: int, before: LogState) -> None:
+    def _note_cut_locked(self, offset: int, before: State) -> None:
         self._core.metrics.truncations += 1
         self._core.tell_locked("truncate", offset=offset, log_end_offset=before.log_end_offset)
 

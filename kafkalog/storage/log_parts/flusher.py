@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from errno import ENOENT
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafkalog._core.state import LogState
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_state import flushed_to
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.unsynced import Taken
 from kafkalog.util.descriptors import TOO_MANY_FILES
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
 
 T = TypeVar("T")
 
@@ -26,7 +28,7 @@ class Begun(NamedTuple):
     """A sync in progress: the log's state when it began, at `began_s` of the performance counter."""
 
     cuts: int
-    state: LogState
+    state: State
     taken: Taken
     snapshots: tuple[tuple[int, str], ...]
     began_s: float
@@ -150,7 +152,7 @@ class LogFlusher:
         if begun.taken.entries:
             core.fs.fsync_dir(core.path)
 
-    def _sync_epochs(self, state: LogState) -> None:
+    def _sync_epochs(self, state: State) -> None:
         """Sync the epochs of a log with records: for those below the recovery point no other copy exists."""
         if not self._core.epochs.is_synced and state.log_end_offset > state.log_start_offset:
             self._core.epochs.sync()
@@ -179,7 +181,7 @@ class LogFlusher:
         except BaseException as error:
             self._flush_failed(error, state, cuts)
 
-    def _flush_failed(self, error: BaseException, state: LogState, cuts: int) -> None:
+    def _flush_failed(self, error: BaseException, state: State, cuts: int) -> None:
         """Poison the log and raise, unless the unsynced file was deleted, truncated or renamed meanwhile (LOG-52)."""
         core = self._core
         with core.lock:

@@ -8,9 +8,8 @@ Pure functions make the decisions (`read`, `lookup`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from kafkalog._core.state import LogState
 from kafkalog._core.txns import AbortedRanges
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.damage import MisplacedBatch
@@ -23,6 +22,9 @@ from kafkalog.storage.segment_reader import Extent
 from kafkalog.storage.transactions import Transactions
 from kafkalog.storage.undecided import Undecided
 from kafkalog.types import FetchDataInfo, Isolation, LogOffsetMetadata, OffsetAndTimestamp
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log_state import State
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,7 +104,7 @@ class LogReader:
 
     def _has_cut(self, before: int) -> bool:
         """Return True if the end moved back since `cuts` was `before`, so that a read may mix two states of the log."""
-        return self._core.settled_cuts() != before
+        return self._core.truncation_count_when_idle() != before
 
     def readable_end(self, isolation: Isolation) -> LogOffsetMetadata:
         """Return the exclusive upper bound for a reader, with its position (LOG-30).
@@ -157,7 +159,7 @@ class LogReader:
             return found
         return bounded(found, timestamp, self.readable_end(isolation).message_offset)
 
-    def _offset_for_time(self, state: LogState, timestamp: int) -> OffsetAndTimestamp | None:
+    def _offset_for_time(self, state: State, timestamp: int) -> OffsetAndTimestamp | None:
         if timestamp >= 0:
             return offset_for_time(state, timestamp, -1, -1)
         epochs = self._core.epochs

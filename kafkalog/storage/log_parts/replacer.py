@@ -7,14 +7,14 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, KafkalogError, StorageError
-from kafkalog.storage.leftovers import remove_file
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_parts.flusher import LogFlusher
 from kafkalog.storage.log_parts.remover import LogRemover
 from kafkalog.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from kafkalog.storage.recovery.leftovers import remove_file
+from kafkalog.storage.recovery.split import HINT, share_out
 from kafkalog.storage.replace import give_place, make_swaps
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.split import HINT, share_out
 from kafkalog.util.interrupts import deferred_interrupts
 
 NO_END: Final = 1 << 64

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.server.apis.dispatch import dispatch, offered
-from kafkalog.server.context import CLOSE
+from kafkalog.server.requests.context import CLOSE
 from tests.server.nodes import Closed, call, connection_for, joined, node_for, request_bytes
 
 SOFTWARE = {"client_software_name": "a-client", "client_software_version": "1.2"}

@@ -10,7 +10,7 @@ import pytest
 from kafkalog.server.apis import dispatch
 from kafkalog.server.apis.dispatch import LARGE_BYTES
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from tests.builder import R, batch
 from tests.server.apis.test_topic_calls import metadata_tree, with_node
 from tests.server.nodes import KEYS, Closed, call, connection_for

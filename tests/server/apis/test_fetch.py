@@ -13,7 +13,7 @@ import pytest
 from kafkalog.control import ControlType
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.replica.fetch_session import (
     EVICTION_MS,
     FetchSession,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog.server.context import RequestContext
-from kafkalog.server.node import Node
-from kafkalog.server.turns import TURN_ROWS, in_turns
+from kafkalog.server.node.node import Node
+from kafkalog.server.requests.context import RequestContext
+from kafkalog.server.requests.cooperative_yield import TURN_ROWS, in_turns
 from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.reader import read_request
 from tests.server.apis.test_topic_calls import create_tree, metadata_tree, with_node

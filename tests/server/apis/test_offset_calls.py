@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for

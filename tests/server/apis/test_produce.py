@@ -17,7 +17,7 @@ import pytest
 from kafkalog.server.apis.dispatch import dispatch
 from kafkalog.server.apis.produce import answer_tree
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.replica.results import AppendResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.server.wire.definitions import response_plan

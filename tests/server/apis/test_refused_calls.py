@@ -14,7 +14,7 @@ import pytest
 from kafkalog.errors import PolicyViolation
 from kafkalog.server.apis.dispatch import offered
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan
 from kafkalog.server.wire.versions import APIS
 from tests.server.nodes import KEYS, call, node_for

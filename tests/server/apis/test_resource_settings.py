@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from kafkalog.server.dynamic import MAX_FILE_BYTES, SETTINGS_FILE
-from kafkalog.server.group_settings import GROUP_SETTINGS
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.timers import GroupTimers
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.dynamic import MAX_FILE_BYTES, SETTINGS_FILE
+from kafkalog.server.settings.groups import GROUP_SETTINGS
 from tests.server.apis.test_setting_calls import APPEND, BROKER, DELETE, SET, TOPIC, alter, describe
 from tests.server.apis.test_topic_calls import allow, create, with_node
 from tests.server.nodes import call, connection_for

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import ConfigError
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.context import Connection
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
+from kafkalog.server.requests.context import Connection
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.security.scram import salted_password
 from kafkalog.server.security.users import add_user
 from kafkalog.server.serving import serving
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.apis.test_topic_calls import allow, create, metadata_tree, with_node
 from tests.server.nodes import SMALL, Closed, call, connection_for, request_bytes
 from tests.server.security.test_users import Client

@@ -9,10 +9,10 @@ import pytest
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.topics import TOPICS_FILE
-from kafkalog.server.dynamic import SETTINGS_FILE
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
+from kafkalog.server.node.topics import id_text
 from kafkalog.server.security.acls import Operation
-from kafkalog.server.topics import id_text
+from kafkalog.server.settings.dynamic import SETTINGS_FILE
 from kafkalog.types import TopicPartition
 from tests.manager.metadata_files import ID, topic_values, write_metadata
 from tests.server.apis.test_topic_calls import allow, create, with_node

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from tests.server.apis.test_topic_calls import with_node
 from tests.server.nodes import call
 

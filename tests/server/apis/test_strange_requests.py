@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan
 from kafkalog.server.wire.versions import APIS
 from tests.server.nodes import KEYS, Closed, call, connection_for, node_for

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from tests.builder import R, batch
 from tests.server.nodes import call, connection_for, node_for
 

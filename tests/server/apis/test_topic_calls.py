@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tests.server.nodes import call, connection_for, node_for
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
+from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.turns import TURN_ROWS
 from tests.server.nodes import call
 from tests.server.txns.calls import ALL_OF, add, add_offsets, committed, end, init, offsets, with_node
 

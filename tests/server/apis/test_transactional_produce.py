@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalog.records.memory import MemoryRecords
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from tests.server.nodes import call
 from tests.server.txns.calls import ALL_OF, add, add_offsets, committed, end, init, offsets, produce, with_node
 

@@ -11,8 +11,8 @@ from typing import Any
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.serving import Server, serving
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.wire.versions import APIS, api_versions_body
 from tests.server.nodes import SMALL
 

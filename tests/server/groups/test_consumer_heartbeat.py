@@ -15,7 +15,7 @@ from kafkalog.records.schemas.groups import KEYS, VALUES
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.assignors import Subscriber, range_, uniform
 from kafkalog.server.groups.consumer_group import ConsumerGroup, GroupState
-from kafkalog.server.groups.consumer_heartbeat import Beat, Beaten, Refused, Rules, beat, delete, fence
+from kafkalog.server.groups.consumer_heartbeat import Beat, HeartbeatResult, Refused, Rules, beat, delete, fence
 from kafkalog.server.groups.records import Record
 
 T, U = UUID(int=1), UUID(int=2)
@@ -49,7 +49,7 @@ class Driver:
         self.rules = Rules(("uniform", "range"), 100, 5)
         self.records: list[Record] = []
 
-    def beat(self, member_id: str, epoch: int = 0, **more: Any) -> Beaten:
+    def beat(self, member_id: str, epoch: int = 0, **more: Any) -> HeartbeatResult:
         values: dict[str, Any] = {
             "instance_id": None, "rack_id": None, "client_id": "c", "client_host": "/h", "rebalance_timeout_ms": -1,
             "topics": None, "regex": None, "assignor": None, "owned": None,
@@ -58,7 +58,7 @@ class Driver:
             values |= {"rebalance_timeout_ms": 1000, "topics": ("t",), "owned": {}}
         return self.keep(beat(self.group, Beat(member_id, epoch, **(values | more)), self.topics, self.rules))
 
-    def keep(self, done: Beaten) -> Beaten:
+    def keep(self, done: HeartbeatResult) -> HeartbeatResult:
         self.group = done.group
         self.records += done.records
         return done

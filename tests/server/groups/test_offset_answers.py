@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.offset_part import Committer, NewOffset
-from kafkalog.server.turns import TURN_ROWS
+from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from tests.server.groups.groups import BEHIND_ACLS, CLERK, allow, commit, topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for

@@ -16,7 +16,7 @@ from kafkalog.server.groups.group_log import OFFSETS_TOPIC
 from kafkalog.server.groups.records import Record
 from kafkalog.server.groups.replay import Replay
 from kafkalog.server.groups.values import CommittedOffset, KeptPosition
-from kafkalog.server.status_page import page, status_of
+from kafkalog.server.status.page import page, status_of
 from kafkalog.types import TopicPartition
 from tests.server.groups.groups import commit, fetch, join, stable, topic
 from tests.server.groups.other_kinds import (

@@ -14,9 +14,9 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.client.errors import PeerUnreachable
 from kafkalog.server.mirror.mirror import Mirror, _known
 from kafkalog.server.mirror.running import open_mirror
-from kafkalog.server.pool import CallPool
+from kafkalog.server.node.pool import CallPool
+from kafkalog.server.node.topics import id_text
 from kafkalog.server.serving import Server
-from kafkalog.server.topics import id_text
 from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.metrics import NetworkCounts
 from kafkalog.server.net.endpoints import listeners_of
 from kafkalog.server.net.listener import Network
-from kafkalog.server.pool import CallPool
+from kafkalog.server.node.pool import CallPool
+from kafkalog.server.settings.config import ServerConfig
+from kafkalog.server.status.metrics import NetworkCounts
 
 
 def both_loops() -> list[Any]:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import ConfigError, StorageError
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.net.endpoints import Endpoint, listeners_of, parse_endpoint
 from kafkalog.server.serving import serving
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.nodes import SMALL, call, connection_for
 
 

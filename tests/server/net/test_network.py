@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.server.context import CLOSE
+from kafkalog.server.requests.context import CLOSE
 from kafkalog.server.running import raise_descriptor_limit
 from tests.server.net.networks import answer_of, connect, echo, framed, is_closed, monotonic_ms, network_for
 

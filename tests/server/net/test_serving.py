@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.serving import serving
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.nodes import SMALL, request_bytes
 
 SOFTWARE = {"client_software_name": "a-client", "client_software_version": "1.2"}

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import ConfigError, StorageError
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.net.tls import PrincipalRules, distinguished_name, tls_context
+from kafkalog.server.settings.config import ServerConfig
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.util.fileio import OS

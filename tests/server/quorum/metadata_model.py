@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
 from kafkalog.server.quorum.decisions import METADATA, Ballot, Standing, compared, may_copy_metadata
 from kafkalog.server.quorum.file import NOBODY
 from kafkalog.server.quorum.version_file import NONE, Version, Versions, unknown

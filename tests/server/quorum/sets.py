@@ -8,11 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
+from kafkalog.server.node.store import NODE_FILE, Identity, keep_identity
 from kafkalog.server.quorum.decisions import METADATA
 from kafkalog.server.quorum.quorum import Quorum
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult
-from kafkalog.server.store import NODE_FILE, Identity, keep_identity
 from kafkalog.server.wire.versions import APIS
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for

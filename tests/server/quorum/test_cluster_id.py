@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.server.node.store import NODE_FILE, Identity, keep_identity
 from kafkalog.server.quorum.cluster_id import OtherCluster
 from kafkalog.server.quorum.decisions import Ballot, next_term
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.messages import begin_request, end_request, vote_request
-from kafkalog.server.store import NODE_FILE, Identity, keep_identity
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.quorum.sets import CLUSTER_ID, Set

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.errors import ConfigError, CorruptCheckpoint
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.quorum import quorum
 from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.quorum.file import NOBODY, QUORUM_FILE, QuorumFile, QuorumState

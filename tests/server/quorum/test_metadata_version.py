@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.config_keys import MAX_LONG
+from kafkalog.config.keys import MAX_LONG
 from kafkalog.errors import CorruptCheckpoint
-from kafkalog.server import leading
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.leading import REFUSED
+from kafkalog.server.node import leading
+from kafkalog.server.node.leading import REFUSED
 from kafkalog.server.quorum.decisions import (
     EMPTY,
     METADATA,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.errors import ConfigError
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.quorum.replica_set import Member, check_member, parse_replicas
+from kafkalog.server.settings.config import ServerConfig
 
 
 def test_a_set_has_its_members_by_number() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.server.client.login import connect
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.leader_source import LeaderSource
 from kafkalog.server.replica.partition import Partition

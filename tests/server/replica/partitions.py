@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.control import ControlType, marker_batch
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.replica.partition import Partition

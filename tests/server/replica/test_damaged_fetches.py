@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetsOutOfOrder
-from kafkalog.server.replica.following import Take
+from kafkalog.server.replica.following import AppendRecords
 from kafkalog.server.replica.following_disk import Done, Work, carry_out
 from kafkalog.server.replica.roles import Role
 from tests.raw_batches import batch
@@ -28,7 +28,7 @@ def taken(tmp_path: Path, *fetches: list[bytearray]) -> list[tuple[Done, int]]:
         partition = replicas.find(T0)
         partition.become_follower(Role(2, 7, 2, (NODE, 2), (2,)))
         for batches in fetches:
-            plan = Take(memoryview(b"".join(batches)), -1, -1)
+            plan = AppendRecords(memoryview(b"".join(batches)), -1, -1)
             (done,) = carry_out([Work(T0, partition, plan, 7)], replicas.store.cutting)
             found.append((done, partition.log.log_end_offset))
 

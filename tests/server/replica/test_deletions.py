@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.replica.delayed_delete import Deletion
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition

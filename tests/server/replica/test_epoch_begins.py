@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kafkalog.server.replica.following import CutTo, CutToEpoch
+from kafkalog.server.replica.following import TruncateTo, TruncateToEpoch
 from kafkalog.server.replica.following_disk import Work, carry_out
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role, epoch_to_begin
 from tests.server.replica.partitions import NODE, T0, Replicas, at, consumer, run
 
 
-@pytest.mark.parametrize(("plan", "epochs"), [(CutToEpoch(0, 2), [(0, 0), (4, 2)]), (CutTo(2), [(0, 0)])])
+@pytest.mark.parametrize(("plan", "epochs"), [(TruncateToEpoch(0, 2), [(0, 0), (4, 2)]), (TruncateTo(2), [(0, 0)])])
 def test_an_epoch_that_begins_where_a_log_is_cut_was_begun_all_the_same(
     tmp_path: Path, plan: Any, epochs: list[tuple[int, int]]
 ) -> None:

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import (
     Answered,
+    AppendRecords,
     AskBounds,
     BeginAt,
-    CutTo,
-    CutToEpoch,
     FetchLimits,
     Following,
     Plan,
     Position,
     StandStill,
-    Take,
+    TruncateTo,
+    TruncateToEpoch,
     TryLater,
     begins_for_nothing,
     cut_offset,
@@ -38,9 +38,9 @@ LIMITS = FetchLimits()
 
 
 @pytest.mark.parametrize(("answer", "plan"), [
-    (Answered(0, 7, 2, RECORDS), Take(RECORDS, 7, 2)),
-    (Answered(0, 7, 2), Take(None, 7, 2)),
-    (Answered(0, 7, 2, RECORDS, (3, 5)), CutToEpoch(3, 5)),
+    (Answered(0, 7, 2, RECORDS), AppendRecords(RECORDS, 7, 2)),
+    (Answered(0, 7, 2), AppendRecords(None, 7, 2)),
+    (Answered(0, 7, 2, RECORDS, (3, 5)), TruncateToEpoch(3, 5)),
     (Answered(ErrorCode.OFFSET_OUT_OF_RANGE), AskBounds()),
     (Answered(ErrorCode.FENCED_LEADER_EPOCH), StandStill(74)),
     (Answered(ErrorCode.UNKNOWN_LEADER_EPOCH), TryLater(75)),
@@ -60,9 +60,9 @@ def test_what_is_done_with_an_answer(answer: Answered, plan: Plan) -> None:
 @pytest.mark.parametrize(("own_end", "start", "end", "plan"), [
     (0, 1000, 2000, BeginAt(1000)),  # an empty follower of a leader that has let go of the begin
     (10, 11, 11, BeginAt(11)),  # nothing is left there
-    (10, 0, 9, CutTo(9)),
-    (10, 0, 0, CutTo(0)),
-    (10, 5, 9, CutTo(9)),
+    (10, 0, 9, TruncateTo(9)),
+    (10, 0, 0, TruncateTo(0)),
+    (10, 5, 9, TruncateTo(9)),
     (10, 0, 10, TryLater(1)),  # it lies inside by now
     (10, 10, 20, TryLater(1)),
     (10, 20, 5, TryLater(-1)),  # lies
@@ -76,7 +76,7 @@ def test_a_log_that_ends_outside_of_the_leaders(own_end: int, start: int, end: i
 @pytest.mark.parametrize(("position", "mark", "plan"), [
     (Position(0, -1, 0), 0, None),
     (Position(10, 3, 0), 5, None),  # epochs tell where it differs
-    (Position(10, -1, 0), 5, CutTo(5)),
+    (Position(10, -1, 0), 5, TruncateTo(5)),
     (Position(10, -1, 0), 10, None),
     (Position(10, -1, 10), 10, None),
 ])  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import StorageError
-from kafkalog.server.replica.following import BeginAt, CutTo, OnDisk, Take
+from kafkalog.server.replica.following import AppendRecords, BeginAt, OnDisk, TruncateTo
 from kafkalog.server.replica.following_disk import Done, Work, carry_out
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
@@ -45,7 +45,7 @@ def said(tmp_path: Path) -> list[list[int]]:
     return [list(OffsetCheckpoint(tmp_path / name).read().values()) for name in CHECKPOINTS]
 
 
-@pytest.mark.parametrize("plan, end", [(CutTo(0), 0), (BeginAt(3), 3), (BeginAt(9), 5)])
+@pytest.mark.parametrize("plan, end", [(TruncateTo(0), 0), (BeginAt(3), 3), (BeginAt(9), 5)])
 def test_checkpoints_say_no_more_than_the_new_end(tmp_path: Path, plan: OnDisk, end: int) -> None:
     async def body(replicas: Replicas) -> None:
         (one,) = done(replicas, first=plan)
@@ -63,7 +63,7 @@ def test_a_batch_before_an_empty_log_lowers_the_checkpoints(tmp_path: Path) -> N
         for name in CHECKPOINTS:
             (tmp_path / name).write_text("0\n1\nt 0 9\n")
         records = batch(7, [(0, b"k", b"v")] * 3, epoch=7)
-        (one,) = done(replicas, first=Take(memoryview(records), -1, -1))
+        (one,) = done(replicas, first=AppendRecords(memoryview(records), -1, -1))
         assert (one.error, one.position.end_offset) == (None, 10)
         assert said(tmp_path) == [[7]] * 3
 
@@ -75,7 +75,7 @@ def test_many_cuts_write_each_checkpoint_as_often_as_one(tmp_path: Path) -> None
 
     async def body(replicas: Replicas) -> None:
         fs.calls.clear()
-        assert [one.error for one in done(replicas, first=CutTo(0), second=CutTo(0))] == [None, None]
+        assert [one.error for one in done(replicas, first=TruncateTo(0), second=TruncateTo(0))] == [None, None]
         assert said(tmp_path) == [[0, 0]] * 3
         renamed = [Path(one.path).name.removesuffix(".tmp") for one in fs.named("rename")]
         assert sorted(set(CHECKPOINTS) & set(renamed)) == sorted(CHECKPOINTS)
@@ -90,7 +90,7 @@ def test_a_cut_that_fails_keeps_no_other_plan_from_its_log(tmp_path: Path) -> No
     async def body(replicas: Replicas) -> None:
         rule = fs.fail("open", path="cleaner-offset-checkpoint.tmp")
         records = batch(5, [(0, b"k", b"v")], epoch=7)
-        first, second = done(replicas, first=CutTo(0), second=Take(memoryview(records), -1, -1))
+        first, second = done(replicas, first=TruncateTo(0), second=AppendRecords(memoryview(records), -1, -1))
         assert rule.fired and isinstance(first.error, StorageError)
         assert first.position.end_offset == 5, "nothing is cut before the checkpoint says so"
         assert (second.error, second.position.end_offset) == (None, 6)

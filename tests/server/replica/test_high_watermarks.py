@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.replica.high_watermarks import restore_high_watermarks

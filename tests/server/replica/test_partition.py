@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
-from kafkalog.config import LogConfig
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.control import ControlType
 from kafkalog.errors import (
     FencedLeaderEpoch,

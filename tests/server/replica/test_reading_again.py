@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.control import ControlType
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchResult

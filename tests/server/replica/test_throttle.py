@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.config_keys import MAX_LONG
-from kafkalog.server.node import Node
+from kafkalog.config.keys import MAX_LONG
+from kafkalog.server.node.node import Node
 from kafkalog.server.replica.results import AppendParams, FetchParams, FetchPartition
 from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
 from kafkalog.types import TopicPartition

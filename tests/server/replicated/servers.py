@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kafkalog.server.config import ServerConfig
 from kafkalog.server.serving import Server, serving
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.client.peers import HOST
 from tests.server.nodes import SMALL
 

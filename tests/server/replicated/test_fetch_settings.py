@@ -9,12 +9,12 @@ import pytest
 
 from kafkalog.errors import ConfigError
 from kafkalog.server.client.settings import PeerSettings
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.following import limits_of
-from kafkalog.server.node import Node
+from kafkalog.server.node.following import limits_of
+from kafkalog.server.node.node import Node
 from kafkalog.server.quorum.links import settings_of
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.results import AppendParams
+from kafkalog.server.settings.config import ServerConfig
 from tests.builder import R, batch
 from tests.server.client.peers import connected, server_on
 from tests.server.looping import in_loop

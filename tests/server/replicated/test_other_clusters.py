@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.server.store import Identity, keep_identity
+from kafkalog.server.node.store import Identity, keep_identity
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.replica.copies import until
@@ -43,7 +43,7 @@ async def test_data_of_another_cluster_stays(tmp_path: Path, caplog: pytest.LogC
         await servers[1].node.quorum.promote()
         await servers[1].node.topics.create("t", 1)
         await until(lambda: servers[2].node.topics.get("t") is not None)
-        with caplog.at_level(logging.ERROR, "kafkalog.server.following"):
+        with caplog.at_level(logging.ERROR, "kafkalog.server.node.following"):
             await until(lambda: "follows nobody" in caplog.text)
         assert await write(servers[1], T0, b"one") == 0
         text = caplog.text

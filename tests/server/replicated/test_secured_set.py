@@ -13,16 +13,16 @@ from kafkalog.server.apis import fetch_snapshot
 from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.client.login import connect
 from kafkalog.server.client.settings import PeerSettings, peer_settings
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.context import Connection
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.quorum import messages
 from kafkalog.server.quorum.decisions import Ballot
 from kafkalog.server.quorum.links import settings_of
 from kafkalog.server.quorum.metadata import FETCH_SNAPSHOT, NeedsTls, snapshot_request
+from kafkalog.server.requests.context import Connection
 from kafkalog.server.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from kafkalog.server.security.scram import keys_of_password
 from kafkalog.server.security.state import SecurityState
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
 from tests.server.net.certificates import authority, certificate

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kafkalog.server.context import Connection, RequestContext
+from kafkalog.server.requests.context import Connection, RequestContext
 from kafkalog.server.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from kafkalog.server.security.authorizer import Authorizer, split_principals
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.server.config import ServerConfig
-from kafkalog.server.context import Connection, RequestContext
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
+from kafkalog.server.requests.context import Connection, RequestContext
 from kafkalog.server.security.file import SecurityFile
 from kafkalog.server.security.quotas import FETCH, PRODUCE, Quotas
 from kafkalog.server.security.rates import Rate, TokenBucket, Windows
 from kafkalog.server.security.state import Entity, SecurityState
 from kafkalog.server.serving import serving
+from kafkalog.server.settings.config import ServerConfig
 from tests.server.apis.test_topic_calls import create_tree, with_node
 from tests.server.nodes import SMALL, call, connection_for
 

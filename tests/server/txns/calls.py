@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.records.builder import RecordsBuilder
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.wire.versions import APIS
 from tests.server.nodes import KEYS, call, node_for
 

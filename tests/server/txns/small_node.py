@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import UnknownTopicOrPartition
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.txns.coordinator import TransactionCoordinator

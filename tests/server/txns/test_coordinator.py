@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import StorageError
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.producer_ids import PRODUCER_IDS_FILE

@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
-from kafkalog.server.turns import TURN_ROWS
+from kafkalog.server.node.node import Node
+from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from tests.server.looping import in_loop
 from tests.server.nodes import node_for
 from tests.server.txns.calls import add, end, init

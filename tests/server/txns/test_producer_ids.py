@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.broker_config import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.producer_ids import MAX_PRODUCER_ID, PRODUCER_IDS_FILE
 from kafkalog.server.txns.coordinator import TransactionCoordinator

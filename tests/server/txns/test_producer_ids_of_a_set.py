@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.manager.producer_ids import PRODUCER_IDS_FILE
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.node import Node
+from kafkalog.server.node.node import Node
 from kafkalog.server.txns.producer_ids import BLOCK, ids_of, own_id
 from tests.server.looping import in_loop
 from tests.server.nodes import call
@@ -56,7 +56,7 @@ async def test_a_node_of_a_set_gives_ids_from_one_place_once_its_directory_can_b
     with opened(tmp_path / "data") as small:
         node: Any = small
         node.producer_ids, node.node_id = None, 2
-        node.quorum.replica_set = SimpleNamespace(ids=(1, 2))
+        node.quorum.replica_set = node.quorum.own_set = SimpleNamespace(ids=(1, 2))
         file = tmp_path / "data" / PRODUCER_IDS_FILE
         file.write_text("no ids")
         for _ in range(2):

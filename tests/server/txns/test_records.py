@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.config import LogConfig
+from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.memory import MemoryRecords
@@ -25,7 +25,7 @@ from kafkalog.server.txns.records import (
 from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.view import LogView
+from kafkalog.storage.readonly.view import LogView
 from kafkalog.types import TopicPartition
 from tests.golden_cases import GOLDEN, extracted
 

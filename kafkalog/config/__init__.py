@@ -1,0 +1,1 @@
+"""Settings of topics and of whole stores: names, types, ranges, defaults, and their text."""

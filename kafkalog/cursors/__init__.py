@@ -1,0 +1,1 @@
+"""Named cursors: positions of readers in a log, stored between runs."""

@@ -1,0 +1,80 @@
+"""Creating topics and data directories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from kafkalog.config.topic import LogConfig, key_for
+from kafkalog.errors import InvalidPartitions, StorageError, TopicExists
+from kafkalog.log.open_writable import open_for_append
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.topics import TopicStore
+from kafkalog.storage.names import collides_with, validate_topic
+from kafkalog.tools.directories import find, partitions
+from kafkalog.util.fileio import OS, FileSystem
+
+
+def create_topic(
+    dirs: Sequence[str], topic: str, count: int, settings: Mapping[str, object], *, fs: FileSystem = OS
+) -> None:
+    """Create a topic of `count` empty partitions in the first data directory, which is created if missing.
+
+    Raises TopicExists if the topic exists, or one whose name collides with it in metric names.
+    """
+    validate_topic(topic)
+    given = {key_for(name).name: value for name, value in settings.items()}
+    home = make_data_directory(dirs[0], fs)
+    log_dir = LogDir.acquire(home, fs=fs)
+    try:
+        check_name_is_free(dirs, topic, home, fs)
+        TopicStore(home, fs=fs).ensure(topic, partitions=count, settings=given)
+        LogConfig.from_stored(given).warn_if_small(3)
+        for number in range(count):
+            open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
+    finally:
+        log_dir.release()
+
+
+def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSystem = OS) -> int:
+    """Add empty partitions until the topic has `count`; return the number added.
+
+    Each is created in that of the topic's directories with the fewest partitions.
+
+    Raises UnknownTopicOrPartition; InvalidPartitions if the topic has more; DirectoryLocked, StorageError.
+    """
+    found = find(dirs, topic, fs=fs)
+    there = {one.topic_partition.partition for one in found}
+    if count < len(there):
+        raise InvalidPartitions(f"topic {topic} has {len(there)} partitions, which cannot become {count}")
+    homes = dict.fromkeys(os.path.dirname(one.path) for one in found)
+    sizes = {home: len(partitions([home], fs=fs)) for home in homes}
+    missing = [number for number in range(count) if number not in there]
+    for number in missing:
+        home = min(sizes, key=sizes.__getitem__)
+        open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
+        sizes[home] += 1
+    return len(missing)
+
+
+def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSystem = OS) -> None:
+    """Raise TopicExists if a topic in `dirs` has this name, or one that is the same in metric names."""
+    names = {one.topic_partition.topic for one in partitions(dirs, fs=fs)}
+    names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).names()}
+    for name in sorted(names):
+        if name == topic:
+            raise TopicExists(f"topic {topic} exists", path=home)
+        if collides_with(name, topic):
+            raise TopicExists(f"topic {topic} collides with {name}: '.' and '_' are one in metric names", path=home)
+
+
+def make_data_directory(directory: str, fs: FileSystem = OS) -> str:
+    """Create `directory` if only its last part is missing; return it."""
+    try:
+        fs.mkdir(directory)
+        fs.fsync_dir(os.path.dirname(os.path.abspath(directory)))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StorageError.from_os(error, "make the data directory", path=directory) from error
+    return directory

@@ -1,0 +1,462 @@
+"""`kafkalog.open_dirs` and `LogDirs`: the topics of data directories as one Python object."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, Never
+
+from kafkalog.config.broker import BROKER_TABLE
+from kafkalog.config.topic import key_for
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, LogClosed, UnknownConfig
+from kafkalog.storage.durability import Sync, check_sync
+from kafkalog.tools.directories import path_list, refuse_partition
+from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS
+from kafkalog.util.guards import run_finalizer
+from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.keywords import closest_match, unknown_keyword
+from kafkalog.util.paths import real_path
+
+if TYPE_CHECKING:
+    from kafkalog.cleaner.stats import Clean, CleanerReport
+    from kafkalog.config.broker import BrokerConfig
+    from kafkalog.dirs.readonly import DirsView
+    from kafkalog.dirs.scan import TopicScan
+    from kafkalog.dirs.types import Directory, Topic
+    from kafkalog.dirs.writable import LogStore
+    from kafkalog.log.log import Log
+    from kafkalog.log.open_writable import OnDamage
+    from kafkalog.manager.job import Job
+    from kafkalog.manager.loading import LoadProgress
+    from kafkalog.storage.damage import Skipped
+    from kafkalog.util.times import Time
+
+Path = str | os.PathLike[str]
+_KEYWORDS = ("dirs", "mode", "sync", "on_damage", "progress")
+
+
+def open_dirs(
+    dirs: Path | Iterable[Path],
+    mode: Literal["r", "a"] = "r",
+    *,
+    sync: Sync = False,
+    on_damage: OnDamage = "recover",
+    progress: Callable[[LoadProgress], object] | None = None,
+    **settings: object,
+) -> LogDirs:
+    """Open the topics in one or several data directories and return a `LogDirs`.
+
+    Mode "r" reads: it takes no lock, repairs nothing and never writes; it follows directories that a broker writes to.
+    Directories at URLs (`s3://bucket/data`) are read in place (docs/remote.md).
+
+    Mode "a" opens every partition for writing and holds the directories' locks. It creates missing directories,
+    recovers directories that were not closed cleanly, and runs the jobs of a broker: retention, flushing, checkpoints,
+    cleaning of compacted topics. Settings are keywords by their broker names (`log_retention_hours=24`,
+    `log_segment_bytes=1 << 26`, `log_cleaner_enable=False`); `sync` and `on_damage` are as for `kafkalog.open`.
+    `progress` is called with a `LoadProgress` while logs are loaded.
+
+    Topics have their own settings: from the topics file, or a broker's metadata (`__cluster_metadata-0`). Retention
+    skips a topic that is in neither, unless the call sets a retention (`log_retention_*`).
+
+    Raises PartitionNotFound (mode "r": no such directory), NotAPartition, StorageError; in mode "a" also
+    DirectoryLocked, ConfigError, CorruptCheckpoint, CorruptRecord (damaged metadata), IllegalState (a partition in two
+    directories). Raises TypeError for a keyword that is no setting, with similar names.
+
+    >>> with open_dirs(["disk1", "disk2"], "a", log_retention_hours=24) as opened:
+    ...     opened.create_topic("orders", 4).partitions
+    (0, 1, 2, 3)
+    """
+    if any("://" in path for path in path_list(dirs)):
+        from kafkalog.dirs.readonly import DirsView
+        from kafkalog.storage.remote import locate_directories, refuse_to_write
+
+        if mode != "r":
+            refuse_to_write(*path_list(dirs))
+        fs, paths = locate_directories(path_list(dirs))
+        return LogDirs(paths, DirsView(paths, fs=fs))
+    paths = list(dict.fromkeys(real_path(_checked(path)) for path in path_list(dirs)))
+    if not paths:
+        raise IllegalArgument("no data directory is given", hint="give the path of at least one")
+    if mode == "r":
+        given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
+        given += ["progress"] * (progress is not None)
+        if settings or given:
+            raise _not_for_reading([*settings, *given])
+        from kafkalog.dirs.readonly import DirsView
+
+        return LogDirs(paths, DirsView(paths))
+    if mode != "a":
+        raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create, append and delete")
+    check_sync(sync)
+    for name in settings:
+        _check_setting(name)
+    from kafkalog.dirs.writable import LogStore
+
+    for path in paths:
+        with suppress(OSError):  # reported when it is opened
+            refuse_partition(path, OS.names(path))
+    store = LogStore.open(paths, settings, sync=sync, on_damage=on_damage, progress=progress)
+    try:
+        return LogDirs(paths, store)
+    except BaseException:  # a Ctrl-C
+        store.close()
+        raise
+
+
+def _checked(path: Path) -> str:
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text.strip():
+        raise IllegalArgument(f"{path!r} is no path of a data directory")
+    return text
+
+
+def _not_for_reading(names: list[str]) -> TypeError:
+    nearest = closest_match(names[0], ("dirs", "mode"))
+    fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
+    return TypeError(f"open_dirs() with mode 'r' takes no keyword {names[0]!r}: {fix}")
+
+
+def _unknown_of_topic(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
+    """Return the error for unknown keywords of a topic call; a topic setting is pointed to `settings`."""
+    name = next(iter(given))
+    try:
+        key_for(name)
+    except UnknownConfig:
+        return unknown_keyword(call, given, known)
+    return TypeError(f"{call}() takes no keyword {name!r}: topic settings go in settings={{{name!r}: ...}}")
+
+
+def _check_setting(name: str) -> None:
+    """Raise UnknownConfig (a TypeError) for a keyword that is no setting of a store; suggest a similar name."""
+    try:
+        BROKER_TABLE.find(name)
+    except UnknownConfig as error:
+        nearest = closest_match(name, _KEYWORDS)
+        if nearest is not None and name.replace("_", ".") not in BROKER_TABLE.refused:
+            error.hint = f"did you mean {nearest}?"
+        raise
+
+
+class LogDirs:
+    """The topics of data directories: `dirs["orders", 0]` is a `Log`, iteration yields the partitions.
+
+    Threads: all methods may be called from any thread. A forked child cannot use it.
+
+    >>> dirs.create_topic("orders", 2).partitions
+    (0, 1)
+    >>> dirs["orders", 1].append([(b"u-1", b"first")]).last_offset
+    0
+    >>> list(dirs)
+    [TopicPartition(topic='orders', partition=0), TopicPartition(topic='orders', partition=1)]
+    >>> dirs.topics["orders"].partitions, dirs.directories[0].partitions, dirs.mode
+    ((0, 1), 2, 'a')
+    >>> dirs.config.log_retention_hours, dirs.jobs[0].name, dirs.problems
+    (168, 'kafka-log-retention', {})
+    """
+
+    def __init__(self, paths: list[str], store: LogStore | DirsView) -> None:
+        self._paths = paths
+        self._store = store
+        self._pid = os.getpid()
+        _opened.add(self)
+
+    def _open(self) -> LogStore | DirsView:
+        if self._pid != os.getpid():
+            raise IllegalState(
+                "the directories belong to the process that opened them",
+                hint="open them in the child process instead of before the fork",
+            )
+        if self._store.closed:
+            raise LogClosed(f"the directories {', '.join(self._paths)} are closed")
+        return self._store
+
+    # Properties
+
+    @property
+    def mode(self) -> Literal["r", "a"]:
+        """Mode in which the directories were opened."""
+        return self._store.mode
+
+    @property
+    def topics(self) -> dict[str, Topic]:
+        """Topics by name: id, partition numbers, own settings."""
+        return self._open().topics()
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The data directories; `offline_error` is the reason why one is offline."""
+        return self._open().directories
+
+    @property
+    def problems(self) -> Mapping[TopicPartition, KafkalogError]:
+        """Partitions that could not be opened, each with the error that its log raises; the others are in use.
+
+        Empty in mode "r", which opens a partition at its first use.
+        """
+        return self._open().problems
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Background jobs: name, delay, period, and time, duration and error of the last run. Empty in mode "r"."""
+        return self._open().jobs
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Settings of the store."""
+        return self._open().config
+
+    # Partitions
+
+    def __getitem__(self, key: tuple[str, int]) -> Log:
+        """Return the log of a partition, the same object each time. It is closed with the directories.
+
+        Raises UnknownTopicOrPartition (a LookupError); StorageError if it may be in an offline directory; LogClosed.
+        """
+        topic_partition = _key(key)
+        store = self._open()
+        log = store.log(topic_partition)
+        if log is None:
+            raise store.missing(topic_partition)
+        return log
+
+    def get(self, topic: str, partition: int = 0) -> Log | None:
+        """Return the log of a partition; None if there is none.
+
+        >>> dirs.get("orders") is None
+        True
+        """
+        return self._open().log(_key((topic, partition)))
+
+    def logs(self, topic: str) -> list[Log]:
+        """Return the logs of a topic's partitions, by number; errors as for `dirs[topic, number]`.
+
+        >>> topic = dirs.create_topic("orders", 2)
+        >>> [one.name for one in dirs.logs("orders")]
+        ['orders-0', 'orders-1']
+        """
+        store = self._open()
+        numbers = [key.partition for key in store.partitions if key.topic == topic]
+        if not numbers:
+            raise store.missing(TopicPartition(topic, 0))
+        return [self[topic, number] for number in numbers]
+
+    def scan(
+        self,
+        topic: str,
+        columns: Iterable[str] | None = None,
+        *,
+        since: Time | None = None,
+        until: Time | None = None,
+        isolation: str | None = None,
+        on_damage: str = "raise",
+        skipped: list[Skipped] | None = None,
+        **unknown: Never,
+    ) -> TopicScan:
+        """Return the records of all partitions of `topic` as lazy columns; arguments and errors as for `Log.scan`.
+
+        `table()` and `to_pandas()` of the result read them into memory.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> info = dirs["orders", 0].append([b"first", b"second"])
+        >>> dirs.scan("orders", ["value"]).to_pandas()["value"].tolist()
+        [b'first', b'second']
+        """
+        from kafkalog.dirs.scan import TopicScan
+
+        if unknown:
+            known = ("topic", "columns", "since", "until", "isolation", "on_damage", "skipped")
+            raise unknown_keyword("scan", unknown, known)
+        options = {"since": since, "until": until, "isolation": isolation, "on_damage": on_damage, "skipped": skipped}
+        return TopicScan(topic, self.logs(topic), columns, **options)
+
+    def __contains__(self, key: object) -> bool:
+        store = self._open()
+        return isinstance(key, tuple) and len(key) == 2 and store.contains(TopicPartition(*key))
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._open().partitions)
+
+    def __len__(self) -> int:
+        return len(self._open().partitions)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        settings: Mapping[str, object] | None = None,
+        *,
+        directory: Path | None = None,
+        **unknown: Never,
+    ) -> Topic:
+        """Create a topic with `partitions` partitions (None: num.partitions), each in the directory with the fewest.
+
+        `settings` are topic settings by dotted or attribute name; `directory` is one directory for all its partitions
+        instead. Raises TopicExists, InvalidTopic, InvalidPartitions, UnknownConfig, ConfigError, StorageError,
+        ReadOnlyLog.
+
+        >>> dirs.create_topic("users", 3, {"cleanup.policy": "compact"}).settings
+        {'cleanup.policy': 'compact'}
+        """
+        if unknown:
+            raise _unknown_of_topic("create_topic", unknown, ("name", "partitions", "settings", "directory"))
+        where = None if directory is None else os.fspath(directory)
+        return self._open().create_topic(name, partitions, settings or {}, where)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic: rename its directories at once, remove them after log.segment.delete.delay.ms.
+
+        Raises UnknownTopicOrPartition, PolicyViolation (delete.topic.enable is false), StorageError, ReadOnlyLog.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> dirs.delete_topic("orders")
+        >>> dirs.topics
+        {}
+        """
+        self._open().delete_topic(name)
+
+    def alter_topic(
+        self,
+        name: str,
+        settings: Mapping[str, object] | None = None,
+        *,
+        partitions: int | None = None,
+        **unknown: Never,
+    ) -> Topic:
+        """Change a topic's settings (None resets one to the store's), add partitions, and return the topic.
+
+        Settings take effect at once, for open logs too, and are stored. Raises UnknownTopicOrPartition,
+        InvalidPartitions (fewer than the topic has), UnknownConfig, ConfigError, StorageError, ReadOnlyLog.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> dirs.alter_topic("orders", {"retention.ms": 3_600_000}, partitions=2)
+        Topic(name='orders', topic_id='...', partitions=(0, 1), settings={'retention.ms': '3600000'})
+        """
+        if unknown:
+            raise _unknown_of_topic("alter_topic", unknown, ("name", "settings", "partitions"))
+        return self._open().alter_topic(name, settings or {}, partitions)
+
+    def alter(self, settings: Mapping[str, object]) -> None:
+        """Change settings of the store itself, by broker names; topics that do not set them follow at once.
+
+        They are not stored. Raises ConfigError for a setting that only a reopened store can change; ReadOnlyLog.
+
+        >>> dirs.alter({"log.retention.ms": 3_600_000})
+        >>> dirs.config.log_retention_ms
+        3600000
+        """
+        self._open().alter(settings)
+
+    def clean(self, topic: str, partition: int = 0) -> Clean:
+        """Clean a compacted partition now, in this thread, regardless of how dirty it is; return the result.
+
+        The clean ends before the active segment (`Log.roll` starts a new one), the first open transaction, and records
+        that `min.compaction.lag.ms` protects; `end_offset` is where it ended, `stats` are its counters. The call waits
+        while the partition is being cleaned, and keeps to `log.cleaner.io.max.bytes.per.second`, which all cleans
+        share. It uses as much memory as a cleaner thread, in addition to theirs.
+
+        Raises UnknownTopicOrPartition; IllegalState if the topic is not compacted; CorruptRecord for damage, with the
+        log unchanged from there on; CleaningAborted if the partition is deleted, truncated or moved, or the directories
+        are being closed, meanwhile; IllegalState if one of these is in progress already; StorageError, ReadOnlyLog,
+        LogClosed.
+
+        >>> topic = dirs.create_topic("users", settings={"cleanup.policy": "compact"})
+        >>> users = dirs["users", 0]
+        >>> users.append([(b"u-1", b"old"), (b"u-1", b"new")]), users.roll()
+        (..., 2)
+        >>> dirs.clean("users").end_offset, [record.value for record in users]
+        (2, [b'new'])
+        """
+        return self._open().clean(_key((topic, partition)))
+
+    @property
+    def cleaner(self) -> CleanerReport:
+        """Report on the background cleaner: current and past cleans, and partitions that it skips, with the reason.
+
+        >>> dirs.cleaner.totals.cleans, dirs.cleaner.uncleanable
+        (0, ())
+        """
+        return self._open().cleaner
+
+    def flush(self) -> None:
+        """Sync all logs to disk. A StorageError of one log is raised after the others were synced.
+
+        >>> dirs.flush()
+        """
+        self._open().flush()
+
+    # The object
+
+    @property
+    def closed(self) -> bool:
+        """True after `close()`."""
+        return self._store.closed
+
+    def close(self) -> None:
+        """End the jobs, sync and close all logs, release the locks. A second call does nothing.
+
+        A Ctrl-C takes effect after that.
+
+        >>> dirs.close()
+        >>> dirs.closed
+        True
+        """
+        if self._pid == os.getpid() and not self._store.closed:
+            with deferred_interrupts():
+                self._store.close()
+                _opened.discard(self)
+
+    def __enter__(self) -> LogDirs:
+        self._open()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pid", -1) == os.getpid() and not self._store.closed:
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
+            run_finalizer(self.close)
+
+    def _ipython_key_completions_(self) -> list[tuple[str, int]]:
+        return [(key.topic, key.partition) for key in self]
+
+    def __repr__(self) -> str:
+        """Return one line, from memory: the state at the last refresh."""
+        where = ", ".join(self._paths)
+        if self._pid != os.getpid() or self._store.closed:
+            return f"<LogDirs closed {where}>"
+        keys = self._store.seen
+        topics = len({key.topic for key in keys})
+        counted = f"{topics} topic{'' if topics == 1 else 's'} {len(keys)} partition{'' if len(keys) == 1 else 's'}"
+        return f"<LogDirs {counted} {self.mode} {where}>"
+
+
+def _key(key: object) -> TopicPartition:
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int):
+        return TopicPartition(*key)
+    hint = 'use dirs["orders", 0]: a topic and a number; dirs.logs("orders") has all'
+    raise IllegalArgument(f"{key!r} names no partition", hint=hint)
+
+
+_opened: weakref.WeakSet[LogDirs] = weakref.WeakSet()
+
+
+def _close_at_exit() -> None:
+    for dirs in tuple(_opened):
+        if dirs._pid == os.getpid() and not dirs.closed:
+            if dirs.mode == "a":
+                warnings.warn(f"{dirs!r} was still open when the interpreter ended", ResourceWarning, stacklevel=2)
+            dirs.close()
+
+
+atexit.register(_close_at_exit)

@@ -1,0 +1,158 @@
+"""The view behind `LogDirs` in mode "r": directories that another process may own, refreshed at each call."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from kafkalog.cleaner.stats import NO_CLEANER, Clean, CleanerReport
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.dirs.types import Directory, Topic, missing
+from kafkalog.errors import KafkalogError, LogClosed, NotAPartition, ReadOnlyLog
+from kafkalog.log.log import Log
+from kafkalog.manager.job import Job
+from kafkalog.manager.known_topics import read_known_topics
+from kafkalog.storage.names import NOT_PARTITIONS, parse_dir
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.directories import is_directory, partitions
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint_cache import CheckpointCache
+from kafkalog.util.fileio import OS, FileSystem
+
+
+class DirsView:
+    """The partitions of data directories, read-only: no lock, no repair, no writes. Threads: safe."""
+
+    mode: Final = "r"
+    jobs: tuple[Job, ...] = ()
+    problems: Mapping[TopicPartition, KafkalogError] = MappingProxyType({})  # a partition is opened when it is used
+
+    def __init__(self, paths: Sequence[str], *, fs: FileSystem = OS) -> None:
+        self._paths = list(paths)
+        self._fs = fs
+        self._checkpoints = CheckpointCache(fs=fs)
+        self._lock = threading.Lock()
+        self._faces: dict[str, Log] = {}  # by path; guarded by self._lock
+        self.closed = False  # guarded by self._lock
+        self.seen: list[TopicPartition] = []  # partitions at the last refresh, sorted; replaced whole
+        self._found()
+
+    def _found(self) -> dict[TopicPartition, str]:
+        found = {one.topic_partition: one.path for one in partitions(self._paths, fs=self._fs)}
+        self.seen = sorted(found)
+        return found
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Broker settings in the cluster's metadata; defaults for the rest."""
+        return BrokerConfig.from_mapping(read_known_topics(self._paths, fs=self._fs).store_settings())
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The data directories."""
+        return tuple(Directory(path, len(partitions([path], fs=self._fs))) for path in self._paths)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions, sorted."""
+        return sorted(self._found())
+
+    def topics(self) -> dict[str, Topic]:
+        """Return the topics by name, with their settings from the topics file or the broker's metadata."""
+        known = read_known_topics(self._paths, fs=self._fs)
+        grouped: dict[str, list[int]] = {}
+        paths: dict[str, str] = {}
+        for key, path in sorted(self._found().items()):
+            grouped.setdefault(key.topic, []).append(key.partition)
+            paths.setdefault(key.topic, path)
+        return {
+            name: Topic(
+                name,
+                read_partition_metadata(self._fs, paths[name]),
+                tuple(numbers),
+                dict(known.settings_of(name) or {}),
+            )
+            for name, numbers in grouped.items()
+        }
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """Return the log of a partition, the same object while it stays in its directory; None if there is none."""
+        path = self._path_of(key)
+        if path is None:
+            return None
+        with self._lock:
+            if self.closed:
+                raise LogClosed("the directories are closed")
+            face = self._faces.get(path)
+            if face is None or face.closed:
+                face = self._faces[path] = Log(LogView(path, fs=self._fs, checkpoints=self._checkpoints), None)
+        return face
+
+    def _path_of(self, key: TopicPartition) -> str | None:
+        """Return the path of a partition, or None; raise NotAPartition if it is in two directories."""
+        places = (os.path.join(one, str(key)) for one in self._paths)
+        found = [path for path in places if is_directory(path, self._fs)]
+        if len(found) > 1 or (found and not self._is_partition(key)):
+            return self._found().get(key)
+        return found[0] if found else None
+
+    def _is_partition(self, key: TopicPartition) -> bool:
+        name = str(key)
+        try:
+            return name not in NOT_PARTITIONS and parse_dir(name) == (key, "")
+        except NotAPartition:
+            return False
+
+    def contains(self, key: TopicPartition) -> bool:
+        """Return True if the partition exists."""
+        return self._path_of(key) is not None
+
+    def missing(self, key: TopicPartition) -> KafkalogError:
+        """Return the error for a missing partition."""
+        return missing(key, self.partitions)
+
+    def create_topic(
+        self, name: str, partitions: int | None, settings: Mapping[str, object], directory: str | None
+    ) -> Topic:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def delete_topic(self, name: str) -> None:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def alter_topic(self, name: str, settings: Mapping[str, object], partitions: int | None) -> Topic:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def alter(self, settings: Mapping[str, object]) -> None:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def clean(self, key: TopicPartition) -> Clean:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    @property
+    def cleaner(self) -> CleanerReport:
+        """An empty report: a read-only view does not clean."""
+        return NO_CLEANER
+
+    def flush(self) -> None:
+        """ReadOnlyLog."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ReadOnlyLog(f"the directories {', '.join(self._paths)} were opened for reading")
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            self.closed = True
+            faces, self._faces = list(self._faces.values()), {}
+        for face in faces:
+            face.close()

@@ -1,0 +1,328 @@
+"""The store behind `LogDirs` in mode "a": a log manager with its jobs, and a `Log` for each of its logs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from kafkalog.cleaner.stats import Clean, CleanerReport
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import LogConfig, key_for
+from kafkalog.dirs.types import Directory, Topic, missing, unknown_topic
+from kafkalog.errors import (
+    InvalidPartitions,
+    KafkalogError,
+    LogClosed,
+    PolicyViolation,
+    StorageError,
+    TopicExists,
+)
+from kafkalog.log.log import Log
+from kafkalog.log.open_writable import OnDamage, refuses_loss
+from kafkalog.log.writable import StoreLog
+from kafkalog.manager.checkpoints import write_recovery_points
+from kafkalog.manager.job import Job
+from kafkalog.manager.jobs import write_each
+from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.manager.opening import open_logs
+from kafkalog.manager.retention import each_log
+from kafkalog.manager.topics import check_partitions
+from kafkalog.storage.durability import Sync
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.names import collides_with, validate_topic
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.scheduler import Scheduler, Schedules
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class LogStore:
+    """All logs of some data directories, open for writing, with their jobs running.
+
+    Threads: all methods may be called from any thread.
+    """
+
+    mode: Final = "a"
+
+    def __init__(self, manager: LogManager, scheduler: Schedules, sync: Sync) -> None:
+        self._manager = manager
+        self._scheduler = scheduler
+        self._sync = sync
+        self._changing = threading.RLock()  # one call at a time creates, deletes or alters topics
+        self._lock = threading.Lock()
+        self._faces: dict[TopicPartition, Log] = {}  # guarded by self._lock
+        self._ending = False  # guarded by self._lock
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[str],
+        settings: Mapping[str, object],
+        *,
+        sync: Sync = False,
+        on_damage: OnDamage = "recover",
+        progress: Callable[[LoadProgress], object] | None = None,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
+        scheduler: Schedules | None = None,
+    ) -> LogStore:
+        """Open these directories and return their store; errors as for `open_dirs`."""
+        config = BrokerConfig.from_mapping(settings)  # errors in the arguments are raised before anything is read
+        opened = open_logs(
+            paths, config, fs=fs, clock=clock, scheduler=scheduler, progress=progress,
+            refuses_loss=refuses_loss(on_damage),
+        )  # fmt: skip
+        try:
+            opened.manager.schedule_jobs()
+            return cls(opened.manager, opened.scheduler, sync)
+        except BaseException:
+            _all_of((opened.close,))
+            raise
+
+    # State
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Settings of the store."""
+        return self._manager.config
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Background jobs."""
+        return self._manager.jobs
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The data directories, offline ones included."""
+        return tuple(
+            Directory(one.path, len(one.logs), one.directory_id, one.offline_error)
+            for one in self._manager.directories
+        )
+
+    @property
+    def seen(self) -> list[TopicPartition]:
+        """The partitions, as `partitions` has them, from memory."""
+        return self.partitions
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions, sorted; those in `problems` too."""
+        return sorted({*self._manager.logs, *self._manager.problems})
+
+    @property
+    def problems(self) -> Mapping[TopicPartition, KafkalogError]:
+        """Errors of the partitions that cannot be opened."""
+        return dict(self._manager.problems)
+
+    def topics(self) -> dict[str, Topic]:
+        """Return the topics by name."""
+        grouped: dict[str, list[int]] = {}
+        for key in self.partitions:
+            grouped.setdefault(key.topic, []).append(key.partition)
+        return {name: self._topic(name, numbers) for name, numbers in grouped.items()}
+
+    def _topic(self, name: str, numbers: list[int]) -> Topic:
+        manager = self._manager
+        entry = manager.topics.get(name)
+        settings = LogConfig.from_stored(manager.topics.settings_of(name)).overrides()
+        if entry is not None:
+            topic_id: str | None = entry.topic_id
+        else:
+            topic_id = read_partition_metadata(manager.fs, manager.path_of(name))
+        return Topic(name, topic_id, tuple(numbers), settings)
+
+    def contains(self, key: TopicPartition) -> bool:
+        """Return True if the partition exists."""
+        return key in self._manager.logs or key in self._manager.problems
+
+    def log(self, key: TopicPartition) -> Log | None:
+        """Return the log of a partition, the same object each time; None if there is none."""
+        log = self._manager.get(key)
+        if log is None:
+            problem = self._manager.problems.get(key)
+            if problem is not None:
+                raise problem.with_traceback(None)
+            return None
+        with self._lock:
+            if self._ending:
+                raise LogClosed("the directories are closed")
+            face = self._faces.get(key)
+            if face is None or face._engine is not log:
+                with deferred_interrupts():  # with `sync` in milliseconds it has a thread, which the store must end
+                    face = self._faces[key] = self._face(log)
+        return face
+
+    def _face(self, log: UnifiedLog) -> Log:
+        manager = self._manager
+        log_dir = manager.directory_of(log).held
+        opened = StoreLog(
+            log, log_dir, log.path, log.topic_partition, sync=self._sync, fs=manager.fs, clock=manager.clock,
+            cleaner=manager.cleaner,
+        )  # fmt: skip
+        return Log(log, opened)
+
+    # Changing
+
+    def create_topic(
+        self, name: str, partitions: int | None, settings: Mapping[str, object], directory: str | None
+    ) -> Topic:
+        """Create a topic and return it; errors as for `LogDirs.create_topic`. A failure removes its partitions."""
+        manager = self._manager
+        validate_topic(name)
+        given = {key_for(one).name: value for one, value in settings.items()}
+        manager.config.log_config(given)
+        count = manager.config.num_partitions if partitions is None else partitions
+        check_partitions(count)
+        with self._changing:
+            for other in {key.topic for key in (*manager.logs, *manager.problems)}:
+                if other == name:
+                    raise TopicExists(f"topic {name} exists", hint="alter_topic changes its settings")
+                if collides_with(other, name):
+                    raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are one in metric names")
+            self._make(name, count, given, directory)
+            return self._topic(name, list(range(count)))
+
+    def _make(self, name: str, count: int, given: Mapping[str, object], directory: str | None) -> None:
+        """Create `count` partitions of a new topic, or none."""
+        made: list[TopicPartition] = []
+        try:
+            for number in range(count):
+                key = TopicPartition(name, number)
+                with deferred_interrupts():
+                    self._manager.get_or_create(key, settings=given, directory=directory)
+                    made.append(key)
+        except BaseException:
+            with deferred_interrupts():
+                for key in made:
+                    self._manager.delete(key)
+            raise
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic: rename its partitions now, remove their files later."""
+        if not self.config.delete_topic_enable:
+            raise PolicyViolation(f"topic {name} may not be deleted", hint="delete.topic.enable is false")
+        with self._changing, deferred_interrupts():  # all or nothing: no topic is left with some of its partitions
+            keys = self._partitions_of(name)
+            for key in keys:
+                self._retire(key)
+            self._manager.delete_topic(name)
+            for key in keys:  # for a log requested meanwhile
+                self._retire(key)
+
+    def _retire(self, key: TopicPartition) -> None:
+        with self._lock:
+            face = self._faces.pop(key, None)
+        if face is not None:
+            _retire(face)
+
+    def alter_topic(self, name: str, settings: Mapping[str, object], partitions: int | None) -> Topic:
+        """Change a topic's settings, add partitions until it has `partitions`, and return the topic."""
+        with self._changing:
+            keys = self._partitions_of(name)
+            if partitions is not None:
+                check_partitions(partitions)
+            if partitions is not None and partitions < len(keys):
+                raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
+            if settings:
+                self._manager.alter_topic(name, settings)
+            wanted = {TopicPartition(name, number) for number in range(partitions or 0)}
+            for key in sorted(wanted - self._manager.problems.keys()):
+                self._manager.get_or_create(key, is_new=key not in keys)
+            self._follow()
+            return self._topic(name, [key.partition for key in self._partitions_of(name)])
+
+    def alter(self, settings: Mapping[str, object]) -> None:
+        """Change settings of the open store; topics that do not set them follow."""
+        self._manager.alter_config(settings)
+        if isinstance(self._scheduler, Scheduler):
+            self._scheduler.resize(self.config.background_threads)
+        self._follow()
+
+    def _follow(self) -> None:
+        for job in self.jobs:
+            job.follow()
+
+    def _partitions_of(self, name: str) -> list[TopicPartition]:
+        found = [key for key in self.partitions if key.topic == name]
+        if not found:
+            raise self._offline(name) or unknown_topic(name, self.partitions)
+        return found
+
+    def missing(self, key: TopicPartition) -> KafkalogError:
+        """Return the error for a missing partition, which may be in an offline directory."""
+        return self._offline(str(key)) or missing(key, self.partitions)
+
+    def _offline(self, what: str) -> StorageError | None:
+        """Return the error of an offline directory, which may hold `what`; None if all are online."""
+        for directory in self._manager.directories:
+            if not directory.is_online:
+                why = directory.offline()
+                return StorageError(
+                    f"{what} is not here; {why.message}", errno=why.errno, path=directory.path, hint=why.hint
+                )
+        return None
+
+    def clean(self, key: TopicPartition) -> Clean:
+        """Clean a partition in this thread; return the result."""
+        log = self._manager.get(key)
+        if log is None:
+            raise self.missing(key)
+        return self._manager.cleaner.clean(log)
+
+    @property
+    def cleaner(self) -> CleanerReport:
+        """Report on the cleaner: current and past cleans, and partitions that it skips."""
+        return self._manager.cleaner_report
+
+    def flush(self) -> None:
+        """Sync all logs and write recovery points; a log that fails does not stop the others."""
+        each_log(self._manager.logs.values(), _flushed)
+        write_each(self._manager, write_recovery_points)
+
+    # Closing
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._manager.closed
+
+    def close(self) -> None:
+        """Close writers, jobs and logs, then release the locks; raise the first error at the end."""
+        _all_of((self._retire_all, self._manager.close, self._scheduler.shutdown))
+
+    def _retire_all(self) -> None:
+        with self._lock:
+            self._ending = True
+            faces, self._faces = list(self._faces.values()), {}
+        _all_of(partial(_retire, face) for face in faces)
+
+
+def _all_of(steps: Iterable[Callable[[], object]]) -> None:
+    """Run every step, then raise the first error; a Ctrl-C takes effect at the end, too."""
+    errors: list[Exception] = []
+    with deferred_interrupts():
+        for step in steps:
+            try:
+                step()
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _retire(face: Log) -> None:
+    opened = face._opened
+    if isinstance(opened, StoreLog):
+        opened.retire()
+
+
+def _flushed(log: UnifiedLog) -> int:
+    log.flush()
+    return 1

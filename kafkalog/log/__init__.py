@@ -1,0 +1,1 @@
+"""The object that `kafkalog.open` returns: one partition as a Python object."""

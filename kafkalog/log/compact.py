@@ -1,0 +1,144 @@
+"""The part of `Log` that compacts it: one clean, requested by its owner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Never
+
+from kafkalog.errors import CleaningAborted, IllegalState, StorageError
+from kafkalog.util.interrupts import deferred_interrupts
+from kafkalog.util.keywords import unknown_keyword
+
+if TYPE_CHECKING:
+    from kafkalog.cleaner.types import CleanerStats, CleanResult
+    from kafkalog.log.log import Log
+    from kafkalog.log.writable import WritableLog
+    from kafkalog.util.fileio import FileSystem
+
+__all__ = ["compact", "compact_opened"]
+_OPTIONS: Final = ("from_start", "roll", "dry_run", "offset_map_bytes", "progress")
+OFFSET_MAP_BYTES: Final = 128 << 20
+"""log.cleaner.dedupe.buffer.size for one thread; at most the memory that the dirty offsets can need is used."""
+
+Progress = Callable[["CleanerStats"], object]
+
+
+def compact(
+    log: Log,
+    *,
+    from_start: bool = False,
+    roll: bool = False,
+    dry_run: bool = False,
+    offset_map_bytes: int = OFFSET_MAP_BYTES,
+    progress: Progress | None = None,
+    **unknown: Never,
+) -> CleanResult:
+    """Compact the log, keeping the last record of each key; return the end of the clean part and counters.
+
+    The clean ends before the active segment, the last stable offset, and records that `min.compaction.lag.ms`
+    protects, regardless of how dirty the log is; with `roll` the active segment is rolled first. The dirty part
+    starts at the offset in the data directory's cleaner checkpoint, which the clean then updates; without such a
+    file, or with `from_start`, it starts at the log start. `dry_run` counts the data to be read and written, and
+    changes nothing. The map of keys has at most `offset_map_bytes`: if it gets full, the clean ends early, and
+    another call continues it. `progress` is called with the counters between chunks. Appends and reads continue
+    meanwhile.
+
+    Raises IllegalArgument for a map too small for any key; IllegalState if cleanup.policy lacks compact (records
+    without a key would be lost), and while the log is being cleaned already; CorruptRecord, with the log unchanged
+    from there on; CleaningAborted if the log was truncated or closed meanwhile; StorageError.
+
+    >>> with kafkalog.open("data/users-0", "a", cleanup_policy="compact") as users:
+    ...     info = users.append([(b"u-1", b"old"), (b"u-2", b"only"), (b"u-1", b"new")])
+    ...     result = users.compact(roll=True)
+    ...     [(record.key, record.value) for record in users]
+    [(b'u-2', b'only'), (b'u-1', b'new')]
+    """
+    if unknown:
+        raise unknown_keyword("compact", unknown, _OPTIONS)
+    opened = log.opened_for_append()
+    return opened.compact(from_start, roll, dry_run, offset_map_bytes, progress)
+
+
+def compact_opened(
+    opened: WritableLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
+) -> CleanResult:
+    """Compact an open partition as `Log.compact` does; it is not closed meanwhile."""
+    interrupts = deferred_interrupts()
+    with interrupts:  # Ctrl-C takes effect between chunks only, where the log can be released
+        if not opened.being_compacted.acquire(blocking=False):
+            if opened.closed:
+                opened.refuse()
+            raise IllegalState(f"log {opened.topic_partition} is being cleaned already", path=opened.path)
+        try:
+            return _compact(opened, from_start, roll, dry_run, offset_map_bytes, progress, interrupts)
+        finally:
+            opened.being_compacted.release()
+
+
+def _compact(
+    opened: WritableLog,
+    from_start: bool,
+    roll: bool,
+    dry_run: bool,
+    offset_map_bytes: int,
+    progress: Progress | None,
+    interrupts: deferred_interrupts,
+) -> CleanResult:
+    """Clean the log; split first any segment that needs it."""
+    from time import perf_counter
+
+    from kafkalog._core.offset_map import SkimpyOffsetMap
+    from kafkalog.cleaner.choosing import cleanable_offsets
+    from kafkalog.cleaner.pass_ import LOAD_FACTOR, clean
+    from kafkalog.cleaner.splits import after_splits
+    from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean, check_map_bytes
+    from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
+    from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
+
+    log = opened.log
+    check_map_bytes(offset_map_bytes, LOAD_FACTOR)
+    if not log.config.compact:
+        hint = 'open it with cleanup_policy="compact": records without a key go then'
+        raise IllegalState(f"cleanup.policy of {opened.topic_partition} lacks compact", path=opened.path, hint=hint)
+    if roll and log.active_segment.size:
+        log.roll()
+    directory, fs, cuts = os.path.dirname(opened.path), log.fs, log.truncation_count_when_idle()
+    has_checkpoint = _is_there(os.path.join(directory, CLEANER_OFFSET_FILE), fs)
+    known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
+    now_ms = opened.milliseconds()
+    offsets = cleanable_offsets(log.state, log.config, None if from_start else known, now_ms)
+    to_clean = LogToClean.of(log, offsets.first_dirty_offset, offsets.first_uncleanable_offset, ASKED)
+    dirty = max(to_clean.first_uncleanable_offset - to_clean.first_dirty_offset, 1)
+    memory = min(offset_map_bytes, 24 * (int(dirty / LOAD_FACTOR) + 2))
+    stats = CleanerStats(perf_counter())
+
+    def check_done() -> None:
+        interrupts.let_through()
+        if progress is not None and not opened.closed:
+            progress(stats)
+        if opened.closed:  # by the progress, too
+            raise CleaningAborted(f"log {opened.topic_partition} was closed while it was being cleaned")
+
+    def clean_once() -> CleanResult:
+        nonlocal stats
+        stats = CleanerStats(perf_counter())  # of the last round
+        return clean(
+            to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats, dry_run=dry_run
+        )
+
+    found = after_splits(clean_once)
+    found = found._replace(end_offset=max(found.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
+    if has_checkpoint and not dry_run:
+        key, end = opened.topic_partition, found.end_offset
+        if not record_cleaner_offset(directory, key, end, fs=fs, still_so=lambda: log.cuts == cuts):
+            what = f"log {key} was cut while it was being cleaned"
+            raise CleaningAborted(what, path=opened.path, hint="clean it again")
+    return found
+
+
+def _is_there(path: str, fs: FileSystem) -> bool:
+    try:
+        return fs.exists(path)
+    except OSError as error:
+        raise StorageError.from_os(error, "look for the cleaner checkpoint", path=path) from error

@@ -1,0 +1,100 @@
+"""`kafkalog.open`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from kafkalog.config.topic import key_for
+from kafkalog.errors import IllegalArgument, UnknownConfig
+from kafkalog.log.log import Log
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.util.keywords import closest_match
+
+if TYPE_CHECKING:
+    from kafkalog.log.open_writable import OnDamage
+    from kafkalog.storage.durability import Sync
+    from kafkalog.storage.recovery.recover_log import RecoveryProgress
+
+
+def open(
+    path: str | bytes | os.PathLike[str],
+    mode: Literal["r", "a"] = "r",
+    *,
+    sync: Sync = False,
+    on_damage: OnDamage = "recover",
+    progress: Callable[[RecoveryProgress], object] | None = None,
+    **settings: object,
+) -> Log:
+    """Open the partition directory `path` (`<data directory>/<topic>-<number>`) and return a `Log`.
+
+    Mode "r" reads: it takes no lock, repairs nothing and never writes; it follows a directory that a broker writes to.
+    A URL such as `s3://bucket/data/orders-0` is read in place (docs/remote.md).
+
+    Mode "a" creates the partition or opens it for writing and holds the data directory's lock. It recovers a log that
+    was not closed cleanly. Topic settings are keywords (`segment_bytes=1 << 20`, `cleanup_policy="compact"`). `sync` is
+    when appends are forced to disk: False (as Kafka: the page cache), True (each append), or an interval in
+    milliseconds.
+
+    Background jobs belong to `open_dirs`. A log opened by itself removes files at once, regardless of
+    `file_delete_delay_ms`, and syncs a rolled segment at the next flush (docs/config.md).
+
+    Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
+    `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
+    at damage, it saves intact batches that follow it; with `on_damage="refuse"` the call raises CorruptRecord instead
+    and changes nothing (docs/recovery.md).
+
+    Raises PartitionNotFound, NotAPartition, StorageError (permissions); in mode "a" also DirectoryLocked, ConfigError,
+    CorruptRecord, CorruptCheckpoint. Raises TypeError for a keyword that is no setting, with similar names.
+
+    >>> with kafkalog.open("data/clicks-0", "a", segment_bytes=1 << 20) as clicks:
+    ...     info = clicks.append([b"first", b"second"])
+    >>> with kafkalog.open("data/clicks-0") as clicks:
+    ...     [record.value for record in clicks]
+    [b'first', b'second']
+    """
+    if mode == "r":
+        given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
+        given += ["progress"] * (progress is not None)
+        if given or settings:
+            raise _not_for_reading(given or list(settings))
+        return Log(_view(path), None)
+    if mode != "a":
+        raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
+    if isinstance(path, str) and "://" in path:
+        from kafkalog.storage.remote import refuse_to_write
+
+        refuse_to_write(path)
+    from kafkalog.log.open_writable import open_for_append
+
+    for name in settings:
+        _check_setting(name)
+    opened = open_for_append(path, settings, sync=sync, on_damage=on_damage, progress=progress)
+    return Log(opened.log, opened)
+
+
+def _view(path: str | bytes | os.PathLike[str]) -> LogView:
+    if isinstance(path, str) and "://" in path:
+        from kafkalog.storage.remote import is_url, view_of
+
+        if is_url(path):
+            return view_of(path)
+    return LogView(path)
+
+
+def _not_for_reading(names: list[str]) -> TypeError:
+    nearest = closest_match(names[0], ("path", "mode"))
+    fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
+    return TypeError(f"open() with mode 'r' takes no keyword {names[0]!r}: {fix}")
+
+
+def _check_setting(name: str) -> None:
+    """Raise UnknownConfig (a TypeError) for a keyword that is no topic setting; suggest a similar name."""
+    try:
+        key_for(name)
+    except UnknownConfig as error:
+        nearest = closest_match(name, ("path", "mode", "sync", "on_damage", "progress"))
+        if nearest is not None:
+            error.hint = f"did you mean {nearest}?"
+        raise

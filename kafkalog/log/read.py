@@ -1,0 +1,214 @@
+"""The reading half of `Log`: slices, records, batches, new records, and look-ups by time."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Never
+
+from kafkalog._core.record import Record
+from kafkalog.errors import IllegalArgument
+from kafkalog.log.slice import LogSlice, clamped
+from kafkalog.reading import chunks
+from kafkalog.reading.source import end_of, first_offset, isolation_of, refresh, refreshed, skipped_of
+from kafkalog.reading.tail import check_timeout
+from kafkalog.reading.tail import tail as new_records
+from kafkalog.records.batch import RecordBatch
+from kafkalog.types import Isolation, OffsetAndTimestamp
+from kafkalog.util.keywords import unknown_keyword
+from kafkalog.util.times import Time, to_ms
+
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+    from kafkalog.storage.damage import Skipped
+
+_RANGE: Final = ("start", "stop", "since", "until", "isolation", "on_damage", "skipped")
+
+
+def slice(
+    log: Log,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    isolation: str | None = None,
+    **unknown: Never,
+) -> LogSlice:
+    """Return the records with offsets in [start, stop) as a lazy slice; `isolation` as for `records`.
+
+    Bounds work as in Python: None is the log's start or end, a negative number counts back from the end (the one of
+    `isolation`), and bounds outside the log are clamped to it.
+
+    >>> log.slice(-1, isolation="read_committed")
+    <LogSlice orders-0 [1, 2) read_committed>
+    """
+    if unknown:
+        raise unknown_keyword("slice", unknown, ("start", "stop", "isolation"))
+    level = isolation_of(isolation)
+    engine = refreshed(log._engine)
+    first = engine.log_start_offset
+    end = max(first, end_of(engine, level))
+    return LogSlice(log, clamped(start, first, first, end), clamped(stop, end, first, end), isolation)
+
+
+def records(
+    log: Log,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    since: Time | None = None,
+    until: Time | None = None,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Iterator[Record]:
+    """Yield the records with offsets in [start, stop), in order; default: from the log start to the log end.
+
+    `since` and `until` are bounds by time instead: reading starts at the first record at or after `since`, and ends
+    before the first one at or after `until`. Control records are left out, as for a consumer.
+
+    `isolation` sets the end of reading: the log end for None, "log_end" and "read_uncommitted"; the high watermark
+    for "high_watermark"; the last stable offset for "read_committed", which also leaves out records of aborted
+    transactions. Negative offsets count back from that end.
+
+    Every record of every intact batch is yielded, or an error is raised. `on_damage="skip"` skips bytes that are no
+    intact batch and continues behind them; each skipped range is logged as a warning and appended to the list
+    `skipped`.
+
+    Raises OffsetOutOfRange for a start outside the log. Iteration raises CorruptRecord at damage, after all records
+    before it; InvalidRecord for damage inside a batch whose checksum is right; IllegalArgument for an unknown
+    codec; OffsetOutOfRange when the log is truncated or deleted below the reader.
+
+    >>> [record.value for record in log.records(start=1)]
+    [b'second']
+    >>> list(log.records(since="2100-01-01"))
+    []
+    """
+    if unknown:
+        raise unknown_keyword("records", unknown, _RANGE)
+    level = isolation_of(isolation)
+    left_out = skipped_of(on_damage, skipped)
+    bounds = offset_range(log, start, stop, since, until, level, left_out is not None)
+    return chunks.records(log._engine, *bounds, owner=log, committed=level == "committed", skipped=left_out)
+
+
+def batches(
+    log: Log,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    since: Time | None = None,
+    until: Time | None = None,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Iterator[RecordBatch]:
+    """Yield the whole batches, control batches too, with offsets in [start, stop); arguments as for `records`.
+
+    Isolation "read_committed" leaves out batches of aborted transactions and control batches.
+
+    >>> list(log.batches())
+    [<RecordBatch v2 [0, 2) 2 records 92 B>]
+    """
+    if unknown:
+        raise unknown_keyword("batches", unknown, _RANGE)
+    level = isolation_of(isolation)
+    left_out = skipped_of(on_damage, skipped)
+    bounds = offset_range(log, start, stop, since, until, level, left_out is not None)
+    return chunks.batches(log._engine, *bounds, owner=log, committed=level == "committed", skipped=left_out)
+
+
+def tail(
+    log: Log,
+    timeout: float | None = None,
+    start: int | None = None,
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Iterator[Record]:
+    """Yield records from `start` (default: the current end) and wait for new ones; keywords as for `records`.
+
+    Ends after `timeout` seconds without a new record; None waits for ever. Raises OffsetOutOfRange for a start
+    outside the log, and when the log is truncated below the reader.
+
+    >>> [record.offset for record in log.tail(timeout=0, start=0)]
+    [0, 1]
+    """
+    if unknown:
+        raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation", "on_damage", "skipped"))
+    level = isolation_of(isolation)
+    check_timeout(timeout)
+    engine = refreshed(log._engine)
+    end = end_of(engine, level)
+    left_out = skipped_of(on_damage, skipped)
+    first = end if start is None else first_offset(engine, start, end, left_out is not None)
+    return new_records(engine, first, timeout, owner=log, isolation=level, skipped=left_out)
+
+
+def offset_range(
+    log: Log,
+    start: int | None,
+    stop: int | None,
+    since: Time | None,
+    until: Time | None,
+    isolation: Isolation,
+    skips: bool = False,
+) -> tuple[int, int]:
+    """Return the offsets to read, [first, last); raise IllegalArgument for bounds that contradict each other."""
+    if (start is not None and since is not None) or (stop is not None and until is not None):
+        raise IllegalArgument(
+            "both an offset and a time are given for one bound", hint="give start or since, stop or until"
+        )
+    engine = refreshed(log._engine)
+    end = end_of(engine, isolation)
+    if since is not None:
+        start = _offset_at(log, since, end)
+    if until is not None:
+        stop = _offset_at(log, until, end)
+    first = engine.log_start_offset if start is None else first_offset(engine, start, end, skips)
+    if stop is None:
+        return first, end
+    stop = operator.index(stop)
+    return first, min(end, max(stop + end if stop < 0 else stop, 0))
+
+
+def _offset_at(log: Log, time: Time, end: int) -> int:
+    found = _found_at(log, to_ms(time))
+    return end if found is None else found.offset
+
+
+def offset_for_time(
+    log: Log, time: Time, *, isolation: str | None = None, **unknown: Never
+) -> OffsetAndTimestamp | None:
+    """Find the first record at or after `time`; return its offset, timestamp (ms) and leader epoch, or None.
+
+    `time` is a datetime, ISO-8601 text or ms; without a zone it is UTC. -1 (LATEST) is the log end, -2 (EARLIEST)
+    the log start, -3 the record with the largest timestamp. `isolation` is as for `records`: its end of reading is
+    LATEST, and later records are not found. Aborted records are found, as by Kafka.
+
+    >>> log.offset_for_time("2020-01-01").offset
+    0
+    >>> log.offset_for_time(-1).offset, log.offset_for_time("2100-01-01")
+    (2, None)
+    """
+    if unknown:
+        raise unknown_keyword("offset_for_time", unknown, ("time", "isolation"))
+    return _found_at(log, to_ms(time), isolation_of(isolation))
+
+
+def _found_at(log: Log, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
+    engine = log._engine
+    if timestamp < 0:
+        if timestamp < -3:
+            raise IllegalArgument(
+                f"the time {timestamp} lies before 1970", hint="no record has a negative timestamp"
+            )
+        refresh(engine)
+    found = engine.offset_for_time(timestamp, isolation)
+    if found is None:
+        refresh(engine)  # the record may be newer than the last refresh
+        found = engine.offset_for_time(timestamp, isolation)
+    return found

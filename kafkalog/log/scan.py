@@ -1,0 +1,237 @@
+"""LogScan: a range of a log as columns, read on use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog._core.arrow import schema_of, stream_from
+from kafkalog._core.columns import Columns
+from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
+from kafkalog.reading.source import isolation_of, skipped_of
+from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
+from kafkalog.records.table import RecordBatchColumns, Table
+from kafkalog.util.keywords import unknown_keyword
+from kafkalog.util.readahead import map_ahead
+
+if TYPE_CHECKING:
+    import pandas
+
+    from kafkalog.log.log import Log
+    from kafkalog.storage.damage import Skipped
+
+__all__ = ["LogScan"]
+
+JOB_BYTES: Final = 1 << 20
+"""Compressed bytes of one decoding job of a thread."""
+KEPT_BYTES: Final = 16 << 20
+"""Bytes of columns that a thread decodes ahead of the consumer; the rest of a job is decoded on use."""
+_MOST_BATCH_ROWS: Final = 2**31 - 2
+_MOST_BATCH_BYTES: Final = 1 << 30
+
+
+SCAN_OPTIONS: Final = ("on_damage", "skipped", "batch_rows", "batch_bytes")
+"""Keywords of a scan besides its bounds and its isolation."""
+
+
+def checked(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """Return `given` if all its names are known; raise TypeError for an unknown one."""
+    unknown = {name: given[name] for name in given if name not in known}
+    if unknown:
+        raise unknown_keyword(call, unknown, ("columns", *known))
+    return given
+
+
+class LogScan:
+    """The records of a log with offsets in [start, stop), as columns, read on use.
+
+    It has the Arrow C stream interface, so `FROM scan` in DuckDB, `polars.DataFrame(scan)` and
+    `pyarrow.RecordBatchReader.from_stream(scan)` read it, a record batch at a time, in bounded memory. Iteration yields
+    the same record batches as tables. Each reading starts from the beginning, so it may be read any number of times;
+    the bounds are those at its creation.
+
+    Errors are those of `Log.records`, raised when reading reaches them; a consumer of Arrow reports them as its own
+    errors, with their text, file, offset and position.
+    """
+
+    __slots__ = ("_batch_bytes", "_batch_rows", "_kinds", "_skipped", "isolation", "log", "start", "stop")
+
+    def __init__(
+        self,
+        log: Log,
+        start: int,
+        stop: int,
+        columns: Iterable[str] | None = None,
+        *,
+        isolation: str | None = None,
+        on_damage: str = "raise",
+        skipped: list[Skipped] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        if not 0 < batch_rows <= _MOST_BATCH_ROWS:
+            raise IllegalArgument(f"batch_rows is {batch_rows}", hint=f"give 1 to {_MOST_BATCH_ROWS}")
+        if not 0 < batch_bytes <= _MOST_BATCH_BYTES:
+            raise IllegalArgument(f"batch_bytes is {batch_bytes}", hint=f"give 1 to {_MOST_BATCH_BYTES}")
+        self.log = log
+        self.start = start
+        self.stop = max(start, stop)
+        self.isolation = isolation
+        self._kinds = kinds_of(columns)
+        self._skipped = skipped_of(on_damage, skipped)
+        self._batch_rows = batch_rows
+        self._batch_bytes = batch_bytes
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(COLUMNS[kind] for kind in self._kinds)
+
+    def table(self) -> Table:
+        """Return all records as columns in memory."""
+        return Table.of(self._pieces(), self._kinds)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all records as a pandas DataFrame: see `Table.to_pandas`."""
+        return self.table().to_pandas()
+
+    def __iter__(self) -> Iterator[RecordBatchColumns]:
+        return (RecordBatchColumns(piece) for piece in self._pieces())
+
+    def __arrow_c_schema__(self) -> object:
+        return schema_of(self._kinds)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return stream_from(self._pieces(), self._kinds, requested_schema)
+
+    def _pieces(self) -> Iterator[Columns]:
+        """Yield the columns of the range in pieces: uncompressed batches in this thread, compressed ones in several."""
+        committed = isolation_of(self.isolation) == "committed"
+        visible = visible_chunks(self.log._engine, self._chunks(), committed, self.stop, self._skipped)
+        rising = _rising(visible, self.start, self.stop)
+        for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
+            if not compressed:
+                yield from self._read(some)
+                continue
+            for columns in map_ahead(self._made, _jobs(some)):
+                yield from columns
+
+    def _chunks(self) -> Iterator[Chunk]:
+        """Yield the batches with offsets in the range."""
+        engine = self.log._engine
+        return batch_chunks(engine, self.start, self.stop, self.log, sequential=True, skipped=self._skipped)
+
+    def _reader(self, start: int) -> ColumnReader:
+        where = self.log.topic_partition
+        return ColumnReader(
+            self._kinds,
+            start,
+            self.stop,
+            topic=where.topic,
+            partition=where.partition,
+            batch_rows=self._batch_rows,
+            batch_bytes=self._batch_bytes,
+        )
+
+    def _read(self, runs: Iterable[_Run]) -> Iterator[Columns]:
+        """Yield the columns of some runs; before an error those of all records before it."""
+        reader: ColumnReader | None = None
+        try:
+            for run in runs:
+                if reader is None:
+                    reader = self._reader(max(self.start, run.start))
+                chunk = run.chunk
+                yield from reader.read(
+                    chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+                )
+                if reader.ended:
+                    break
+        except KafkalogError:
+            if reader is not None:
+                yield from reader.rest()
+            raise
+        if reader is not None:
+            yield from reader.rest()
+
+    def _made(self, job: list[_Run]) -> Iterable[Columns]:
+        """Return the columns of some runs, decoded up to KEPT_BYTES; an error comes after the columns before it."""
+        pieces = self._read(job)
+        made: list[Columns] = []
+        size = 0
+        while size < KEPT_BYTES:
+            try:
+                made.append(next(pieces))
+            except StopIteration:
+                return made
+            except Exception as error:
+                return chain(made, _raising(error))
+            size += made[-1].nbytes
+        return chain(made, pieces)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LogScan):
+            return NotImplemented
+        return self._same() == other._same()
+
+    def __hash__(self) -> int:
+        return hash(self._same())
+
+    def _same(self) -> tuple[object, ...]:
+        return (
+            id(self.log), self.start, self.stop, self._kinds, self.isolation, self._skipped is None,
+            self._batch_rows, self._batch_bytes,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<LogScan {self.log.name} [{self.start}, {self.stop}): {', '.join(self.columns)}>"
+
+
+class _Run(NamedTuple):
+    """A chunk whose records are used from offset `start` on."""
+
+    chunk: Chunk
+    start: int
+
+
+def _rising(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
+    """Yield the chunks with their first new offset: a batch rewritten after a truncation may start below it.
+
+    Batches that start at or above `stop` are left out, except v0 and v1 wrappers, whose start is known from their
+    records only.
+    """
+    for chunk in chunks:
+        batches, last = chunk.batches, chunk.last
+        while last > chunk.first and batches.base_offset(last - 1) >= stop and batches.magic(last - 1) >= 2:
+            last -= 1
+        if last > chunk.first:
+            yield _Run(chunk._replace(last=last), start)
+            start = batches.last_offset_of(last - 1) + 1
+
+
+def _jobs(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
+    """Yield the runs in lists of about JOB_BYTES; before an error all runs before it."""
+    job: list[_Run] = []
+    size = 0
+    try:
+        for run in runs:
+            job.append(run)
+            size += len(run.chunk.data)
+            if size >= JOB_BYTES:
+                yield job
+                job, size = [], 0
+    except KafkalogError:
+        if job:
+            yield job
+        raise
+    if job:
+        yield job
+
+
+def _raising(error: Exception) -> Iterator[Columns]:
+    try:
+        raise error
+    finally:
+        del error  # else it, its traceback and this frame keep each other alive
+    yield

@@ -1,0 +1,262 @@
+"""Reading a range of offsets chunk by chunk: checked batches of a log, and tables of their records.
+
+One chunk is read with `pread`, scanned and checksummed in one pass and yielded whole. A chunk that is short or damaged
+is read again after a refresh of the log, since its owner may have truncated the file meanwhile. If it is still damaged
+then, the batches before it have been yielded, and the damage is raised or skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from errno import ENOENT
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog._core.decode import RecordTable
+from kafkalog._core.record import RecordIterator
+from kafkalog._core.txns import has_transactions, visible_rows
+from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
+from kafkalog.reading.source import closed, cuts, refresh, was_truncated
+from kafkalog.records import tables
+from kafkalog.records.batch import RecordBatch
+from kafkalog.storage.damage import MisplacedBatch, Skipped, first_offset, note_skipped
+from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.storage.segment_reader import CHUNK_BYTES, Anchor, Chunk, Extent, anchor_behind, segment_chunks
+
+if TYPE_CHECKING:
+    from kafkalog.reading.source import LogSource
+    from kafkalog.storage.undecided import Undecided
+
+__all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
+
+LOOKS: Final = 4
+"""Number of reads that must find the same damage: the owner may truncate and rewrite the file, even twice in a row."""
+
+
+def batch_chunks(
+    log: LogSource,
+    start: int,
+    stop: int,
+    owner: object = None,
+    *,
+    sequential: bool = False,
+    check_crc: bool = True,
+    skipped: list[Skipped] | None = None,
+) -> Iterator[Chunk]:
+    """Yield the batches that hold offsets in [start, stop), in order; `stop` at most the log's end.
+
+    The iterator keeps a reference to `owner`. `sequential` advises the system that whole files are read. Without
+    `check_crc` checksums are not verified.
+
+    Raises CorruptRecord for bytes that are no complete valid batch, or batches that contradict each other: with
+    segment, position, and the intact offsets before and behind. With `skipped`, such bytes are skipped and recorded
+    there instead. An intact batch is never skipped. Raises OffsetOutOfRange if the log was truncated, or its start
+    moved past the next offset.
+    """
+    looks = _Looks()
+    again: _Again | None = None
+    first = start
+    while start < stop:
+        before, cuts_before = start, cuts(log)
+        try:
+            extent = log.extent(start if again is None else again.offset)
+            if sequential and extent.data.size > CHUNK_BYTES:
+                extent.data.file.expect_whole_read()
+            anchor = again.anchor if again is not None and again.base_offset == extent.base_offset else None
+            for chunk in segment_chunks(extent, start, stop, anchor=anchor, check_crc=check_crc):
+                log.metrics.reads.add(len(chunk.data))
+                yield chunk
+                start = chunk.next_offset
+                if log.closed:
+                    raise closed(log)
+        except CorruptRecord as error:
+            refresh(log)
+            anchor = anchor or Anchor(0, extent.base_offset)  # an index built before the damage may point behind it
+            if looks.are_enough(error):
+                start, anchor = _passed(extent, error, start, stop, skipped, start > first)
+            again = None if anchor is None else _Again(min(start, extent.bound - 1), extent.base_offset, anchor)
+            continue
+        except StorageError as error:
+            if error.errno != ENOENT or looks.are_enough(error):
+                raise
+            refresh(log)
+            continue
+        again = None
+        if not extent.is_last:
+            start = max(start, extent.bound)
+            continue
+        if start == before and not was_truncated(log, cuts_before):
+            if log.log_end_offset < stop:
+                raise OffsetOutOfRange(
+                    f"the log was cut to end at {log.log_end_offset} while it was read", path=log.path, offset=start
+                )
+            break
+    check_tail(log, stop, skipped)
+
+
+class _Again(NamedTuple):
+    """The segment of `offset`, to be read again after damage: from `anchor`, if it still has that base offset."""
+
+    offset: int
+    base_offset: int
+    anchor: Anchor
+
+
+class _Looks:
+    """Count of reads that found the same damage, since the owner may be changing the file."""
+
+    def __init__(self) -> None:
+        self._place: tuple[str | None, int | None] | None = None
+        self._count = 0
+
+    def are_enough(self, error: KafkalogError) -> bool:
+        """Return True once the place of `error` was damaged in enough reads in a row."""
+        place = error.path, error.position
+        self._count = self._count + 1 if place == self._place else 1
+        self._place = place
+        return self._count >= LOOKS
+
+
+def _passed(
+    extent: Extent, error: CorruptRecord, start: int, stop: int, skipped: list[Skipped] | None, is_inside: bool
+) -> tuple[int, Anchor | None]:
+    """Return where to continue behind damage: an offset, and the place in the segment if an intact batch follows there.
+
+    The damage is recorded in `skipped`, or raised, unless it lies before the requested offsets: it ends by `start`, no
+    record was yielded yet (`is_inside`), and it is no batch that belongs there.
+    """
+    position, expected = error.position or 0, error.offset or 0
+    anchor = anchor_behind(extent, error)
+    following = extent.bound if error.next_sound_offset is None else error.next_sound_offset
+    belongs = isinstance(error, MisplacedBatch) and (
+        error.last_offset >= start and error.base_offset < stop or _contradicts(extent, error, anchor, start)
+    )
+    if is_inside or following > start or belongs:
+        if skipped is None:
+            raise error
+        end = extent.data.size if anchor is None else anchor.position
+        offset = max(expected, start) if following > start else expected
+        piece = Skipped(error.path or "", position, end - position, offset, following, error.message)
+        note_skipped(skipped, piece)
+    return (max(start, extent.bound), None) if anchor is None else (start, anchor)
+
+
+def _contradicts(extent: Extent, error: MisplacedBatch, anchor: Anchor | None, start: int) -> bool:
+    """Return True if the misplaced batch and the next one contradict each other, and `start` lies before a third one.
+
+    Either of the two may be wrong, so that the next one may have had the offsets up to the third.
+    """
+    if anchor is None or error.next_sound_offset is None or error.next_sound_offset > error.last_offset:
+        return False
+    file = extent.data.file
+    behind = anchor.position + claimed_size(file.pread(LOG_OVERHEAD, anchor.position))
+    if behind + LOG_OVERHEAD > extent.data.end:
+        return True
+    return start < int.from_bytes(file.pread(LOG_OVERHEAD, behind)[:8], "big", signed=True)
+
+
+def check_tail(log: LogSource, stop: int, skipped: list[Skipped] | None = None) -> None:
+    """Raise the damage at the end of a log if a read up to `stop` reaches it.
+
+    With `skipped` it is recorded there. In a log that is being written, or was not closed, an incomplete tail is no
+    damage but the log's end.
+    """
+    if stop < log.log_end_offset or (trouble := log.tail_damage) is None:
+        return
+    if skipped is None:
+        raise trouble
+    position, offset, size = trouble.position or 0, log.log_end_offset, 0
+    if any((piece.path, piece.position) == (trouble.path, position) for piece in skipped):
+        return  # already recorded while reading
+    if isinstance(trouble, MisplacedBatch):
+        size, offset = trouble.size_bytes, trouble.offset or 0
+    elif isinstance(log, LogView):
+        size = log.active_segment.stat().st_size - position
+    note_skipped(skipped, Skipped(trouble.path or "", position, size, offset, offset, trouble.message))
+
+
+def visible_chunks(
+    log: LogSource, chunks: Iterable[Chunk], committed: bool, stop: int, skipped: list[Skipped] | None
+) -> Iterator[Chunk]:
+    """Yield the chunks, up to `stop`, with only the batches that a consumer sees: no control batches.
+
+    With `committed`, batches of aborted transactions are left out, and `chunks` must end by the last stable offset.
+    Raises CorruptRecord at records of a transaction whose end lies in damage; with `skipped` its producer's next marker
+    decides.
+    """
+    for chunk in chunks:
+        aborted, undecided, last = None, None, chunk.last
+        if committed and has_transactions(chunk.batches, chunk.first, chunk.last):
+            first_offset = chunk.batches.base_offset(chunk.first)
+            aborted = log.aborted_ranges(first_offset, chunk.next_offset)
+            if skipped is None and log.has_damaged_transactions:
+                undecided = log.undecided(first_offset, min(chunk.next_offset, stop)) or _undecided_at_end(log, stop)
+        while undecided is not None and last > chunk.first:
+            if chunk.batches.base_offset(last - 1) < undecided.first_offset:
+                break
+            last -= 1
+        seen = visible_rows(chunk.batches, chunk.first, last, aborted)
+        if seen is chunk.batches:
+            yield chunk if last == chunk.last else chunk._replace(last=last)
+        elif len(seen):
+            yield chunk._replace(batches=seen, first=0, last=len(seen))
+        if last < chunk.last and undecided is not None:
+            raise undecided.error()
+    if committed and skipped is None and log.has_damaged_transactions:
+        if (undecided := _undecided_at_end(log, stop)) is not None:
+            raise undecided.error()
+
+
+def _undecided_at_end(log: LogSource, stop: int) -> Undecided | None:
+    """Return the transactions undecided by damage if a committed read up to `stop` reaches the last stable offset."""
+    return log.undecided_at_end() if stop >= log.last_stable_offset else None
+
+
+def record_tables(
+    log: LogSource,
+    start: int,
+    stop: int,
+    owner: object = None,
+    *,
+    committed: bool = False,
+    skipped: list[Skipped] | None = None,
+) -> Iterator[RecordTable]:
+    """Yield tables of the records of all batches with offsets in [start, stop), without control batches.
+
+    The first table may begin below `start` and the last end above `stop`. `committed` leaves out aborted records, too;
+    `stop` is then at most the last stable offset. Raises, besides the errors of `batch_chunks`, InvalidRecord for
+    damage inside a batch whose CRC is right, and IllegalArgument for an unknown codec.
+    """
+    found = batch_chunks(log, start, stop, owner, skipped=skipped)
+    for chunk in visible_chunks(log, found, committed, stop, skipped):
+        yield from tables.record_tables(
+            chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
+        )
+
+
+def records(
+    log: LogSource,
+    start: int,
+    stop: int,
+    owner: object = None,
+    *,
+    committed: bool = False,
+    skipped: list[Skipped] | None = None,
+) -> RecordIterator:
+    """Yield the records with offsets in [start, stop), in order; `committed` and errors as for `record_tables`."""
+    found = record_tables(log, start, stop, owner, committed=committed, skipped=skipped)
+    return RecordIterator(found, start, stop)
+
+
+def batches(
+    log: LogSource, start: int, stop: int, owner: object, committed: bool, skipped: list[Skipped] | None
+) -> Iterator[RecordBatch]:
+    """Yield the batches that hold offsets in [start, stop), whole; arguments and errors as for `record_tables`."""
+    chunks = batch_chunks(log, start, stop, owner, skipped=skipped)
+    for chunk in visible_chunks(log, chunks, True, stop, skipped) if committed else chunks:
+        for row in range(chunk.first, chunk.last):
+            if chunk.batches.base_offset(row) >= stop and first_offset(chunk.data, chunk.batches, row) >= stop:
+                return
+            at = chunk.batches.position(row) - chunk.position
+            data = chunk.data[at : at + chunk.batches.size(row)]
+            yield RecordBatch(data, chunk.batches.alone(row), 0)

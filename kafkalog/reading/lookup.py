@@ -1,0 +1,65 @@
+"""Reading one record by its offset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog._core.record import Record
+from kafkalog.errors import OffsetOutOfRange
+from kafkalog.reading.chunks import records
+from kafkalog.reading.source import out_of_range, refresh
+from kafkalog.storage.fast_lookup import record_at_offset
+
+if TYPE_CHECKING:
+    from kafkalog.reading.source import LogSource
+
+
+def record_at(log: LogSource, offset: int) -> Record:
+    """Return the record with exactly this offset; negative offsets count back from the log end.
+
+    Raises OffsetOutOfRange (a LookupError) outside the log and at an offset without a record: in a gap that compaction
+    left, or at a control record, the error names the next offset with a record.
+    """
+    segment = log.segment_of(offset)
+    if segment is None:  # not in the log at the last refresh
+        refresh(log)
+        end = log.log_end_offset
+        if offset < 0:
+            offset = _counted_back(log, offset, end)
+        if not log.log_start_offset <= offset < end:
+            raise out_of_range(log, offset)
+        segment = log.segment_of(offset)
+    record = None if segment is None else record_at_offset(segment, offset, log)
+    return _walked(log, offset) if record is None else record
+
+
+def _counted_back(log: LogSource, index: int, end: int) -> int:
+    """Return the offset `-index` before the log end; raise OffsetOutOfRange if that is before the log start."""
+    start = log.log_start_offset
+    if index + end >= start:
+        return index + end
+    raise OffsetOutOfRange(
+        f"{-index} back from the log end {end} lies before the log start",
+        path=log.path,
+        offset=index,
+        hint=f"the log holds offsets [{start}, {end})",
+    )
+
+
+def _walked(log: LogSource, offset: int) -> Record:
+    """Return the record by reading from `offset`; raise at damage, and OffsetOutOfRange in a gap."""
+    for record in records(log, offset, log.log_end_offset):
+        if record.offset == offset:
+            return record
+        raise OffsetOutOfRange(
+            f"no record has the offset; the next one has {record.offset}",
+            path=log.path,
+            offset=offset,
+            hint=f"compaction or a control record leaves such gaps; take log[{record.offset}]",
+        )
+    raise OffsetOutOfRange(
+        f"no record has the offset, and none follows before the log end {log.log_end_offset}",
+        path=log.path,
+        offset=offset,
+        hint="compaction or a control record leaves such gaps",
+    )

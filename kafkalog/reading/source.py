@@ -1,0 +1,114 @@
+"""The two sources a `Log` reads from: an open log (mode "a") or a view of another process's files ("r")."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import CorruptRecord, IllegalArgument, LogClosed, OffsetOutOfRange
+from kafkalog.storage import read
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.util.keywords import closest_match
+
+if TYPE_CHECKING:
+    from kafkalog.storage.damage import Skipped
+    from kafkalog.storage.log import UnifiedLog
+    from kafkalog.types import Isolation
+
+    LogSource = LogView | UnifiedLog
+
+ISOLATIONS: Final[dict[str | None, Isolation]] = {
+    None: "log_end",
+    "log_end": "log_end",
+    "read_uncommitted": "log_end",
+    "high_watermark": "high_watermark",
+    "read_committed": "committed",
+}
+"""Isolation levels of readers, and the end of reading of each."""
+
+
+def refresh(log: LogSource) -> None:
+    """Refresh a view of another process's files; an open log is up to date.
+
+    Raises LogClosed if the log is closed.
+    """
+    if isinstance(log, LogView):
+        log.refresh()
+    elif log.closed:
+        raise closed(log)
+
+
+def refreshed(log: LogSource) -> LogSource:
+    """Return `log` after a `refresh`."""
+    refresh(log)
+    return log
+
+
+def isolation_of(name: str | None) -> Isolation:
+    """Return the end of reading of an isolation level; raise IllegalArgument for an unknown name."""
+    isolation = ISOLATIONS.get(name)
+    if isolation is None:
+        known = [known for known in ISOLATIONS if known is not None]
+        nearest = closest_match(str(name), known)
+        meant = f"did you mean {nearest!r}? Known are" if nearest else "known are"
+        raise IllegalArgument(f"isolation is {name!r}", hint=f"{meant} {', '.join(known)}; left out, all is read")
+    return isolation
+
+
+def skipped_of(on_damage: str, skipped: list[Skipped] | None) -> list[Skipped] | None:
+    """Return the list of skipped ranges, None if damage is raised; raise IllegalArgument for another `on_damage`."""
+    if on_damage == "skip":
+        return [] if skipped is None else skipped
+    if on_damage != "raise":
+        raise IllegalArgument(f"on_damage is {on_damage!r}", hint="give 'raise' or 'skip'")
+    if skipped is not None:
+        raise IllegalArgument("skipped is given, and nothing is skipped", hint="give on_damage='skip' with it")
+    return None
+
+
+def end_of(log: LogSource, isolation: Isolation) -> int:
+    """Return the offset at which reading with this isolation ends: log end, high watermark or last stable offset."""
+    if isolation == "log_end":
+        return log.log_end_offset
+    return log.high_watermark if isolation == "high_watermark" else log.last_stable_offset
+
+
+def cuts(log: LogSource) -> int:
+    """Return the number of truncations, for a later `was_truncated`."""
+    return 0 if isinstance(log, LogView) else log.cuts
+
+
+def was_truncated(log: LogSource, before: int) -> bool:
+    """Return True if an open log was truncated since `cuts` returned `before`; wait for a truncation in progress.
+
+    Truncations by another process show in the files only.
+    """
+    return not isinstance(log, LogView) and log.truncation_count_when_idle() != before
+
+
+def closed(log: LogSource) -> LogClosed:
+    """Return the error for a closed log."""
+    return LogClosed(f"log {log.name} is closed")
+
+
+def first_offset(log: LogSource, start: int, end: int, skips: bool) -> int:
+    """Return the offset to start at; a negative `start` counts back from `end`, at most to the log start.
+
+    A `start` in the damage at the log's end becomes that end if the read `skips` damage. Raises OffsetOutOfRange.
+    """
+    start = operator.index(start)
+    if start < 0:
+        return max(start + end, log.log_start_offset)
+    if log.log_start_offset <= start <= log.log_end_offset:
+        return start
+    error = out_of_range(log, start)
+    if skips and isinstance(error, CorruptRecord):
+        return log.log_end_offset
+    raise error
+
+
+def out_of_range(log: LogSource, offset: int) -> OffsetOutOfRange | CorruptRecord:
+    """Return the error for an offset outside the log, with the log's range, or the damage that may hold the offset."""
+    if offset >= log.log_end_offset and (trouble := log.tail_damage) is not None:
+        return trouble
+    return read.out_of_range(offset, log.log_start_offset, log.log_end_offset, log.path)

@@ -1,0 +1,1 @@
+"""One server without its sockets: its directories, topics and parts."""

@@ -1,0 +1,258 @@
+"""A follower's work in a replica set: take over the leader's topics and fetch their records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import KafkalogError, UnknownTopicOrPartition
+from kafkalog.server.client.cluster import read_cluster
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.login import connect
+from kafkalog.server.client.settings import PeerSettings
+from kafkalog.server.node.leaders_metadata import LeadersMetadata
+from kafkalog.server.quorum.cluster_id import OtherCluster
+from kafkalog.server.quorum.decisions import METADATA
+from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.replica.following import FetchLimits
+from kafkalog.server.replica.following_throttle import FollowingThrottle
+from kafkalog.server.replica.leader_source import LeaderSource
+from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
+from kafkalog.server.replica.voter_source import LIMITS, VoterSource, copy_ahead
+from kafkalog.server.settings.config import ServerConfig
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LOOK_AGAIN_SECONDS: Final = 5.0
+"""Interval of reading the leader's topics without news of a change."""
+AFTER_FAILURE_SECONDS: Final = 0.2
+
+
+class Following:
+    """Follows the leader of the set between `start` and `stop`. Does nothing on a single node."""
+
+    def __init__(self, node: Node, peers: PeerSettings | None = None) -> None:
+        self._node = node
+        self._peers = PeerSettings() if peers is None else peers
+        self._leader: tuple[int, int] | None = None  # node and term of the followed leader
+        self._fetcher: ReplicaFetcher | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._letting_go = asyncio.Lock()
+        self._holds = 0  # active `held` blocks; no leader is followed while there are any
+        self.metadata = LeadersMetadata(node, self._leave)
+        self._refusal = ""  # the last logged reason why this node cannot follow
+
+    @property
+    def fetcher(self) -> ReplicaFetcher | None:
+        """The current fetcher; None while no leader is followed."""
+        return self._fetcher
+
+    async def start(self) -> None:
+        """Start following the quorum's leader."""
+        quorum = self._node.quorum
+        if quorum.replica_set is None:
+            return
+        quorum.on_change(self._wake)
+        quorum.on_leaders_change = self._wake
+        quorum.before_taking_over.append(self.catch_up)
+        quorum.copy_ahead = self.copy_from
+        self._task = asyncio.get_running_loop().create_task(self._follow_on())
+
+    async def stop(self) -> None:
+        """Stop fetching and wait until nothing is being written."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self.let_go()
+
+    async def let_go(self) -> None:
+        """Stop following and wait until nothing from a leader is being written."""
+        async with self._letting_go:  # a second caller waits as well
+            if self._fetcher is not None:
+                await self._fetcher.stop()
+            self._fetcher, self._leader = None, None
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Follow no leader inside the block: the logs do not change, and no leader learns that this node has more."""
+        self._holds += 1
+        try:
+            await self.let_go()
+            await self.metadata.settled()
+            yield
+        finally:
+            self._holds -= 1
+            self._wake()
+
+    async def catch_up(self) -> None:
+        """Take over the leader's current topics and settings. Raise KafkalogError, OSError."""
+        now = self._now()
+        if now is not None:
+            await self._take_topics(now, needs_all=True)
+
+    async def copy_from(self, voter: int, ahead: Mapping[TopicPartition, int]) -> None:
+        """Copy what a voter lends: first topics and settings, then records.
+
+        `ahead` maps each partition to its last epoch at the voter. The caller follows no leader meanwhile. Raises
+        KafkalogError, OSError, ValueError.
+        """
+        node = self._node
+        if METADATA in ahead:
+            connection = await self._connected(voter)
+            try:
+                await self.metadata.copy(connection)
+            finally:
+                await connection.close()
+        partitions = []
+        for key, last_epoch in ahead.items():
+            with suppress(UnknownTopicOrPartition):
+                partitions.append((node.replicas.find(key), last_epoch))
+        source = VoterSource(await self._connected(voter), node.node_id, LIMITS)
+        try:
+            await copy_ahead(
+                source, partitions, run=node.run, cutting=node.store.cutting, monotonic_ms=node.monotonic_ms,
+                on_appended=node.replicas.appended_to,
+            )  # fmt: skip
+        finally:
+            await source.close()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    async def _follow_on(self) -> None:
+        while True:
+            self._news = asyncio.get_running_loop().create_future()
+            wait_s = LOOK_AGAIN_SECONDS
+            try:
+                await self._follow()
+                self._refusal = ""
+            except OtherCluster as error:  # only an operator can resolve this
+                if str(error) != self._refusal:
+                    self._refusal = str(error)
+                    _LOG.error("this node follows nobody: %s", error)
+            except Exception as error:
+                expected = isinstance(error, KafkalogError | OSError)
+                _LOG.log(logging.INFO if expected else logging.ERROR, "the leader's topics are not known: %s", error,
+                         exc_info=None if expected else error)  # fmt: skip
+                wait_s = AFTER_FAILURE_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._news
+
+    def _now(self) -> tuple[int, int] | None:
+        quorum = self._node.quorum
+        leader = quorum.leader
+        is_to_follow = not self._holds and not quorum.leads and leader not in (NOBODY, self._node.node_id)
+        return (leader, quorum.state.term) if is_to_follow else None
+
+    async def _follow(self) -> None:
+        now = self._now()
+        if now != self._leader:
+            await self.let_go()
+            if now is not None and now == self._now():
+                self._leader, self._fetcher = now, self._fetcher_of(now[0])
+        if now is None or self._leader != now:
+            return
+        if self._node.quorum.metadata.versions.complete[0] == now[1]:
+            self._follow_partitions(now)
+        try:
+            # a term's topics are taken before its records, so a node with both is never behind one with neither
+            await self._take_topics(now)
+        finally:
+            self._follow_partitions(now)
+
+    def _fetcher_of(self, leader: int) -> ReplicaFetcher:
+        node = self._node
+        limits = limits_of(node.config)
+
+        async def to_leader() -> LeaderSource:
+            return LeaderSource(await self._connected(leader), node.node_id, limits)
+
+        fetcher = ReplicaFetcher(
+            to_leader, run=node.run, cutting=node.store.cutting, monotonic_ms=node.monotonic_ms, limits=limits,
+            throttle=FollowingThrottle(int(node.config[FOLLOWER_RATE]), self._is_throttled),
+            on_appended=node.replicas.appended_to,
+        )  # fmt: skip
+        fetcher.start()
+        return fetcher
+
+    async def _connected(self, other: int) -> PeerConnection:
+        """Connect to another node and check that it is of the same cluster. Raise PeerError, OtherCluster."""
+        member = self._node.quorum.own_set[other]
+        connection = await connect(member.host, member.port, self._peers)
+        try:
+            cluster = await read_cluster(connection, ())
+            self._node.quorum.cluster.check(cluster.cluster_id, connection.peer)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def _is_throttled(self, key: TopicPartition) -> bool:
+        from kafkalog.server.replica.throttle import is_throttled
+
+        replicas = self._node.topics.settings(key.topic).follower_replication_throttled_replicas
+        return bool(replicas) and is_throttled(replicas, key.partition, self._node.node_id)
+
+    def _follow_partitions(self, now: tuple[int, int]) -> None:
+        node, fetcher = self._node, self._fetcher
+        if fetcher is None or self._now() != now or not node.cluster_id:
+            return
+        fetcher.throttle.bytes_per_second = int(node.config[FOLLOWER_RATE])
+        for topic in node.topics.each():
+            for index in range(topic.partitions):
+                try:
+                    partition = node.replicas.partition(topic.name, index)
+                except KafkalogError as error:
+                    _LOG.warning("%s-%d cannot be followed: %s", topic.name, index, error)
+                    continue
+                if partition.role.leader_epoch == now[1] and not partition.is_leader:
+                    fetcher.follow(partition, now[1])
+
+    # Topics
+
+    async def _take_topics(self, now: tuple[int, int], *, needs_all: bool = False) -> None:
+        connection = await self._connected(now[0])
+        try:
+            await self.metadata.take(connection, now, lambda: self._now() == now, needs_all=needs_all)
+        finally:
+            await connection.close()
+
+    async def _leave(self, name: str) -> None:
+        if self._fetcher is not None:
+            await self._fetcher.leave(self._keys(name))
+
+    def _keys(self, name: str) -> Iterable[TopicPartition]:
+        topic = self._node.topics.get(name)
+        return [] if topic is None else [TopicPartition(name, index) for index in range(topic.partitions)]
+
+
+def limits_of(config: ServerConfig) -> FetchLimits:
+    """Return the fetch limits of a node's settings."""
+    return FetchLimits(
+        max_wait_ms=max(0, config["replica.fetch.wait.max.ms"]),
+        min_bytes=max(0, config["replica.fetch.min.bytes"]),
+        max_bytes=config["replica.fetch.response.max.bytes"],
+        partition_max_bytes=config["replica.fetch.max.bytes"],
+        backoff_ms=max(1, config["replica.fetch.backoff.ms"]),
+        timeout_ms=max(1, config["replica.socket.timeout.ms"]),
+    )
+
+
+def make(node: Node) -> Following:
+    """Create the part that follows; it is created after `leading` and stopped before it."""
+    if node.quorum.replica_set is None:
+        return Following(node)
+    from kafkalog.server.quorum.links import settings_of
+
+    return Following(node, settings_of(node.config))

@@ -1,0 +1,191 @@
+"""Takes over topics, settings, users, ACLs and quotas from the leader of a replica set or a voter that lends them.
+
+All of it is read first, with its version (`quorum/metadata_version.py`), and then applied here, one change after the
+other. Only a complete read that is completely applied raises the version of this node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.client.cluster import Cluster, read_cluster, read_topic_settings
+from kafkalog.server.client.connection import PeerConnection
+from kafkalog.server.client.errors import PeerRefused
+from kafkalog.server.quorum import messages, metadata
+from kafkalog.server.quorum.decisions import Position, may_copy_metadata
+from kafkalog.server.quorum.version_file import Version, Versions
+from kafkalog.server.replica.topic_changes import Alter, Change, Delete, Grow, Make, TopicState, topic_changes
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Read(NamedTuple):
+    """Metadata read from another node; `common` is None if the node does not disclose users.
+
+    `versions.complete` is valid only if `is_whole`.
+    """
+
+    versions: Versions
+    cluster: Cluster
+    common: metadata.Common | None
+    settings: dict[str, dict[str, str]]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing is missing."""
+        return self.common is not None and self.settings.keys() >= self.cluster.topics.keys()
+
+
+class LeadersMetadata:
+    """Applies another node's metadata to this node. `leave` is awaited before a topic is deleted."""
+
+    def __init__(self, node: Node, leave: Callable[[str], Awaitable[object]]) -> None:
+        self._node = node
+        self._leave = leave
+        self._taking = asyncio.Lock()
+        self._making = asyncio.Lock()
+        self._lacks_users = False  # the lack of users has been logged
+
+    async def settled(self) -> None:
+        """Wait until nothing is being applied. A read that was stopped before does not apply anything later."""
+        async with self._making:
+            pass
+
+    async def take(
+        self, connection: PeerConnection, now: tuple[int, int], is_now: Callable[[], bool], *, needs_all: bool = False
+    ) -> None:
+        """Take over the metadata of the leader and term `now`, as long as `is_now` returns True.
+
+        Raises NeedsTls if `needs_all` and the leader does not disclose users; otherwise topics are taken without them.
+        Also raises KafkalogError, OSError, ValueError.
+        """
+        async with self._taking:
+            found = await self._read(connection, now, needs_all)
+            async with self._making:
+                if found is None or not is_now():
+                    return
+                await self._node.quorum.metadata.begin(found.versions.begun)
+                if not await self._make(found, is_now) or not is_now():
+                    return
+                self._learn_in_sync(found.cluster, now[1])
+                if found.is_whole:
+                    await self._node.quorum.metadata.finish(found.versions)
+
+    def _learn_in_sync(self, cluster: Cluster, term: int) -> None:
+        for name, topic in cluster.topics.items():
+            for index, in_sync in enumerate(topic.in_sync):
+                with suppress(KafkalogError):
+                    self._node.replicas.partition(name, index).learn_in_sync(term, in_sync)
+
+    async def copy(self, connection: PeerConnection) -> None:
+        """Replace the metadata of this node with that of a voter that lends it; no leader is followed meanwhile.
+
+        Raises PeerRefused if this node may have newer metadata; also KafkalogError, OSError, ValueError.
+        """
+        common = await metadata.ask(connection, self._node.node_id, -1)
+        cluster = await read_cluster(connection)
+        settings = await read_topic_settings(connection, sorted(cluster.topics))
+        found = Read(common.versions, cluster, common, settings)
+        if await metadata.ask(connection, self._node.node_id, -1) != common or not found.is_whole:
+            raise PeerRefused("it does not lend its topics and settings any more", peer=connection.peer)
+        copying = asyncio.ensure_future(self._replace(found, connection.peer))
+        try:
+            await asyncio.shield(copying)
+        except asyncio.CancelledError:  # wait for the change in progress
+            await asyncio.gather(copying, return_exceptions=True)
+            raise
+
+    async def _replace(self, found: Read, peer: str) -> None:
+        async with self._making:
+            kept = self._node.quorum.metadata
+            if not may_copy_metadata(kept.versions, found.versions, self._given_up(found.cluster)):
+                raise PeerRefused("its topics and settings are not newer than all that is here", peer=peer)
+            await kept.begin(found.versions.begun)
+            await self._make(found, lambda: True)
+            await kept.finish(found.versions)
+
+    async def _read(self, connection: PeerConnection, now: tuple[int, int], needs_all: bool) -> Read | None:
+        """Read the leader's metadata; return None if it hides some of its topics."""
+        common = await self._common(connection, now[1], needs_all)
+        cluster = await read_cluster(connection)
+        await self._node.quorum.cluster.take(cluster.cluster_id, f"the leader {connection.peer}", cluster.topics)
+        settings = await read_topic_settings(connection, sorted(cluster.topics))
+        surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
+        # a full list omits topics that we may not see; a request by name is an error for them
+        kept = await read_cluster(connection, surplus) if surplus else None
+        last = await _last_version(connection, now)
+        complete = last if common is None else common.versions.complete
+        return None if kept is not None and kept.topics else Read(Versions(last, complete), cluster, common, settings)
+
+    def _given_up(self, cluster: Cluster) -> list[Position]:
+        """Return the end positions of logs whose topics the other node does not have."""
+        topics, theirs = self._node.topics, cluster.topics
+        return [
+            position for key, position in self._node.quorum.positions().items()
+            if (topic := topics.get(key.topic)) is not None
+            and (key.topic not in theirs or theirs[key.topic].id != topic.id)
+        ]  # fmt: skip
+
+    async def _common(self, connection: PeerConnection, term: int, is_needed: bool) -> metadata.Common | None:
+        try:
+            return await metadata.ask(connection, self._node.node_id, term)
+        except metadata.NeedsTls as error:
+            if is_needed:
+                raise
+            if not self._lacks_users:
+                _LOG.error("this node has the leader's topics alone: %s", error)
+            self._lacks_users = True
+            return None
+
+    async def _make(self, found: Read, is_now: Callable[[], bool]) -> bool:
+        """Apply the metadata; return False if `is_now` ends before that is complete."""
+        if found.common is not None:
+            await metadata.take(self._node, found.common)
+        for change in topic_changes(_states(found.cluster, found.settings), self._own()):
+            if not is_now():
+                return False
+            await self._make_so(change)
+        return True
+
+    def _own(self) -> dict[str, TopicState]:
+        topics = self._node.topics
+        return {
+            topic.name: TopicState(topic.id, topic.partitions, topics.own_settings(topic.name))
+            for topic in topics.each()
+        }
+
+    async def _make_so(self, change: Change) -> None:
+        topics = self._node.topics
+        match change:
+            case Make(name, topic_id, partitions, settings):
+                await topics.create(name, partitions, settings, topic_id=topic_id)
+            case Grow(name, partitions):
+                await topics.add_partitions(name, partitions)
+            case Alter(name, changes):
+                await topics.alter(name, changes)
+            case Delete(name):
+                await self._leave(name)
+                await topics.delete(name)
+
+
+async def _last_version(connection: PeerConnection, now: tuple[int, int]) -> Version:
+    """Return the leader's last version, on disk or not. Raise KafkalogError if it no longer leads."""
+    answer = await connection.request(messages.DESCRIBE_QUORUM, messages.describe_request())
+    leader, term = now
+    if messages.read_described(answer) != (term, leader):
+        raise PeerRefused("it leads no more", peer=connection.peer)
+    return messages.read_end_of(answer, leader)
+
+
+def _states(cluster: Cluster, settings: dict[str, dict[str, str]]) -> dict[str, TopicState]:
+    return {
+        name: TopicState(topic.id, len(topic.leaders), settings.get(name)) for name, topic in cluster.topics.items()
+    }

@@ -1,0 +1,127 @@
+"""Starts and stops the leader's work on a node of a replica set.
+
+Roles of partitions change at once. New coordinators are created each time, and read what another leader wrote meanwhile
+from the logs, as at a start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.node.parts import OF_THE_LEADER, make_part
+from kafkalog.server.quorum.errors import NotController, NotCoordinator
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+
+_LOG: Final = logging.getLogger(__name__)
+_COORDINATORS: Final = (
+    "add_offsets_to_txn", "add_partitions_to_txn", "consumer_group_describe", "consumer_group_heartbeat",
+    "delete_groups", "describe_groups", "describe_transactions", "end_txn", "heartbeat",
+    "join_group", "leave_group", "offset_commit", "offset_delete", "offset_fetch", "sync_group", "txn_offset_commit",
+)  # fmt: skip
+_CONTROLLERS: Final = (
+    "alter_client_quotas", "alter_configs", "alter_user_scram_credentials", "create_acls", "create_partitions",
+    "create_topics", "delete_acls", "delete_topics", "incremental_alter_configs",
+)  # fmt: skip
+REFUSED: Final[Mapping[str, type[KafkalogError]]] = {
+    **dict.fromkeys(_COORDINATORS, NotCoordinator), **dict.fromkeys(_CONTROLLERS, NotController),
+}  # fmt: skip
+"""Calls that only the leader answers, and the error that sends clients elsewhere."""
+USUAL_TIMEOUT_MS: Final = 30_000
+"""Time a response waits for a majority if the request has no timeout, as brokers wait for their controller."""
+WHILE_HANDING_OVER: Final[Mapping[str, type[KafkalogError]]] = dict.fromkeys(_CONTROLLERS, NotController)
+"""Calls that a leader rejects during a handover to another node."""
+
+
+class Leading:
+    """Runs the coordinators of a node while it leads. Does nothing on a single node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._led: int | None = None  # term of the running coordinators
+        self._is_over = False
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Start reacting to changes of the quorum."""
+        if self._node.quorum.replica_set is not None:
+            self._node.quorum.on_change(self._changed)
+            if len(self._node.quorum.replica_set) > 1:
+                self._node.before_answers = dict.fromkeys(_CONTROLLERS, self._replicated)
+            self._node.quorum.handover.on_change = self._handing_over
+            self._changed()
+
+    async def stop(self) -> None:
+        """Stop the coordinators; later changes of the quorum are ignored."""
+        self._is_over = True
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end()
+
+    async def _replicated(self, request: object) -> None:
+        """Wait until a majority has this node's changes, so that every later leader has them.
+
+        Raises as `MetadataVersion.replicated`.
+        """
+        wait_ms = getattr(request, "timeout", None)
+        await self._node.quorum.metadata.replicated(USUAL_TIMEOUT_MS if wait_ms is None else wait_ms)
+
+    def _changed(self) -> None:
+        node = self._node
+        if self._is_over:
+            return
+        node.leaders_calls = REFUSED  # until the coordinators of this term run
+        node.replicas.take_roles()
+        task = asyncio.get_running_loop().create_task(self._follow())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _handing_over(self) -> None:
+        node = self._node
+        if node.quorum.is_handing_over and not node.leaders_calls:
+            node.leaders_calls = WHILE_HANDING_OVER
+        elif not node.quorum.is_handing_over and node.leaders_calls is WHILE_HANDING_OVER:
+            node.leaders_calls = {}
+
+    async def _follow(self) -> None:
+        async with self._turn:
+            quorum = self._node.quorum
+            wanted = quorum.state.term if quorum.leads else None
+            if wanted != self._led:
+                await self._end()
+            if wanted is not None and wanted != self._led:
+                self._led = wanted
+                try:
+                    await self._begin()
+                except Exception:
+                    _LOG.exception("this node leads, and its coordinators cannot start")
+                    return
+            if quorum.leads and quorum.state.term == self._led:
+                self._node.leaders_calls = {}
+
+    async def _begin(self) -> None:
+        for name in OF_THE_LEADER:
+            part = make_part(self._node, name)
+            self._node.parts[name] = part
+            await part.start()
+
+    async def _end(self) -> None:
+        led, self._led = self._led, None
+        for name in reversed(OF_THE_LEADER) if led is not None else ():
+            try:
+                await self._node.parts[name].stop()
+            except Exception:
+                _LOG.exception("cannot stop the %s", name)
+            make_part(self._node, name)  # discard their state
+
+
+def make(node: Node) -> Leading:
+    """Create the part that leads, after the parts that run while the node leads."""
+    return Leading(node)

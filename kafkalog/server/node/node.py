@@ -1,0 +1,177 @@
+"""One server without its sockets: settings, store, and the parts that answer requests.
+
+`net/` delivers the requests; tests call `apis/dispatch.py` directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, TypeVarTuple
+
+from kafkalog.errors import ConfigError, IllegalArgument, KafkalogError
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.server.node.parts import OF_THE_LEADER, make_parts
+from kafkalog.server.node.pool import CallPool, Run
+from kafkalog.server.node.store import Store
+from kafkalog.server.requests.patterns import TopicPatterns
+from kafkalog.server.settings.config import STORE_NAMES, ServerConfig
+from kafkalog.server.status.metrics import ServerMetrics
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+
+if TYPE_CHECKING:
+    from kafkalog.server.groups.coordinator import GroupCoordinator
+    from kafkalog.server.groups.values import KeptPosition
+    from kafkalog.server.node.following import Following
+    from kafkalog.server.node.leading import Leading
+    from kafkalog.server.node.parts import Part
+    from kafkalog.server.node.topics import Topics
+    from kafkalog.server.quorum.quorum import Quorum
+    from kafkalog.server.replica.replica_manager import ReplicaManager
+    from kafkalog.server.security.authorizer import Authorizer
+    from kafkalog.server.security.credentials import Credentials
+    from kafkalog.server.security.quotas import Quotas
+    from kafkalog.server.settings.dynamic import DynamicSettings
+    from kafkalog.server.txns.coordinator import TransactionCoordinator
+    from kafkalog.server.txns.producer_ids import ProducerIds
+
+_LOG: Final = logging.getLogger(__name__)
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class NodeOptions(TypedDict, total=False):
+    """Options of a `Node` that the layers above it pass on."""
+
+    clock: Clock
+    log_metrics: Callable[[], str] | None
+    kept_positions: Sequence[KeptPosition]
+
+
+class Node:
+    """One server, between `start` and `stop`; used only in the loop's thread.
+
+    Parts (`parts.PARTS`) are attributes: `topics`, `quorum`, `replicas`, `groups`, `transactions`, `leading`,
+    `following`, `authorizer`, `credentials`, `quotas`, `dynamic`.
+    """
+
+    authorizer: Authorizer
+    credentials: Credentials
+    quotas: Quotas
+    dynamic: DynamicSettings
+    quorum: Quorum
+    topics: Topics
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    leading: Leading
+    following: Following
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        opened: Store,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        log_metrics: Callable[[], str] | None = None,
+        is_read_only: bool = False,
+        kept_positions: Sequence[KeptPosition] = (),
+    ) -> None:
+        self.config = config
+        self.opened = opened
+        self.known = opened.known
+        self.log_metrics = log_metrics
+        """Returns the text of the logs' own metrics; set by the layer above."""
+        self.kept_positions = kept_positions
+        """Positions (offsets of groups) that readers of the directories keep by name; set by the layer above."""
+        self.is_ready = False
+        self.is_read_only = is_read_only
+        self.on_config_change: list[Callable[[ServerConfig], object]] = []
+        self.refusals_told: set[str | None] = set()
+        """Mechanisms whose first rejected client has been logged; None for a rejection outside of an exchange."""
+        self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
+        """Calls that only a replica set's leader answers, with the error to return; empty while this node leads."""
+        self.before_answers: Mapping[str, Callable[[object], Awaitable[None]]] = {}
+        """Callbacks by call, awaited with the request before the response, until the change is replicated. An error
+        becomes the response. Empty if no other node has to agree."""
+        self.producer_ids: asyncio.Future[ProducerIds] | None = None
+        """Source of producer ids on a node of a replica set; set on first use."""
+        self._started: list[str] = []
+        self.store: LogManager = opened.manager
+        self.node_id = opened.identity.node_id
+        self.cluster_id = opened.identity.cluster_id
+        self.metrics = ServerMetrics()
+        self.requests = self.metrics.requests
+        self.started_ms = clock.milliseconds()
+        self.clock: Callable[[], int] = clock.milliseconds
+        self.monotonic_ms: Callable[[], int] = clock.monotonic_ms
+        self.pool = CallPool(config["num.io.threads"], self.metrics.queue)
+        self.run: Run = self.pool.run
+        self.large = asyncio.Semaphore(1)
+        """Serializes work on large messages, so that their memory does not add up."""
+        self.topic_patterns = TopicPatterns(self)
+        self.endpoints: dict[str, tuple[str, int]] = {}
+        """Listener -> (host, port) advertised to clients."""
+        self.parts: dict[str, Part] = make_parts(self)
+
+    def endpoint(self, listener: str) -> tuple[str, int]:
+        """Return the host and port advertised to a listener's clients. Raise IllegalArgument for an unknown name."""
+        found = self.endpoints.get(listener)
+        if found is None:
+            raise IllegalArgument(f"there is no listener {listener!r}", hint=f"there are {', '.join(self.endpoints)}")
+        return found
+
+    def later(self, delay_ms: float, callback: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
+        """Call `callback` after `delay_ms`; the returned handle has `cancel()`."""
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, callback, *args)
+
+    def alter_config(self, changes: Mapping[str, str | None]) -> None:
+        """Change settings at run time; None resets one to its default. Raise ConfigError if one cannot change."""
+        fixed = sorted(name for name in changes if not self.config.key(name).dynamic)
+        if fixed:
+            hint = "stop the server, and start it with the new value"
+            raise ConfigError(f"{fixed[0]} cannot change while the server runs", hint=hint)
+        changed = self.config.with_(changes)
+        of_store = {name: value for name, value in changes.items() if name in STORE_NAMES}
+        if of_store:
+            self.store.alter_config(of_store)
+        self.config = changed
+        for callback in self.on_config_change:
+            callback(changed)
+
+    async def start(self) -> None:
+        """Start the parts in order."""
+        for name, part in tuple(self.parts.items()):
+            if self.quorum.replica_set is not None and name in OF_THE_LEADER:
+                continue  # `leading` starts them while this node leads
+            await part.start()
+            self._started.append(name)
+
+    async def stop_parts(self) -> None:
+        """Stop all parts, the last one first, even if some fail; then raise the first error."""
+        failures: list[Exception] = []
+        while self._started:
+            name = self._started.pop()
+            try:
+                await self.parts[name].stop()
+            except Exception as error:
+                _LOG.error("cannot stop the %s", name, exc_info=error)
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def close(self) -> None:
+        """End the threads and close the store. Raises as `LogManager.close`."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self.pool.close()
+        self.opened.close()
+
+    async def stop(self) -> None:
+        """Stop the parts, and close the store in any case."""
+        try:
+            await self.stop_parts()
+        finally:
+            await self.close()

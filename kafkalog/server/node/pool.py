@@ -1,0 +1,79 @@
+"""The pool of `num.io.threads` threads for the log's long calls, with metrics of waiting calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
+from typing import ParamSpec, Protocol, TypeVar
+
+from kafkalog.server.status.metrics import QueueCounts
+from kafkalog.util.tracebacks import clear_frames
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Function that runs another one outside of the event loop and returns its result, as `CallPool.run` does."""
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Awaitable[T]: ...
+
+
+class CallPool:
+    """Runs functions in threads; used only in the loop's thread.
+
+    `pending` is the number of unfinished calls. `on_change` is called whenever one finishes.
+    """
+
+    def __init__(self, threads: int, counts: QueueCounts | None = None) -> None:
+        self.threads = threads
+        self.pending = 0
+        self.counts = QueueCounts() if counts is None else counts
+        self.on_change: Callable[[], object] | None = None
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="kafkalog-io")
+
+    @property
+    def waiting(self) -> int:
+        """Number of calls that no thread has taken yet."""
+        return max(0, self.pending - self.threads)
+
+    def run(self, function: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Awaitable[T]:
+        """Run a function in a thread; return its result or raise its error, whose traceback keeps no buffers alive."""
+        call: Callable[..., T] = partial(function, **named) if named else function
+        loop = asyncio.get_running_loop()
+        self.pending += 1
+        self.counts.waiting = self.waiting
+        future = loop.run_in_executor(self._executor, _timed, call, args, monotonic())
+        future.add_done_callback(self._came_back)
+        return _result(future)
+
+    def _came_back(self, future: asyncio.Future[tuple[T, float]]) -> None:
+        self.pending -= 1
+        self.counts.waiting = self.waiting
+        if not future.cancelled() and future.exception() is None:
+            self.counts.waits_ms.add(future.result()[1] * 1000)
+        if self.on_change is not None:
+            self.on_change()
+
+    def close(self) -> None:
+        """Wait for pending calls and end the threads."""
+        self._executor.shutdown()
+
+
+def _timed(function: Callable[..., T], args: tuple[object, ...], asked: float) -> tuple[T, float]:
+    waited = monotonic() - asked
+    try:
+        return function(*args), waited
+    except BaseException as error:
+        clear_frames(error)  # frees unpacked data before the error is reported
+        raise
+
+
+async def _result(future: asyncio.Future[tuple[T, float]]) -> T:
+    try:
+        return (await future)[0]
+    finally:
+        del future  # else the future, its error and this frame keep each other alive

@@ -1,0 +1,131 @@
+"""Opening of a server's data directories: the log manager with its jobs and cleaner, and the node's identity."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.manager.known_topics import KnownTopics
+from kafkalog.manager.log_manager import LoadProgress, LogManager
+from kafkalog.manager.meta_properties import read_meta_properties
+from kafkalog.manager.opening import OpenedLogs, open_logs
+from kafkalog.server.replica.high_watermarks import restore_high_watermarks
+from kafkalog.server.settings.config import ServerConfig
+from kafkalog.storage.partition_metadata import new_topic_id
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+from kafkalog.util.scheduler import Schedules
+
+NODE_FILE: Final = "kafkalog.node.json"
+"""File with the node's identity, in a directory that no broker has formatted."""
+DEFAULT_NODE_ID: Final = 1
+_MAX_FILE_BYTES: Final = 1 << 16
+
+
+class Identity(NamedTuple):
+    """The node's number, and its cluster's id (22 characters).
+
+    The cluster's id is "" for a node of a replica set that has not joined a cluster.
+    """
+
+    node_id: int
+    cluster_id: str
+
+
+class Store(NamedTuple):
+    """The log manager, the threads of its jobs, the topics known from the directories, and the node's identity."""
+
+    manager: LogManager
+    scheduler: Schedules
+    known: KnownTopics
+    identity: Identity
+
+    def close(self) -> None:
+        """Close all logs, then end the threads of the jobs. Raises as `LogManager.close`."""
+        OpenedLogs(self.manager, self.scheduler, self.known).close()
+
+
+def open_store(
+    directories: Sequence[str],
+    config: ServerConfig,
+    *,
+    fs: FileSystem = OS,
+    clock: Clock = SYSTEM_CLOCK,
+    progress: Callable[[LoadProgress], object] | None = None,
+    is_read_only: bool = False,
+) -> Store:
+    """Open the store of these data directories and start its jobs. A read-only store, on stand-ins, runs no jobs.
+
+    Raises as `open_logs`, and StorageError if the node's identity cannot be written.
+    """
+    opened = open_logs(
+        directories, config.store, fs=fs, clock=clock, progress=progress, recovers_damage=is_read_only,
+        keeps_begun_epochs=bool(config["kafkalog.replicas"]), refuses_loss=config["kafkalog.on.damage"] == "refuse",
+    )  # fmt: skip
+    manager = opened.manager
+    try:
+        online = [one.path for one in manager.directories if one.is_online]
+        identity = _identity(online, config["node.id"], fs, makes_id=not config["kafkalog.replicas"])
+        if config["kafkalog.replicas"]:
+            restore_high_watermarks(manager)
+        if not is_read_only:
+            manager.schedule_jobs()
+    except BaseException:
+        with suppress(Exception):
+            opened.close()
+        raise
+    return Store(manager, opened.scheduler, opened.known, identity)
+
+
+def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem, *, makes_id: bool) -> Identity:
+    """Read the identity from the first meta.properties, else from the first NODE_FILE; else create and write a new one.
+
+    Without `makes_id` nothing is written: the nodes of a replica set share one cluster id.
+    """
+    for directory in directories:
+        meta = read_meta_properties(directory, fs)
+        if meta is not None and meta.cluster_id is not None:
+            return Identity(meta.node_id, meta.cluster_id)
+    for directory in directories:
+        kept = _read(os.path.join(directory, NODE_FILE), fs)
+        if kept is not None:
+            return kept if wanted is None else Identity(wanted, kept.cluster_id)
+    made = Identity(DEFAULT_NODE_ID if wanted is None else wanted, new_topic_id() if makes_id else "")
+    if makes_id:
+        keep_identity(directories[0], made, fs)
+    return made
+
+
+def keep_identity(directory: str, identity: Identity, fs: FileSystem = OS) -> None:
+    """Write the node's identity into a data directory. Raise StorageError."""
+    path = os.path.join(directory, NODE_FILE)
+    content = json.dumps({"version": 1, "node_id": identity.node_id, "cluster_id": identity.cluster_id})
+    try:
+        atomic_write(fs, path, content.encode() + b"\n")
+    except OSError as error:
+        raise StorageError.from_os(error, "write who the node is", path=path) from error
+
+
+def _read(path: str, fs: FileSystem) -> Identity | None:
+    try:
+        content = fs.read_file(path, _MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError.from_os(error, "read who the node is", path=path) from error
+    try:
+        found = json.loads(content)
+        node_id, cluster_id = found["node_id"], found["cluster_id"]
+        if found["version"] != 1 or type(node_id) is not int or node_id < 0 or type(cluster_id) is not str:
+            raise ValueError("its values are not those of version 1")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptCheckpoint(
+            f"the file does not say who the node is: {error}",
+            path=path,
+            hint="delete it, and the node gets another cluster id",
+        ) from None
+    return Identity(node_id, cluster_id)

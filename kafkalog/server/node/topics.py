@@ -1,0 +1,493 @@
+"""The topics of a node, and their creation, growth, change and deletion, one call at a time.
+
+The log manager owns the files: the topics file of each data directory and its partitions. This module is the loop's
+view of them, so that no request waits for a disk. Clients see a topic once all its partitions exist, and no longer
+before the first one is deleted. The next start cleans up after a creation or deletion that a crash interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from kafkalog.config.topic import LogConfig
+from kafkalog.errors import (
+    IllegalArgument,
+    InvalidPartitions,
+    InvalidRequest,
+    InvalidTopic,
+    KafkalogError,
+    PolicyViolation,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from kafkalog.manager.known_topics import KnownTopics
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.new_partitions import NewPartitions
+from kafkalog.manager.topics import TopicEntry
+from kafkalog.server.quorum.errors import NotController
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.storage.names import MAX_TOPIC_LENGTH, metric_name, validate_topic
+from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.node.pool import Run
+
+_LOG: Final = logging.getLogger(__name__)
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
+METADATA_TOPIC: Final = "__cluster_metadata"
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+MAX_PARTITIONS_AT_ONCE: Final = 10_000
+"""Maximum partitions that one call creates, as in the reference's controller (`MAX_PARTITIONS_PER_BATCH`)."""
+
+
+class Topic(NamedTuple):
+    """A topic that clients see, with the partitions 0 ... `partitions` - 1."""
+
+    name: str
+    id: UUID
+    partitions: int
+    is_internal: bool
+
+
+class TopicPlan(NamedTuple):
+    """A validated topic of which nothing is on disk yet."""
+
+    topic: Topic
+    settings: Mapping[str, str]
+
+    def with_id(self, topic_id: UUID) -> TopicPlan:
+        """Return the plan with the id of another node's topic."""
+        return self._replace(topic=self.topic._replace(id=topic_id))
+
+    def partitions(self, first: int = 0) -> NewPartitions:
+        """Return the partitions from `first` on, for the store to create."""
+        topic = self.topic
+        return NewPartitions(topic.name, id_text(topic.id), range(first, topic.partitions), self.settings)
+
+
+class Numbers(Protocol):
+    """The node's settings, by the reference's names."""
+
+    def __getitem__(self, name: str, /) -> Any: ...  # of the setting's type
+
+
+OnChange = Callable[[Topic | None, Topic | None], object]
+
+
+class Topics:
+    """The topics of the node. Used only in the loop's thread; `run` runs disk operations in a pool.
+
+    `numbers` has `num.partitions` and the settings of the internal topics, by the reference's names.
+    """
+
+    def __init__(self, store: LogManager, run: Run, numbers: Numbers, known: KnownTopics | None = None) -> None:
+        self._store = store
+        self._run = run
+        self._numbers = numbers
+        self._known = known
+        self.check_change: Callable[[], object] = lambda: None
+        """Called before each change; raises if changes are not allowed."""
+        self.first_epoch: Callable[[], int] = lambda: 0
+        """Returns the first leader epoch of new partitions."""
+        self.between_parts: Callable[[], object] = lambda: None
+        """Called in a pool thread between the parts of a long change."""
+        self._changing = asyncio.Lock()
+        self._is_stopping = False
+        self._topics: dict[str, Topic] = {}
+        self._by_number: dict[int | None, Topic] = {}
+        self.get: Callable[[str], Topic | None] = self._topics.get
+        """Returns the topic of that name, or None."""
+        self.by_number: Callable[[int | None], Topic | None] = self._by_number.get
+        """Returns the topic whose id has that number (`UUID.int`), or None."""
+        self._by_metric_name: dict[str, list[str]] = {}  # several per name only if a broker created them
+        self._listeners: list[OnChange] = []
+
+    async def start(self) -> None:
+        """Load the topics from disk and clean up after interrupted changes. Raise StorageError, CorruptCheckpoint."""
+        for topic in await self._run(self._load):
+            self._put(topic)
+
+    async def stop(self) -> None:
+        """Interrupt a change in progress: the next start has the topics as before, or completes their deletion."""
+        self._is_stopping = True
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until no change is in progress."""
+        async with self._changing:
+            pass
+
+    # Lookup
+
+    def by_id(self, topic_id: UUID | None) -> Topic | None:
+        """Return the topic with that id, or None; no topic has None or the id of zeros."""
+        return None if topic_id is None else self._by_number.get(topic_id.int)
+
+    def each(self) -> list[Topic]:
+        """Return all topics, sorted by name."""
+        return [self._topics[name] for name in self.names()]
+
+    def names(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(self._topics)
+
+    def settings(self, name: str) -> LogConfig:
+        """Return the effective settings of a topic: its own, else the node's."""
+        return self._store.config_of(name)
+
+    def own_settings(self, name: str) -> Mapping[str, str]:
+        """Return the settings of the topic itself, name to text."""
+        return LogConfig.from_stored(self._store.topics.settings_of(name)).overrides()
+
+    def on_change(self, callback: OnChange) -> None:
+        """Call `callback(before, after)` on the loop after each change.
+
+        `before` is None for a new topic, `after` for a deleted one.
+        """
+        self._listeners.append(callback)
+
+    def off_change(self, callback: OnChange) -> None:
+        """Remove a callback."""
+        self._listeners.remove(callback)
+
+    # Changes
+
+    async def create(
+        self,
+        name: str,
+        partitions: int = -1,
+        settings: Mapping[str, object] | None = None,
+        *,
+        validate_only: bool = False,
+        topic_id: UUID | None = None,
+    ) -> Topic:
+        """Create a topic and return it; -1 partitions mean `num.partitions`.
+
+        With `validate_only` nothing is created. `topic_id` is the id of another node's topic. Raises InvalidTopic,
+        InvalidRequest, TopicExists, InvalidPartitions, PolicyViolation, ConfigError, StorageError.
+        """
+        plan = self.plan(name, partitions, settings)
+        if validate_only:
+            return plan.topic
+        made = (await self.create_all((plan if topic_id is None else plan.with_id(topic_id),)))[0]
+        if isinstance(made, KafkalogError):
+            raise made
+        return made
+
+    async def create_all(self, plans: Sequence[TopicPlan]) -> list[Topic | KafkalogError]:
+        """Create topics and return each topic or its error, in the given order. Raises as `check_change`."""
+        async with self._changing:
+            self.check_change()
+            found: dict[str, Topic | KafkalogError] = {}
+            wanted: dict[str, TopicPlan] = {}
+            alike: dict[str, str] = {}
+            for plan in plans:
+                name = plan.topic.name
+                try:
+                    self.check_new(name, alike)
+                    wanted[name], alike[metric_name(name)] = plan, name
+                except KafkalogError as error:
+                    found[name] = error
+            failures = await self._run(self._make_new, wanted, self.first_epoch()) if wanted else {}
+            turns = CooperativeYield()
+            for name, plan in wanted.items():
+                await turns.row()
+                found[name] = failures.get(name, plan.topic)
+                if name not in failures:
+                    _LOG.info("made topic %s with %d partitions", name, plan.topic.partitions)
+                    self._change(None, plan.topic)
+        return [found[plan.topic.name] for plan in plans]
+
+    def plan(self, name: str, partitions: int = -1, settings: Mapping[str, object] | None = None) -> TopicPlan:
+        """Return the plan of a topic that `create` would create. Raises as `create`."""
+        self.check_new(name)
+        own = self._store.config.log_config(settings or {}).overrides()
+        if partitions == -1:
+            partitions = self._numbers["num.partitions"]
+        if partitions < 1:
+            raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+        check_many(partitions)
+        return TopicPlan(Topic(name, _uuid(new_topic_id()), partitions, name in INTERNAL), own)
+
+    def check_new(self, name: str, beside: Mapping[str, str] = NO_NAMES) -> None:
+        """Raise InvalidTopic, InvalidRequest or TopicExists unless a topic of this name may be created.
+
+        `beside` has other topics about to be created, by their metric names.
+        """
+        check_name(name)
+        if name == METADATA_TOPIC:
+            raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        near = beside.get(metric_name(name))
+        if name in self._topics or name == near:
+            raise TopicExists(f"Topic '{name}' already exists.")
+        for other in (*self._by_metric_name.get(metric_name(name), ()), *([] if near is None else [near])):
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
+
+    async def add_partitions(self, name: str, count: int) -> Topic:
+        """Grow a topic to `count` partitions and return it.
+
+        Raises UnknownTopicOrPartition, InvalidPartitions, InvalidRequest, PolicyViolation, StorageError.
+        """
+        async with self._changing:
+            self.check_change()
+            before = self.check_growth(name, count)
+            after = before._replace(partitions=count)
+            wanted = TopicPlan(after, {}).partitions(before.partitions)
+            failures = await self._run(self._make, (wanted,), self.first_epoch())
+            for error in failures.values():
+                raise error
+            self._change(before, after)
+        return after
+
+    def check_growth(self, name: str, count: int) -> Topic:
+        """Return the current topic if it may grow to `count` partitions. Raises as `add_partitions`."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition()
+        if count <= topic.partitions:
+            words = f"The topic {name} currently has {topic.partitions} partition(s); {count} would not be an increase."
+            same = f"Topic already has {count} partition(s)."
+            raise InvalidPartitions(same if count == topic.partitions else words)
+        if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            raise InvalidRequest(f"The number of partitions of {name} says where each group or transaction is kept.")
+        check_many(count - topic.partitions)
+        return topic
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic: it disappears for clients at once, its files later (`file.delete.delay.ms`).
+
+        Raises UnknownTopicOrPartition. After a StorageError the topic is visible again, with its remaining parts.
+        """
+        for error in (await self.delete_all((name,))).values():
+            raise error
+
+    async def delete_all(self, names: Iterable[str]) -> dict[str, KafkalogError]:
+        """Delete topics and return the error of each one that failed, by name, as in `delete`."""
+        async with self._changing:
+            self.check_change()
+            found = {name: self._topics.get(name) for name in names}
+            failures: dict[str, KafkalogError] = {
+                name: UnknownTopicOrPartition() for name, topic in found.items() if topic is None
+            }
+            going = [topic for topic in found.values() if topic is not None]
+            for topic in going:
+                self._drop(topic)
+            try:
+                failures |= await self._run(self._store.delete_topics, [one.name for one in going], self._go_on)
+            except KafkalogError as error:
+                failures |= dict.fromkeys((one.name for one in going), error)
+            for topic in going:
+                if topic.name in failures:
+                    self._change(topic, topic)  # followers may have seen it disappear
+                else:
+                    self._tell(topic, None)
+        return failures
+
+    async def alter(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change settings of a topic, on disk and in its open logs; None resets one to the node's.
+
+        Raises UnknownTopicOrPartition, ConfigError, StorageError.
+        """
+        async with self._changing:
+            self.check_change()
+            topic = self._topics.get(name)
+            if topic is None:
+                raise UnknownTopicOrPartition()
+            await self._run(self._store.alter_topic, name, changes)
+            self._tell(topic, topic)
+
+    async def ensure_internal(self, name: str) -> Topic:
+        """Return the internal topic of that name, creating it if it is missing."""
+        topic = self._topics.get(name)
+        if topic is None:
+            try:
+                topic = await self.create(name, self.internal_partitions(name), self.internal_settings(name))
+            except TopicExists:  # another call created it meanwhile
+                topic = self._topics[name]
+        return topic
+
+    async def create_on_use(self, name: str) -> Topic:
+        """Create a missing topic on first use, with the node's or an internal topic's settings, and return it."""
+        if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            return await self.ensure_internal(name)
+        try:
+            return await self.create(name)
+        except TopicExists:
+            return self._topics[name]
+
+    def internal_partitions(self, name: str) -> int:
+        """Return the number of partitions of a new internal topic."""
+        key = "offsets.topic.num.partitions" if name == CONSUMER_OFFSETS else "transaction.state.log.num.partitions"
+        return int(self._numbers[key])
+
+    def internal_settings(self, name: str) -> dict[str, str]:
+        """Return the reference's settings for a new internal topic."""
+        if name == CONSUMER_OFFSETS:
+            return {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self._numbers["offsets.topic.segment.bytes"]),
+            }
+        if name == TRANSACTION_STATE:
+            return {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(self._numbers["transaction.state.log.min.isr"]),
+                "segment.bytes": str(self._numbers["transaction.state.log.segment.bytes"]),
+                "unclean.leader.election.enable": "false",
+            }
+        raise IllegalArgument(f"{ascii(name)} is no topic of the node's own")
+
+    # The loop's view
+
+    def _put(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        names = self._by_metric_name.setdefault(metric_name(topic.name), [])
+        if topic.name not in names:
+            names.append(topic.name)
+        self._by_number[topic.id.int] = topic
+
+    def _drop(self, topic: Topic) -> None:
+        self._topics.pop(topic.name, None)
+        self._by_number.pop(topic.id.int, None)
+        alike = metric_name(topic.name)
+        left = [name for name in self._by_metric_name.pop(alike, ()) if name != topic.name]
+        if left:
+            self._by_metric_name[alike] = left
+
+    def _change(self, before: Topic | None, after: Topic) -> None:
+        self._put(after)
+        self._tell(before, after)
+
+    def _tell(self, before: Topic | None, after: Topic | None) -> None:
+        for listener in self._listeners:
+            listener(before, after)
+
+    # Disk operations, in the pool
+
+    def _make_new(self, wanted: Mapping[str, TopicPlan], epoch: int) -> dict[str, KafkalogError]:
+        """Create new topics and return the errors by name.
+
+        A topic gets all of its partitions, or nothing of it remains, so that its client may try again.
+        """
+        before = {key.topic for key in self._store.logs}
+        try:
+            failures = self._make([plan.partitions() for plan in wanted.values()], epoch)
+        except KafkalogError as error:
+            failures = dict.fromkeys(wanted, error)
+        ours = failures.keys() - before
+        try:
+            left: Mapping[str, KafkalogError] = self._store.delete_topics(ours, self._go_on) if ours else {}
+        except KafkalogError as error:
+            left = dict.fromkeys(ours, error)
+        level = logging.INFO if self._is_stopping else logging.ERROR
+        for name, why in left.items():
+            _LOG.log(level, "what was made of topic %s goes with the next start: %s", name, why)
+        return failures
+
+    def _make(self, wanted: Sequence[NewPartitions], epoch: int) -> dict[str, KafkalogError]:
+        """Create partitions with their first leader epoch, and return the errors by topic.
+
+        Writing the epoch here keeps the first append, and all clients behind it, from waiting for the disk.
+        """
+        return self._store.create_partitions(wanted, epoch=epoch, go_on=self._go_on)
+
+    def _go_on(self) -> None:
+        """Run `between_parts` between the parts of a long change; raise NotController if the node is stopping.
+
+        The next start cleans up after an interrupted change.
+        """
+        if self._is_stopping:
+            raise NotController("the node stops")
+        self.between_parts()
+
+    def _load(self) -> list[Topic]:
+        store, found = self._store, []
+        for entry in store.topics.entries():
+            if entry.is_deleted:
+                _LOG.info("the delete of topic %s goes on", entry.name)
+                store.delete_topic(entry.name)
+        counts: dict[str, int] = {}
+        for key in (*store.logs, *store.problems):
+            counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
+        entries = {entry.name: entry for entry in store.topics.entries()}
+        for name in sorted(entries.keys() | counts.keys()):
+            topic = self._loaded(name, entries.get(name), counts.get(name, 0))
+            self._mend(topic)
+            found.append(topic)
+        return found
+
+    def _loaded(self, name: str, entry: TopicEntry | None, count: int) -> Topic:
+        if entry is None:
+            cluster = None if self._known is None or self._known.cluster is None else self._known.cluster.image
+            if cluster is not None and name in cluster.topics:
+                count = max(count, *(number + 1 for number in cluster.topics[name].partitions))
+            topic_id = read_partition_metadata(self._store.fs, self._store.path_of(name))
+            if topic_id is None and not any(key.topic == name for key in self._store.logs):
+                topic_id = new_topic_id()  # no partition can be opened: a temporary id
+            elif topic_id is None:  # from a broker without ids: give it one
+                self._store.alter_topic(name, {})
+                entry = self._store.topics.get(name)
+        if entry is not None:
+            topic_id, count = entry.topic_id, max(count, entry.partitions)
+        assert topic_id is not None
+        return Topic(name, _uuid(topic_id), count, name in INTERNAL)
+
+    def _mend(self, topic: Topic) -> None:
+        """Create missing partitions, unless a directory is offline, which may contain them."""
+        keys = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        missing = [key for key in keys if key not in self._store.logs and key not in self._store.problems]
+        if not missing or any(True for _ in self._store.offline):
+            return
+        _LOG.warning("topic %s lacks %d of %d partitions: they are made, empty", topic.name, len(missing), len(keys))
+        for key in missing:
+            self._store.get_or_create(key, topic_id=id_text(topic.id))
+
+
+def make(node: Node) -> Topics:
+    """Create the topics of a node from its `store`, `run`, `config` and `known`, a broker's metadata."""
+    return Topics(node.store, node.run, node.config, node.known)
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidTopic, with the reference's message, unless a topic may have this name."""
+    if not name:
+        raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopic(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > MAX_TOPIC_LENGTH:
+        raise InvalidTopic(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_TOPIC_LENGTH}"
+        )
+    try:
+        validate_topic(name)
+    except InvalidTopic:
+        raise InvalidTopic(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        ) from None
+
+
+def check_many(partitions: int) -> None:
+    """Raise PolicyViolation if one call may not create that many partitions."""
+    if partitions > MAX_PARTITIONS_AT_ONCE:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+def id_text(topic_id: UUID) -> str:
+    """Return the id as the 22 characters used in files."""
+    return urlsafe_b64encode(topic_id.bytes).decode()[:22]
+
+
+def _uuid(text: str) -> UUID:
+    return UUID(bytes=urlsafe_b64decode(text + "=="))

@@ -1,0 +1,1 @@
+"""Code that handlers of requests share."""

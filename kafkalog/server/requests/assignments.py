@@ -1,0 +1,52 @@
+"""Checks of replica assignments for new partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+
+if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.request import CreatableReplicaAssignment
+
+
+def check_factor(factor: int, nodes: int = 1) -> None:
+    """Raise InvalidReplicationFactor unless `factor` is 1 to `nodes`, or -1 for the default.
+
+    In a replica set every node has a copy, even if fewer are requested.
+    """
+    if factor == 0 or factor < -1:
+        raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+    if factor > nodes:
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            f"reached because only {nodes} broker(s) are registered or some brokers have all their log directories "
+            "cordoned."
+        )
+
+
+def check_replicas(
+    node_id: int, by_partition: Mapping[int, Sequence[int]], rows: Sequence[CreatableReplicaAssignment]
+) -> None:
+    """Raise InvalidReplicaAssignment unless each partition from 0 on is given once, with only this node as replica."""
+    if len(by_partition) < len(rows):
+        indexes = [row.partition_index for row in rows]
+        twice = next(index for index in indexes if indexes.count(index) > 1)
+        raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {twice}")
+    for replicas in by_partition.values():
+        check_one(node_id, replicas)
+    if sorted(by_partition) != list(range(len(by_partition))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+
+
+def check_one(node_id: int, replicas: Sequence[int]) -> None:
+    """Raise InvalidReplicaAssignment unless this node is the only replica."""
+    given = "The manual partition assignment includes"
+    if not replicas:
+        raise InvalidReplicaAssignment(f"{given} an empty replica list.")
+    for replica in sorted(replicas):
+        if replica != node_id:
+            raise InvalidReplicaAssignment(f"{given} broker {replica}, but no such broker is registered.")
+    if len(replicas) > 1:
+        raise InvalidReplicaAssignment(f"{given} the broker {node_id} more than once.")

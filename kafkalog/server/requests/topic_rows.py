@@ -1,0 +1,69 @@
+"""Rows of topics and partitions for Metadata and DescribeTopicPartitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.node.topics import Topic
+from kafkalog.server.replica.roles import Role
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.server.security.acls import NOT_ASKED
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+    from kafkalog.server.wire.writer import Tree
+
+
+async def topic_row(node: Node, topic: Topic, turns: CooperativeYield) -> dict[str, object]:
+    """Return the row of a topic with all its partitions."""
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": topic.is_internal,
+        "partitions": await partition_rows(node, topic, range(topic.partitions), turns),
+        "topic_authorized_operations": NOT_ASKED,
+    }
+
+
+def error_row(error_code: int, name: str | None, topic_id: UUID | None = None, *, is_internal: bool = False) -> Tree:
+    """Return the row of a topic with an error code instead of partitions."""
+    return {
+        "error_code": error_code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": is_internal,
+        "partitions": (),
+        "topic_authorized_operations": NOT_ASKED,
+    }
+
+
+async def partition_rows(node: Node, topic: Topic, numbers: Iterable[int], turns: CooperativeYield) -> list[Tree]:
+    """Return the rows of some partitions. One in an offline directory has no leader: its copy is not available."""
+    me = (node.node_id,)
+    rows: list[Tree] = []
+    for number in numbers:
+        await turns.row()
+        is_there = True
+        try:
+            role = node.replicas.partition(topic.name, number).role
+        except KafkalogError:
+            is_there, role = False, Role(-1, 0, 0, me, me)
+        rows.append(
+            {
+                "error_code": ErrorCode.NONE if role.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                "partition_index": number,
+                "leader_id": role.leader,
+                "leader_epoch": role.leader_epoch,
+                "replica_nodes": role.replicas,
+                "isr_nodes": role.isr,
+                "eligible_leader_replicas": (),
+                "last_known_elr": (),
+                "offline_replicas": () if is_there else me,
+            }
+        )
+    return rows

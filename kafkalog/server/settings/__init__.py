@@ -1,0 +1,1 @@
+"""Settings of servers, topics, groups and loggers, as clients read and change them."""

@@ -1,0 +1,169 @@
+"""Changes of settings by AlterConfigs and IncrementalAlterConfigs: the resulting settings are checked, then set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalog.config.keys import Key, value_text
+from kafkalog.errors import ConfigError, InvalidRequest, UnknownTopicOrPartition
+from kafkalog.server.error_codes import ErrorCode
+from kafkalog.server.requests.context import RequestContext
+from kafkalog.server.security.acls import Operation, ResourceType
+from kafkalog.server.settings.checks import check_together, check_value, topic_key
+from kafkalog.server.settings.groups import check_group_settings, group_key
+from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, GROUP, TOPIC, AskedChange, Change
+from kafkalog.server.settings.loggers import set_levels
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+
+
+def denied(node: Node, context: RequestContext, operation: Operation, kind: int, name: str) -> ErrorCode | None:
+    """Return the error code if the client may not perform the operation on a resource's settings, else None."""
+    if kind == TOPIC:
+        if not node.authorizer.allows(context, operation, ResourceType.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif kind == GROUP:
+        if not node.authorizer.allows(context, operation, ResourceType.GROUP, name):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif not node.authorizer.allows_cluster(context, operation):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None
+
+
+def check_resource(node: Node, kind: int, name: str) -> None:
+    """Raise InvalidRequest or UnknownTopicOrPartition unless the resource exists and its settings can change."""
+    if kind == TOPIC:
+        if not name:
+            raise InvalidRequest("Default topic resources are not allowed.")
+        if node.topics.get(name) is None:
+            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+    elif kind == BROKER:
+        check_broker(node, name)
+    elif kind == GROUP:
+        if not name:
+            raise InvalidRequest("Default group resources are not allowed.")
+    else:
+        raise InvalidRequest(f"Unknown resource type {kind}")
+
+
+def check_broker(node: Node, name: str) -> None:
+    """Raise InvalidRequest unless `name` is this node's number, or "" for all nodes."""
+    if not name:
+        return
+    try:
+        number = int(name)
+    except ValueError:
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}") from None
+    if str(number) != name:  # "01" would be stored as another node
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+    if number != node.node_id:
+        raise InvalidRequest(f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}")
+
+
+def _check_node(node: Node, name: str) -> None:
+    """Raise InvalidRequest, with the reference's message for loggers, unless `name` is this node's number."""
+    if not name.isdecimal():
+        raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
+    if name != str(node.node_id):
+        raise InvalidRequest(f"Unexpected node id. Expected {node.node_id}, but received {name}")
+
+
+def own_settings(node: Node, kind: int, name: str) -> Mapping[str, str]:
+    """Return the settings of a resource itself, name to text."""
+    if kind == TOPIC:
+        own: Mapping[str, str] = node.topics.own_settings(name)
+        return own
+    found: Mapping[str, str] = node.dynamic.of_group(name) if kind == GROUP else node.dynamic.of(name)
+    return found
+
+
+async def set_all(node: Node, kind: int, name: str, settings: Mapping[str, str | None], validate_only: bool) -> None:
+    """Replace all settings of a resource. Raise ConfigError, StorageError, and as `check_resource`."""
+    check_resource(node, kind, name)
+    own = own_settings(node, kind, name)
+    changes = {**dict.fromkeys(own), **settings}
+    nulls = [setting for setting, value in settings.items() if value is None]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+    await _set(node, kind, name, own, changes, validate_only)
+
+
+async def change(node: Node, kind: int, name: str, changes: Sequence[AskedChange], validate_only: bool) -> None:
+    """Change some settings of a resource: `changes` have name, config_operation, value. Raises as `set_all`."""
+    names = [one.name for one in changes]
+    if len(set(names)) < len(names):
+        raise InvalidRequest("Error due to duplicate config keys")
+    nulls = [one.name for one in changes if one.value is None and one.config_operation != Change.DELETE]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {','.join(nulls)}")
+    if kind == BROKER_LOGGER:
+        _check_node(node, name)
+        set_levels(changes, validate_only)
+        return
+    check_resource(node, kind, name)
+    own = own_settings(node, kind, name)
+    made = {one.name: _changed(node, kind, own.get(one.name), one) for one in changes}
+    await _set(node, kind, name, own, made, validate_only)
+
+
+async def _set(
+    node: Node,
+    kind: int,
+    name: str,
+    own: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    validate_only: bool,
+) -> None:
+    if kind == BROKER:
+        node.dynamic.check(changes, name)
+        if not validate_only:
+            await node.dynamic.change(name, changes)
+        return
+    kept = {setting: value for setting, value in {**own, **changes}.items() if value is not None}
+    if kind == GROUP:
+        check_group_settings(node, kept)
+        if not validate_only:
+            await node.dynamic.change_group(name, changes)
+        return
+    for setting, value in changes.items():
+        key = topic_key(setting)
+        if value is not None:
+            check_value(key, value)
+    check_together(kept, node.store.config.topic_defaults)
+    if not validate_only and changes:
+        await node.topics.alter(name, changes)
+
+
+def _changed(node: Node, kind: int, current: str | None, one: AskedChange) -> str | None:
+    """Return a setting's value after a change; None if the resource no longer has its own."""
+    if one.config_operation == Change.SET:
+        return str(one.value)
+    if one.config_operation == Change.DELETE:
+        return None
+    if one.config_operation not in (Change.APPEND, Change.SUBTRACT):
+        raise InvalidRequest(f"Unknown operation type {one.config_operation}")
+    named = Change(one.config_operation).name
+    key = _key(node, kind, one.name)
+    if key.kind != "list":
+        raise ConfigError(f"Can't {named} to key {one.name} because its type is not LIST.")
+    text = value_text(key.default) if current is None else current
+    items = [item for item in text.split(",") if item]
+    given = [item for item in (one.value or "").split(",") if item]
+    if one.config_operation == Change.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)
+
+
+def _key(node: Node, kind: int, name: str) -> Key:
+    if kind == TOPIC:
+        return topic_key(name)
+    if kind == GROUP:
+        return group_key(name)
+    if name not in node.config:
+        raise ConfigError(f"Unknown config name: {name}")
+    key: Key = node.config.key(name)
+    return key

@@ -1,0 +1,234 @@
+"""Dynamic settings: changed by clients at run time, kept in the first data directory and applied again at the start.
+
+`kafkalog.settings.json` has them by resource, as in the protocol: those of nodes, by the node's number or "" for every
+node, and those of groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.config.keys import parse_value, value_text
+from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, KafkalogError, PolicyViolation, StorageError
+from kafkalog.server.settings.config import STORE_NAMES
+from kafkalog.util.fileio import OS, FileSystem, atomic_write
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+
+SETTINGS_FILE: Final = "kafkalog.settings.json"
+VERSION: Final = 1
+MAX_FILE_BYTES: Final = 1 << 20
+_CORDONED: Final = "cordoned.log.dirs"
+_THREADS: Final = "log.cleaner.threads"
+LIVE: Final = frozenset({
+    "connections.max.idle.ms", "follower.replication.throttled.rate", "leader.replication.throttled.rate",
+    "max.connections", "max.connections.per.ip",
+})  # fmt: skip
+"""Settings that can change at run time, as in a broker, besides those of the store."""
+MIN_ISR: Final = "min.insync.replicas"
+Changed = dict[str, dict[str, str]]
+"""By resource, then by name."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+class DynamicSettings:
+    """The changed settings by resource; `given` has those the node was started with. Used only in the loop's thread."""
+
+    def __init__(self, node: Node, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
+        self.path = os.path.join(os.fspath(directory), SETTINGS_FILE)
+        self.given: Mapping[str, object] = node.config.given()
+        self._node = node
+        self._fs = fs
+        self._changed: Changed = {}
+        self._groups: Changed = {}
+        self.check_change: Callable[[], object] = lambda: None
+        """Called before each change; raises if changes are not allowed."""
+        self._changing = asyncio.Lock()
+        self.on_change: Callable[[], object] = lambda: None
+        """Called after a change is on disk."""
+
+    def of(self, resource: str) -> Mapping[str, str]:
+        """Return the settings changed for one node, or for all nodes ("").
+
+        A cluster with eligible leader replicas (KIP-966), such as a new one of the reference, always has
+        `min.insync.replicas` for all nodes, even if it was never changed.
+        """
+        own = self._changed.get(resource, {})
+        return own if resource else {MIN_ISR: value_text(self.given.get(MIN_ISR, 1)), **own}
+
+    def of_group(self, group_id: str) -> Mapping[str, str]:
+        """Return the settings of a group."""
+        return self._groups.get(group_id, {})
+
+    def groups(self) -> list[str]:
+        """Return the groups that have settings, sorted."""
+        return sorted(self._groups)
+
+    async def start(self) -> None:
+        """Apply the file's settings; log and skip those no longer valid. Raise CorruptCheckpoint, StorageError."""
+        self._changed, self._groups = await self._node.run(self._read)
+        changed = {**self._changed.get("", {}), **self.of(str(self._node.node_id))}
+        for name in [one for one in changed if one in self._node.config and one not in STORE_NAMES | LIVE]:
+            _LOG.warning("%s: %s does not count: it is read at the start alone", self.path, name)
+            del changed[name]
+        self._step_to_threads(changed.pop(_THREADS, None))
+        try:
+            self._node.alter_config(changed)
+        except KafkalogError:  # apply each, to log the failing ones
+            for name, value in changed.items():
+                self._set_at_start(name, value)
+
+    def _step_to_threads(self, text: str | None) -> None:
+        """Set the number of cleaner threads in steps, since one change at most doubles or halves it."""
+        wanted = int(text) if text is not None and text.isdecimal() else 0
+        while wanted and (now := self._node.config[_THREADS]) != wanted:
+            if not self._set_at_start(_THREADS, str(min(max(wanted, now // 2), now * 2))):
+                return
+
+    def _set_at_start(self, name: str, value: str) -> bool:
+        try:
+            self._node.alter_config({name: value})
+        except KafkalogError as error:
+            _LOG.warning("%s: %s does not count: %s", self.path, name, error)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Do nothing: every change is already on disk."""
+
+    def check(self, changes: Mapping[str, str | None], resource: str) -> None:
+        """Raise ConfigError or InvalidRequest unless all these settings may change at run time."""
+        config = self._node.config
+        if MIN_ISR in changes and resource:
+            raise ConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+        if MIN_ISR in changes and changes[MIN_ISR] is None:
+            raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+        self._check_cordoned(changes.get(_CORDONED))
+        for name, value in changes.items():
+            if name not in config:
+                raise ConfigError(f"Unknown config name: {name}") from None
+            key = config.key(name)
+            if not key.dynamic or (value is not None and name not in STORE_NAMES and name not in LIVE):
+                raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
+            if value is not None:
+                parse_value(key, value)
+
+    def _check_cordoned(self, value: str | None) -> None:
+        """Raise InvalidRequest, as in the reference, unless all entries are directories of this node."""
+        known = {one.path for one in self._node.store.directories}
+        named = [one.strip() for one in (value or "").split(",") if one.strip() not in ("", "*")]
+        missing = [one for one in named if os.path.realpath(one) not in known]
+        if missing:
+            raise InvalidRequest(
+                f"requirement failed: All entries in {_CORDONED} must be present in log.dirs or log.dir. "
+                f"Missing entries : {','.join(missing)}"
+            )
+
+    async def settled(self) -> None:
+        """Wait until no change is in progress."""
+        async with self._changing:
+            pass
+
+    async def change(self, resource: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings on disk and apply them at once; None resets one. Raise ConfigError, StorageError."""
+        async with self._changing:
+            self.check_change()
+            self.check(changes, resource)
+            await self._set(_with(self._changed, resource, changes), self._groups, changes)
+
+    @property
+    def everywhere(self) -> Mapping[str, str]:
+        """Settings changed for all nodes."""
+        return self._changed.get("", {})
+
+    async def take(self, everywhere: Mapping[str, str], groups: Changed) -> None:
+        """Take over the leader's settings for all nodes and for groups. Raise ConfigError, StorageError."""
+        async with self._changing:
+            own = self.everywhere
+            names = {name for name in (*own, *everywhere) if own.get(name) != everywhere.get(name)}
+            changes = {name: everywhere.get(name) for name in sorted(names) if name in self._node.config}
+            if changes or groups != self._groups:
+                await self._set(_with(self._changed, "", changes), groups, changes)
+
+    async def _set(self, changed: Changed, groups: Changed, names: Iterable[str]) -> None:
+        before = {name: self._effective(self._changed, name) for name in names}
+        if before:
+            self._node.alter_config({name: self._effective(changed, name) for name in before})
+        try:
+            await self._node.run(self._write, changed, groups)
+        except (StorageError, PolicyViolation):
+            if before:
+                self._node.alter_config(before)
+            raise
+        self._changed, self._groups = changed, groups
+        self.on_change()
+
+    async def change_group(self, group_id: str, changes: Mapping[str, str | None]) -> None:
+        """Change checked settings of a group; None resets one. Raise StorageError, PolicyViolation."""
+        async with self._changing:
+            self.check_change()
+            groups = _with(self._groups, group_id, changes)
+            await self._node.run(self._write, self._changed, groups)
+            self._groups = groups
+            self.on_change()
+
+    def _effective(self, changed: Mapping[str, Mapping[str, str]], name: str) -> str | None:
+        for values in (changed.get(str(self._node.node_id), {}), changed.get("", {}), self.given):
+            if name in values:
+                return value_text(values[name])
+        return None
+
+    def _read(self) -> tuple[Changed, Changed]:
+        try:
+            content = self._fs.read_file(self.path, MAX_FILE_BYTES)
+        except FileNotFoundError:
+            return {}, {}
+        except OSError as error:
+            raise StorageError.from_os(error, "read the changed settings", path=self.path) from error
+        try:
+            return _parsed(content)
+        except (ValueError, RecursionError) as error:
+            hint = "repair it by hand, or move it away: then the settings are those of the start"
+            raise CorruptCheckpoint(f"the changed settings are damaged: {error}", path=self.path, hint=hint) from None
+
+    def _write(self, changed: Changed, groups: Changed) -> None:
+        tree = {"version": VERSION, "settings": changed, **({"groups": groups} if groups else {})}
+        content = json.dumps(tree, indent=1, sort_keys=True) + "\n"
+        if len(content) > MAX_FILE_BYTES:  # the next start would reject it
+            raise PolicyViolation(f"the settings that were changed would take more than {MAX_FILE_BYTES} bytes")
+        try:
+            atomic_write(self._fs, self.path, content.encode(), private=True)
+        except OSError as error:
+            raise StorageError.from_os(error, "write the changed settings", path=self.path) from error
+
+
+def _with(changed: Changed, resource: str, changes: Mapping[str, str | None]) -> Changed:
+    """Return the settings with `changes` applied, without resources that have none left."""
+    own = {name: value for name, value in changed.get(resource, {}).items() if name not in changes}
+    own |= {name: value for name, value in changes.items() if value is not None}
+    others = {name: values for name, values in changed.items() if name != resource}
+    return {**others, resource: own} if own else others
+
+
+def _parsed(content: bytes) -> tuple[Changed, Changed]:
+    data = json.loads(content.decode())
+    if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("settings"), dict):
+        raise ValueError(f"it is no object with version {VERSION} and settings")
+    found = (data["settings"], data.get("groups", {}))
+    if not isinstance(found[1], dict):
+        raise ValueError("'groups' is no object")
+    for values in (*found[0].values(), *found[1].values()):
+        if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+            raise ValueError("the settings of a resource are no names with text")
+    return found
+
+
+def make(node: Node) -> DynamicSettings:
+    """Create the dynamic settings of a node, kept in its first data directory."""
+    return DynamicSettings(node, node.store.directories[0].path)

@@ -1,0 +1,33 @@
+"""Resource types with settings, and operations on a setting, by the protocol's numbers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, Protocol
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+KINDS: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
+
+
+class Change(IntEnum):
+    """Operation on one setting (KIP-339); the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class AskedChange(Protocol):
+    """A change of one setting, as a request has it; `config_operation` is one of `Change`, or unknown."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def config_operation(self) -> int: ...
+    @property
+    def value(self) -> str | None: ...

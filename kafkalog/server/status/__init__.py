@@ -1,0 +1,1 @@
+"""Monitoring: metrics, health, and the status page."""

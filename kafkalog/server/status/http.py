@@ -1,0 +1,247 @@
+"""HTTP endpoints for monitoring on a separate port: metrics, health, and the status page.
+
+    GET /          the status page                       GET /health    200 as long as the process answers
+    GET /metrics   Prometheus' text                      GET /ready     200 once clients are served, else 503
+
+One request per connection, no body, at most `MOST_CONNECTIONS` at once. Concurrent requests share one rendering of a
+page, in another thread if it is long. It is then cached for a while, so that any number of requests uses only a small
+part of one processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog.errors import StorageError
+from kafkalog.server.net.endpoints import parse_endpoint
+from kafkalog.server.status.metric_families import families
+from kafkalog.server.status.page import page, status_of
+from kafkalog.util.prometheus import CONTENT_TYPE, lines
+
+if TYPE_CHECKING:
+    from kafkalog.server.node.node import Node
+
+MOST_HEAD_BYTES: Final = 8192
+MOST_CONNECTIONS: Final = 64
+REST: Final = 10
+HEAD_S: Final = 5.0
+"""Time limit in seconds for receiving a request, and for sending its response."""
+_LOG = logging.getLogger(__name__)
+_HEADERS: Final = (
+    "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
+)
+
+
+class Page(NamedTuple):
+    """A response."""
+
+    body: str
+    content_type: str = "text/plain; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+
+
+Make = Callable[[], Awaitable[Page]]
+
+
+class SharedPage:
+    """A page that concurrent requests share, cached for `REST` times as long as it took to render.
+
+    `now` is a clock in seconds. Used only in the loop's thread.
+    """
+
+    def __init__(self, make: Make, now: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._now = now
+        self._making: asyncio.Task[Page] | None = None
+        self._made: Page | None = None
+        self._rests_until = 0.0
+
+    async def get(self) -> Page:
+        """Return the page. An error of `make` is raised in all waiting callers, and the next call renders again."""
+        if self._making is None:
+            if self._made is not None and self._now() < self._rests_until:
+                return self._made
+            self._making = asyncio.get_running_loop().create_task(self._make_it())
+            self._making.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._making)
+
+    async def _make_it(self) -> Page:
+        began = self._now()
+        self._made = None
+        try:
+            self._made = await self._make()
+            return self._made
+        finally:
+            ended = self._now()
+            self._rests_until = ended + REST * (ended - began)
+            self._making = None
+
+    def stop(self) -> None:
+        """Cancel a rendering in progress."""
+        if self._making is not None:
+            self._making.cancel()
+
+
+_TURNS: Final = 8
+"""Iterations of the loop after which every accepted connection was passed to `_connected` and closed."""
+
+
+class HttpListener:
+    """A port that serves pages over HTTP."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Make]) -> None:
+        self._host = host
+        self._wanted_port = port
+        self._pages = {path: SharedPage(make) for path, make in pages.items()}
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._is_stopped = False
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        assert self._server is not None, "not started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Start listening. Raise StorageError if the address is not available."""
+        try:
+            self._server = await asyncio.start_server(
+                self._connected, self._host or None, self._wanted_port, limit=MOST_HEAD_BYTES, backlog=MOST_CONNECTIONS
+            )
+        except OSError as error:
+            where = f"{self._host}:{self._wanted_port}"
+            raise StorageError(
+                f"cannot listen at {where}, where kafkalog.http.listener says: {error.strerror or error}",
+                errno=error.errno,
+            ) from None
+
+    async def stop(self) -> None:
+        """Stop listening and end open connections; one that was accepted but arrives later is closed at once."""
+        if self._server is None:
+            return
+        self._is_stopped = True
+        for sock in self._server.sockets:  # closing asyncio's server loses connections it has accepted
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        self._server.close()
+        for shared in self._pages.values():
+            shared.stop()
+        for task, writer in list(self._open.items()):
+            writer.close()  # here, since a task cancelled before its start runs no code
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_stopped:
+            writer.close()
+            return
+        if len(self._open) >= MOST_CONNECTIONS:
+            writer.write(_answer(_error(HTTPStatus.SERVICE_UNAVAILABLE), with_body=True))
+            writer.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+                await self._exchange(reader, writer)
+        finally:
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method = ""
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            answer = _error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        except TimeoutError:
+            answer = _error(HTTPStatus.REQUEST_TIMEOUT)
+        else:
+            method, path = _asked(head)
+            answer = await self._page(method, path)
+        writer.write(_answer(answer, with_body=method != "HEAD"))
+        async with asyncio.timeout(HEAD_S):
+            await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
+            # closing with unread bytes would discard the response to a client that sent more than a head
+            await reader.read(MOST_HEAD_BYTES)
+
+    async def _page(self, method: str, path: str) -> Page:
+        if not method:
+            return _error(HTTPStatus.BAD_REQUEST)
+        page = self._pages.get(path)
+        if page is None:
+            return _error(HTTPStatus.NOT_FOUND)
+        if method not in ("GET", "HEAD"):
+            return _error(HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            return await page.get()
+        except Exception:
+            _LOG.exception("could not answer GET %s", path)
+            return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _asked(head: bytes) -> tuple[str, str]:
+    """Return method and path of a request; both are empty if it is invalid."""
+    parts = head.partition(b"\r\n")[0].split(b" ")
+    if len(parts) != 3 or not parts[2].startswith(b"HTTP/1.") or not parts[0].isalpha() or not parts[1].isascii():
+        return "", ""
+    return parts[0].decode("ascii"), parts[1].partition(b"?")[0].decode("ascii")
+
+
+def _error(status: HTTPStatus) -> Page:
+    return Page(f"{status.value} {status.phrase}\n", status=status)
+
+
+def _answer(answer: Page, *, with_body: bool) -> bytes:
+    body = answer.body.encode("utf-8", "backslashreplace")
+    allow = "Allow: GET, HEAD\r\n" if answer.status is HTTPStatus.METHOD_NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n{allow}{_HEADERS}\r\n"
+    )
+    return head.encode("ascii") + (body if with_body else b"")
+
+
+def listener_of(node: Node) -> HttpListener | None:
+    """Return the HTTP listener of `kafkalog.http.listener`, or None if that is not set. Raise ConfigError."""
+    where = node.config["kafkalog.http.listener"]
+    if not where:
+        return None
+    endpoint = parse_endpoint(where)
+
+    async def metrics() -> Page:
+        logs = "" if node.log_metrics is None else await node.run(node.log_metrics)
+        own = "".join(line for family in families(node.metrics) for line in lines(family))
+        return Page(own + logs, CONTENT_TYPE)
+
+    async def health() -> Page:
+        return Page("ok\n")
+
+    async def ready() -> Page:
+        if node.is_ready:
+            return Page("ready\n")
+        return Page("not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def status() -> Page:
+        return Page(await node.run(page, await status_of(node)), "text/html; charset=utf-8")
+
+    pages = {"/": status, "/metrics": metrics, "/health": health, "/ready": ready}
+    return HttpListener(endpoint.host, endpoint.port, pages)

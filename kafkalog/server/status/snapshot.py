@@ -1,0 +1,163 @@
+"""A snapshot of a node for the status page: topics, groups with their lag, the cleaner, the disks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog._version import version
+from kafkalog.cleaner.stats import CleanerReport
+from kafkalog.errors import KafkalogError
+from kafkalog.server.requests.cooperative_yield import CooperativeYield
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.manager.data_directory import DataDirectory
+    from kafkalog.server.node.node import Node
+
+
+class PartitionStatus(NamedTuple):
+    """A partition: its offsets, epoch, segments and bytes; `problem` is the reason why it is offline, else ""."""
+
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    leader_epoch: int
+    segments: int
+    size_bytes: int
+    problem: str = ""
+
+
+class TopicStatus(NamedTuple):
+    """A topic and its partitions."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: tuple[PartitionStatus, ...]
+
+
+class LagStatus(NamedTuple):
+    """A group's position in a partition; the lag is None if the partition no longer exists."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    lag: int | None
+
+
+class GroupStatus(NamedTuple):
+    """A group, with ListGroups' names for its state and type."""
+
+    group_id: str
+    state: str
+    group_type: str
+    members: int
+    offsets: tuple[LagStatus, ...]
+
+
+class DiskStatus(NamedTuple):
+    """A data directory, and the file system it is on."""
+
+    path: str
+    is_online: bool
+    total_bytes: int
+    free_bytes: int
+
+
+class Status(NamedTuple):
+    """The status of a node. Times are wall-clock ms."""
+
+    cluster_id: str
+    node_id: int
+    version: str
+    listeners: tuple[tuple[str, str], ...]
+    started_ms: int
+    now_ms: int
+    topics: tuple[TopicStatus, ...]
+    groups: tuple[GroupStatus, ...]
+    cleaner: CleanerReport
+    disks: tuple[DiskStatus, ...]
+
+
+async def status_of(node: Node) -> Status:
+    """Return the status of a node. The disks are queried in its pool; clients are served in between."""
+    disks = await node.run(_disks, node.store.directories)
+    topics = await _topics(node)
+    groups = await _groups(node, _ends(topics))
+    return Status(
+        node.cluster_id, node.node_id, version, _listeners(node), node.started_ms, node.clock(), topics, groups,
+        node.store.cleaner_report, disks,
+    )  # fmt: skip
+
+
+def _listeners(node: Node) -> tuple[tuple[str, str], ...]:
+    return tuple((name, f"{host}:{port}") for name, (host, port) in node.endpoints.items())
+
+
+async def _topics(node: Node) -> tuple[TopicStatus, ...]:
+    topics = []
+    turns = CooperativeYield()
+    for name in node.topics.names():
+        topic = node.topics.get(name)
+        if topic is None:  # deleted meanwhile
+            continue
+        partitions = []
+        for index in range(topic.partitions):
+            partitions.append(_partition(node, name, index))
+            await turns.row()
+        topics.append(TopicStatus(name, str(topic.id), topic.is_internal, tuple(partitions)))
+        await turns.row()
+    return tuple(topics)
+
+
+def _partition(node: Node, topic: str, index: int) -> PartitionStatus:
+    try:
+        one = node.replicas.partition(topic, index)
+        log = one.log
+        return PartitionStatus(
+            index, log.log_start_offset, one.high_watermark, log.log_end_offset, one.leader_epoch,
+            len(log.segments), log.size,
+        )  # fmt: skip
+    except KafkalogError as problem:
+        return PartitionStatus(index, -1, -1, -1, -1, 0, 0, str(problem))
+
+
+def _ends(topics: Iterable[TopicStatus]) -> dict[TopicPartition, int]:
+    ends = {}
+    for topic in topics:
+        ends.update({TopicPartition(topic.name, one.partition): one.high_watermark for one in topic.partitions})
+    return ends
+
+
+async def _groups(node: Node, ends: Mapping[TopicPartition, int]) -> tuple[GroupStatus, ...]:
+    groups = []
+    turns = CooperativeYield()
+    for group_id in sorted(node.groups.groups):
+        group = node.groups.groups.get(group_id)
+        if group is None:  # deleted meanwhile
+            continue
+        one = node.groups.overview_of(group)
+        offsets = []
+        for at, offset in sorted(one.offsets.items()):
+            offsets.append(
+                LagStatus(at.topic, at.partition, offset, None if at not in ends else max(ends[at] - offset, 0))
+            )
+            await turns.row()
+        groups.append(GroupStatus(one.group_id, one.state, one.group_type, one.members, tuple(offsets)))
+        await turns.row()
+    return tuple(groups)
+
+
+def _disks(directories: Iterable[DataDirectory]) -> tuple[DiskStatus, ...]:
+    return tuple(_disk(one.path, one.is_online) for one in directories)
+
+
+def _disk(path: str, is_online: bool) -> DiskStatus:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return DiskStatus(path, False, 0, 0)
+    return DiskStatus(path, is_online, found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)

@@ -1,0 +1,1 @@
+"""The index files of a segment: of offsets, times and aborted transactions."""

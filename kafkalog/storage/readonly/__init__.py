@@ -1,0 +1,1 @@
+"""Mode "r": a partition directory, read while another process may own it."""

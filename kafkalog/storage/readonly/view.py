@@ -1,0 +1,403 @@
+"""Mode "r": one partition directory, read while another process may own it.
+
+It takes no lock, writes nothing and maps nothing. All knowledge of the directory is one immutable `ViewState`, which
+`refresh()` replaces as a whole; reads take the state once and need no lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from kafkalog._core.txns import AbortedRanges
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    CorruptRecord,
+    IllegalArgument,
+    KafkalogError,
+    LogClosed,
+    StorageError,
+)
+from kafkalog.storage.damage import MisplacedBatch, damage_at
+from kafkalog.storage.leader_epoch import LeaderEpochCache
+from kafkalog.storage.log_metrics import LOGS, LogMetrics
+from kafkalog.storage.lookup import bounded, first_at
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
+from kafkalog.storage.read import out_of_range
+from kafkalog.storage.readonly.listing import partition_of
+from kafkalog.storage.readonly.read import cut_at, extent_of, largest_timestamp, read_state
+from kafkalog.storage.readonly.segment import ViewSegment
+from kafkalog.storage.readonly.watch import DirectoryWatch, ViewState
+from kafkalog.storage.segment_reader import Extent
+from kafkalog.storage.segments import LogSegments
+from kafkalog.storage.transactions import AbortedTransaction, Transactions
+from kafkalog.storage.undecided import Undecided
+from kafkalog.types import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    FetchDataInfo,
+    Isolation,
+    OffsetAndTimestamp,
+)
+from kafkalog.util.checkpoint_cache import CheckpointCache
+from kafkalog.util.clock import SYSTEM_CLOCK, Clock
+from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.util.paths import real_path
+
+T = TypeVar("T")
+
+_PAUSES_MS: Final = (20, 80, 200, 700)
+"""Increasing pauses before another look, in ms: a busy broker may take that long to rename one segment's files."""
+_BUSY_MS: Final = 2000
+"""A directory changed within this time (ms) has an active owner."""
+LOOKS: Final = 3
+"""Number of times the same data must look damaged while its owner may be changing it."""
+
+
+class LogView:
+    """The partition directory `path`, open for reading; it has the same read interface as `UnifiedLog`.
+
+    It ends at the last complete valid batch; `problems` describes the data behind it. `checkpoints` is shared by the
+    views of many partitions, which all read the same files. If the directory cannot be opened: PartitionNotFound,
+    NotAPartition, or StorageError (permissions). Threads: safe.
+    """
+
+    def __init__(
+        self,
+        path: str | bytes | os.PathLike[str],
+        *,
+        fs: FileSystem = OS,
+        clock: Clock = SYSTEM_CLOCK,
+        checkpoints: CheckpointCache | None = None,
+    ) -> None:
+        self.path = real_path(path)
+        self.topic_partition = partition_of(fs, self.path)
+        self.closed = False
+        self._lock = threading.Lock()
+        watch = DirectoryWatch(self.path, self.topic_partition, fs, clock, checkpoints)
+        self._watch = watch  # guarded by self._lock
+        self._state = self._watch.listed(None)  # replaced under self._lock, read without
+        self._transactions = Transactions(self.path, fs=fs)
+        self._fs = fs
+        self._clock = clock
+        self._epoch_problem: KafkalogError | None = None
+        self.metrics = LogMetrics()
+        LOGS.add(self)
+
+    @property
+    def name(self) -> str:
+        """`<topic>-<partition>`."""
+        return str(self.topic_partition)
+
+    @property
+    def fs(self) -> FileSystem:
+        """File system used for reading."""
+        return self._fs
+
+    # State as of the last look
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that can be read."""
+        return self._state.start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset after the last complete valid batch."""
+        return self._state.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Offset below which all replicas have all records, as last read from the data directory's checkpoint.
+
+        A running broker writes it every few seconds. Without an entry it is the log end, as for a log of one
+        replica.
+        """
+        return self._state.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset before which every transaction is decided; the log end if none is open (LOG-30).
+
+        It may reach the log end, since the checkpointed high watermark lags behind. StorageError.
+        """
+        return self._retried(self._last_stable_offset)
+
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """First offset of each open transaction, by producer id. StorageError."""
+
+        def ask(state: ViewState) -> dict[int, int]:
+            return self._transactions.open_transactions(state.segments, state.end_offset, state.end.size)
+
+        return self._retried(ask)
+
+    @property
+    def leader_epoch(self) -> int:
+        """Leader epoch of the last batch; -1 if there is none."""
+        return self._state.end.leader_epoch
+
+    @property
+    def segments(self) -> LogSegments[ViewSegment]:
+        """Segments, lowest offset first."""
+        return self._state.segments
+
+    def segment_of(self, offset: int) -> ViewSegment | None:
+        """Return the segment that holds the offset; None outside the log and after `close`."""
+        state = self._state
+        if self.closed or not state.start_offset <= offset < state.end_offset:
+            return None
+        return state.segments.floor(offset)
+
+    @property
+    def active_segment(self) -> ViewSegment:
+        """The last segment."""
+        return self._state.active
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segments' data files up to the log end."""
+        return self._state.segments.size_in_bytes
+
+    @property
+    def damage(self) -> CorruptRecord | None:
+        """Damage at the log end, if data there is not a complete valid batch: torn, damaged, or being written."""
+        return self._state.end.problem
+
+    @property
+    def tail_damage(self) -> CorruptRecord | None:
+        """Damage at the log end other than a torn write: missing records, or a complete batch at wrong offsets.
+
+        In a data directory that was closed cleanly, an incomplete write counts too.
+        """
+        state = self._state
+        trouble, before = state.end.problem, state.end.damage
+        if isinstance(before, MisplacedBatch) and before.last_offset >= state.end_offset:
+            return before  # its offsets may be right, and the log end higher
+        if isinstance(trouble, MisplacedBatch) or state.length <= state.end.size:
+            return trouble
+        if not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
+            return None
+        return trouble or damage_at("zeros follow the last batch", state.active.path, state.end_offset, state.end.size)
+
+    @property
+    def problems(self) -> tuple[KafkalogError, ...]:
+        """Problems found so far; each error names file, position and cause. None is raised here.
+
+        An affected file is checked again after a pause, several times in a directory that is changing: its owner
+        replaces the files of a segment one by one.
+        """
+        for pause_ms in _PAUSES_MS:
+            if not (any(segment.problems for segment in self._state.segments) or self._transactions.problems):
+                break
+            self._clock.sleep(pause_ms)
+            if not self._is_changing():
+                break
+        state = self._state
+        at_end = [state.end.damage, state.end.problem]
+        found = [*at_end, None if (trouble := self.tail_damage) in at_end else trouble, *state.checkpoints.problems]
+        found += [problem for segment in state.segments for problem in segment.problems]
+        found += [self._epoch_problem, *self._transactions.problems]
+        return tuple(problem for problem in found if problem is not None)
+
+    def _is_changing(self) -> bool:
+        try:
+            changed_ms = self._fs.stat(self.path).st_mtime_ns // 1_000_000
+        except OSError:
+            return False
+        return self._clock.milliseconds() - changed_ms < _BUSY_MS
+
+    # Following the directory
+
+    def refresh(self) -> None:
+        """Read the directory again: new data, new segments, truncation, deletion.
+
+        Costs two `stat` calls if nothing has changed. LogClosed; PartitionNotFound if the directory is missing.
+        """
+        with self._lock:
+            self._check_open()
+            self._state = self._watch.looked(self._state)
+
+    # Reading
+
+    def extent(self, offset: int) -> Extent:
+        """Return the segment in which a walk to `offset` begins, up to its last complete valid batch.
+
+        OffsetOutOfRange below the log start and above the log end; StorageError (ENOENT) for a missing file.
+        """
+        for attempt in range(LOOKS):
+            self._check_open()
+            state = self._state
+            if state.start_offset <= offset <= state.end_offset:
+                return extent_of(state, offset)
+            if attempt:
+                break
+            self._refresh_fully()
+        raise out_of_range(offset, self._state.start_offset, self._state.end_offset, self.path)
+
+    def read(
+        self,
+        start_offset: int,
+        max_length: int,
+        isolation: Isolation = "log_end",
+        min_one_message: bool = True,
+    ) -> FetchDataInfo:
+        """Return the location of the data from `start_offset` on: complete batches of one segment, unread.
+
+        At most `max_length` bytes, but with `min_one_message` at least the first batch. The slice is empty at the
+        log end, and from the bound of `isolation` on (high watermark or last stable offset, LOG-21). "committed"
+        adds the aborted transactions of the range found. OffsetOutOfRange below the log start and above the log end,
+        also after the owner has truncated or deleted data the view had seen.
+        """
+        if isolation != "log_end":
+            return self._read_bounded(start_offset, max_length, isolation, min_one_message)
+        for attempt in range(1, LOOKS + 1):
+            self._check_open()
+            state = self._state
+            if state.start_offset <= start_offset <= state.end.next_offset:
+                try:
+                    return read_state(state, start_offset, max_length, min_one_message)
+                except StorageError as error:
+                    if error.errno != errno.ENOENT or attempt == LOOKS:
+                        raise
+            elif attempt > 1:
+                break
+            self._refresh_fully()
+        raise out_of_range(start_offset, self._state.start_offset, self._state.end_offset, self.path)
+
+    def _read_bounded(
+        self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool
+    ) -> FetchDataInfo:
+        """Read as `read` does, up to the high watermark or the last stable offset."""
+        bound = self._bound(isolation)
+        found = self.read(start_offset, max_length, "log_end", min_one_message)
+        if found.records.size:
+            found = cut_at(found, self.segments.get(found.fetch_offset_metadata.segment_base_offset), bound)
+        if isolation == "committed":
+            found.aborted_transactions = self._aborted_in(found, bound) if found.records.size else ()
+        return found
+
+    def _bound(self, isolation: Isolation) -> int:
+        return self.high_watermark if isolation == "high_watermark" else self.last_stable_offset
+
+    def _aborted_in(self, found: FetchDataInfo, bound: int) -> tuple[AbortedTransaction, ...]:
+        where = found.fetch_offset_metadata
+        following = self.segments.higher(where.segment_base_offset)
+        end = bound if following is None else min(bound, following.base_offset)
+
+        def ask(state: ViewState) -> list[AbortedTransaction]:
+            asked = state.segments, state.end_offset, state.end.size, where.message_offset, end
+            return self._transactions.aborted_transactions(*asked)
+
+        return tuple(self._retried(ask))
+
+    def _last_stable_offset(self, state: ViewState) -> int:
+        first = self._transactions.first_unstable_offset(state.segments, state.end_offset, state.end.size)
+        return state.end_offset if first is None else min(max(first, state.start_offset), state.end_offset)
+
+    @property
+    def has_damaged_transactions(self) -> bool:
+        """False if every file read so far for the transactions was sound; no transaction is undecided then."""
+        return self._transactions.is_damaged
+
+    def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
+        """Return the first transaction with records in this range whose end may be hidden by damage."""
+
+        def ask(state: ViewState) -> Undecided | None:
+            asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
+            return self._transactions.undecided(*asked)
+
+        return self._retried(ask)
+
+    def undecided_at_end(self) -> Undecided | None:
+        """Return the transaction at the last stable offset if damage may hide its end."""
+        return self._retried(
+            lambda state: self._transactions.undecided_at_end(state.segments, state.end_offset, state.end.size)
+        )
+
+    def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
+        """Return the aborted transactions that records in this range, below the last stable offset, may belong to."""
+
+        def ask(state: ViewState) -> AbortedRanges:
+            asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
+            return self._transactions.aborted_ranges(*asked)
+
+        return self._retried(ask)
+
+    def _retried(self, ask: Callable[[ViewState], T]) -> T:
+        """Return `ask(state)`; refresh and retry if a file is missing or was truncated or rewritten."""
+        for _ in range(LOOKS - 1):
+            self._check_open()
+            try:
+                return ask(self._state)
+            except CorruptRecord:
+                self._refresh_fully()
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                self._refresh_fully()
+        return ask(self._state)
+
+    def _refresh_fully(self) -> None:
+        with self._lock:
+            self._check_open()
+            self._state = self._watch.listed(self._state)
+
+    def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
+        """Return the first record with a timestamp (ms) at or above `timestamp`; None if there is none.
+
+        -1 gives the log end, -2 the log start, -3 the first record with the largest timestamp (which may lie below
+        the log start, in a segment that still exists). Another `isolation` replaces the log end by its bound, and
+        records at or after it are not found, as for the reference's ListOffsets (PART-8).
+        """
+        found = self._retried(lambda state: self._offset_for_time(state, timestamp))
+        if isolation == "log_end":
+            return found
+        return bounded(found, timestamp, self._bound(isolation))
+
+    def _offset_for_time(self, state: ViewState, timestamp: int) -> OffsetAndTimestamp | None:
+        if timestamp == LATEST_TIMESTAMP:
+            return OffsetAndTimestamp(state.end.next_offset, -1, state.end.leader_epoch)
+        if timestamp == EARLIEST_TIMESTAMP:
+            return OffsetAndTimestamp(state.start_offset, -1, self._epoch_of(state.start_offset))
+        if timestamp == MAX_TIMESTAMP:
+            return largest_timestamp(state)
+        found = first_at(state.segments, timestamp, state.start_offset, state.end_offset)
+        if found is None and (trouble := self.tail_damage) is not None:
+            raise trouble  # the record may have been there
+        return found
+
+    def _epoch_of(self, offset: int) -> int:
+        """Return the leader epoch that the partition's epoch file gives for an offset; -1 if it gives none."""
+        try:
+            self._epoch_problem = None
+            return LeaderEpochCache.read(self.path, fs=self._fs).epoch_for(offset)
+        except (CorruptCheckpoint, StorageError, IllegalArgument) as error:
+            self._epoch_problem = error
+            return -1
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise LogClosed(f"log {self.name} is closed")
+
+    def close(self) -> None:
+        """Close the files. Slices still held by readers keep theirs until they are dropped."""
+        with self._lock:
+            self.closed = True
+            for segment in self._state.segments:
+                segment.release()
+
+    def __enter__(self) -> LogView:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = self._state
+        closed = " closed" if self.closed else ""
+        return f"<LogView {self.name} [{state.start_offset}, {state.end.next_offset}){closed} {self.path}>"

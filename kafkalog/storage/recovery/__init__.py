@@ -1,0 +1,1 @@
+"""Opening a partition directory: what is recovered, rebuilt, kept and removed."""

@@ -1,0 +1,100 @@
+"""Logs on remote file systems: all that fsspec knows by URL (docs/remote.md).
+
+Used by `kafkalog.open("s3://backups/kafka/orders-0")` and `kafkalog.open_dirs("memory://data")`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Final
+
+from kafkalog.errors import IllegalArgument, MissingPackage, ReadOnlyLog, StorageError
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.remote_files import RemoteFileSystem
+from kafkalog.util.tiered_files import TieredFileSystem, tiered_place
+
+__all__ = ["is_url", "locate", "locate_directories", "refuse_urls", "view_of"]
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*://")
+
+
+def is_url(path: object) -> bool:
+    """Return True for text such as `s3://bucket/path`."""
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def refuse_to_write(*paths: str) -> None:
+    """Raise ReadOnlyLog for a URL."""
+    for path in paths:
+        if is_url(path):
+            raise ReadOnlyLog("what a URL names can only be read", path=path, hint="open it with mode 'r'")
+
+
+def refuse_urls(*paths: object) -> None:
+    """Raise IllegalArgument for a URL where only directories and files of this machine are accepted."""
+    for path in paths:
+        if is_url(path):
+            raise IllegalArgument(
+                "a URL is given, where a directory or a file of this machine has to be", path=str(path),
+                hint="mount the store, or copy from it or to it with the store's own tool; docs/remote.md says what "
+                "takes URLs",
+            )  # fmt: skip
+
+
+def locate(url: str, options: Mapping[str, object] | None = None) -> tuple[RemoteFileSystem, str]:
+    """Return the file system of a URL and the path in it. `options` are those of the store: keys, endpoints.
+
+    Raises MissingPackage, with the command that installs the package for such URLs; IllegalArgument for an unknown URL;
+    StorageError if the store cannot be reached.
+    """
+    protocol = url.partition("://")[0].rpartition("::")[2].lower()
+    try:
+        url_to_fs = import_module("fsspec.core").url_to_fs
+    except ModuleNotFoundError:
+        raise MissingPackage("fsspec, which reads URLs, is not installed", hint="pip install 'kafkalog[fs]'") from None
+    try:
+        remote, path = url_to_fs(url, **(options or {}))
+    except ImportError as error:
+        raise MissingPackage(f"what reads {protocol}:// is not installed: {error}", hint=_hint(error)) from None
+    except ValueError as error:
+        raise IllegalArgument(f"{ascii(url[:200])}: {error}", hint="name a URL that fsspec knows") from None
+    except Exception as error:
+        raise StorageError(f"cannot open the store of {protocol}://: {error}") from error
+    found = RemoteFileSystem(remote, protocol)
+    return found, found.path_of(path)
+
+
+def _hint(error: ImportError) -> str:
+    found = re.search(r"[Ii]nstall (\w+)", str(error))
+    return f"pip install {found[1]}" if found else "see fsspec's list of file systems"
+
+
+def view_of(url: str, options: Mapping[str, object] | None = None) -> LogView:
+    """Open the partition directory at a URL, or the segments that a broker copied there (KIP-405), for reading.
+
+    Errors as for `locate`; PartitionNotFound, NotAPartition.
+    """
+    fs, path = locate(url, options)
+    place = tiered_place(path)
+    if place is None:
+        return LogView(path, fs=fs)
+    tiered = TieredFileSystem(fs.remote, fs.root.strip("/:"), place)
+    return LogView(tiered.path, fs=tiered)
+
+
+def locate_directories(
+    urls: Iterable[str], options: Mapping[str, object] | None = None
+) -> tuple[FileSystem, list[str]]:
+    """Return the file system of data directories and their paths; raise IllegalArgument if there are several."""
+    given = list(urls)
+    plain = [one for one in given if not is_url(one)]
+    if plain:
+        raise IllegalArgument("a directory among URLs", path=plain[0], hint="open it alone, or give file:// and it")
+    found = [locate(url, options) for url in given]
+    fs = found[0][0]
+    if any(other.remote is not fs.remote for other, _ in found):
+        raise IllegalArgument("the data directories lie in several stores", hint="open each store by itself")
+    return fs, [path for _, path in found]

@@ -1,0 +1,1 @@
+"""Cleaning the compacted topics of data directories without a running broker."""

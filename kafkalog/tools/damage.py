@@ -1,0 +1,53 @@
+"""The damage of a log's segments as `verify` finds it, for statistics."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import StorageError
+from kafkalog.inspect.damage import DamagedPlace, SegmentDamage
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, log_file_name
+from kafkalog.tools.verify.report import Findings, Severity
+from kafkalog.tools.verify.segment import SegmentPass
+
+if TYPE_CHECKING:
+    from kafkalog.inspect.damage import Locate
+    from kafkalog.reading.source import LogSource
+    from kafkalog.storage.segments import AnySegment
+
+__all__ = ["damage_locator"]
+
+
+def damage_locator(engine: LogSource) -> Locate:
+    """Return a function that finds the damage of a segment of the log, for `survey`.
+
+    In a directory that was closed cleanly, bytes after the last intact batch are damage too.
+    """
+    is_clean = engine.fs.exists(os.path.join(os.path.dirname(engine.path), CLEAN_SHUTDOWN_FILE))
+
+    def locate(segment: AnySegment, next_base_offset: int | None) -> SegmentDamage:
+        path = os.path.join(engine.path, log_file_name(segment.base_offset))
+        findings = Findings(path)
+        try:
+            with engine.fs.open_file(path, "r") as file:
+                is_last = next_base_offset is None
+                facts = SegmentPass(
+                    file, segment.base_offset, findings, fs=engine.fs, length=file.size(), is_last=is_last,
+                    is_live=is_last and not is_clean, is_clean=is_clean, next_base_offset=next_base_offset,
+                ).run()  # fmt: skip
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError.from_os(error, "read the segment", path=path) from error
+        places = [
+            DamagedPlace(
+                path, one.position or 0, one.size or 0, one.last_sound_offset, one.next_sound_offset, one.kind,
+                one.where, one.what,
+            )
+            for one in findings.all()
+            if one.severity == Severity.DAMAGE or is_clean and one.kind.startswith("tail-")
+        ]  # fmt: skip
+        return SegmentDamage(tuple(places), tuple(facts.kept))
+
+    return locate

@@ -1,0 +1,1 @@
+"""Decoders of keys and values: plain callables from bytes to values."""

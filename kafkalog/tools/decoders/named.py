@@ -1,0 +1,71 @@
+"""Decoders by name: those of this package, of the reference, and functions of the user's (`module:function`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.tools.decoders.plain import PACK, Decoder, integer, json, long, pack, raw, text
+from kafkalog.tools.decoders.registry import avro, json_schema, protobuf
+
+_REFERENCE: Final = "org.apache.kafka.tools.api."
+_REGISTRY: Final[dict[str, Callable[[str], Decoder]]] = {
+    "avro": avro, "protobuf": protobuf, "jsonschema": json_schema,
+}  # fmt: skip
+
+NAMED: Final[dict[str, Decoder]] = {
+    "string": text,
+    "text": text,
+    "json": json,
+    "integer": integer,
+    "long": long,
+    "bytes": raw,
+    f"{_REFERENCE}StringDecoder": text,
+    f"{_REFERENCE}IntegerDecoder": integer,
+    f"{_REFERENCE}LongDecoder": long,
+    f"{_REFERENCE}DefaultDecoder": raw,
+}
+
+
+def decoder(name: str, *, schemas: str | None = None) -> Decoder:
+    """Return the decoder of a name.
+
+    The name is one of NAMED, `avro`, `protobuf` or `jsonschema` (which read `schemas`, a directory), a pack string, or
+    `module:function`. IllegalArgument for an unknown name, with the known ones.
+
+    >>> decoder("json")(b"[1]"), decoder(">i q$")(bytes(12)), decoder("zlib:crc32")(b"first")
+    ([1], '0 0', 2456940119)
+    """
+    if name in NAMED:
+        return NAMED[name]
+    if name in _REGISTRY:
+        if schemas is None:
+            raise IllegalArgument(f"the decoder {name} needs a directory of schemas")
+        return _REGISTRY[name](schemas)
+    if ":" in name:
+        return _imported(name)
+    if name and PACK.fullmatch(name):
+        return pack(name)
+    known = ", ".join([*(known for known in NAMED if "." not in known), *_REGISTRY])
+    raise IllegalArgument(
+        f"there is no decoder {name!r}", hint=f"known are {known}, pack strings such as >iq$, and module:function"
+    )
+
+
+def _imported(name: str) -> Decoder:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for attribute in path.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise IllegalArgument(
+            f"the decoder {name} cannot be loaded: {error}",
+            hint="it is module:function, and the module must be found on PYTHONPATH",
+        ) from error
+    if not callable(found):
+        raise IllegalArgument(f"the decoder {name} is no function")
+    made: Decoder = found
+    return made

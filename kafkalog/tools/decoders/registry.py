@@ -1,0 +1,179 @@
+"""Decoders for values with a schema registry's header: a zero byte, the schema's id (u32), then the data.
+
+A directory holds the schemas, one file each, named by the id: `7.avsc` (Avro), `7.desc` (Protobuf: the
+FileDescriptorSet that `protoc --include_imports -o 7.desc` writes). Values of JSON Schema carry their document as it
+is; its schema is ignored. Avro needs the package fastavro, Protobuf the package protobuf (extra `schemas`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
+from kafkalog.records.message import MessageError, Source
+from kafkalog.tools.decoders.plain import DecodeError, Decoder, json
+from kafkalog.util.fileio import OS, FileSystem
+
+MAGIC: Final = 0
+HEADER_BYTES: Final = 5
+MAX_SCHEMA_BYTES: Final = 64 << 20
+
+
+def schema_id(data: bytes) -> int:
+    """Return the id in the header; DecodeError if there is none."""
+    if len(data) < HEADER_BYTES or data[0] != MAGIC:
+        raise DecodeError("it does not begin with a schema registry's header (a zero byte and a 4-byte id)")
+    return int.from_bytes(data[1:HEADER_BYTES], "big")
+
+
+def json_schema(directory: str) -> Decoder:
+    """Return a decoder of values that are a header and a JSON document.
+
+    >>> json_schema(".")(bytes([0, 0, 0, 0, 7]) + b'{"a": 1}')
+    {'a': 1}
+    """
+    _check_directory(directory)
+
+    def decode(data: bytes) -> object:
+        schema_id(data)
+        return json(data[HEADER_BYTES:])
+
+    return decode
+
+
+def avro(directory: str, *, fs: FileSystem = OS) -> Decoder:
+    """Return a decoder of Avro values, with the writer's schemas `<id>.avsc` of the directory.
+
+    >>> with open("7.avsc", "w") as file:
+    ...     print('"string"', file=file)
+    >>> avro(".")(bytes([0, 0, 0, 0, 7]) + bytes([4]) + b"hi")
+    'hi'
+    """
+    _check_directory(directory)
+    fastavro = _package("fastavro", "avro")
+
+    def load(content: bytes) -> object:
+        return fastavro.parse_schema(json(content))
+
+    find = _Schemas(directory, ".avsc", load, fs)
+
+    def decode(data: bytes) -> object:
+        schema = find(schema_id(data))
+        source = io.BytesIO(data)
+        source.seek(HEADER_BYTES)
+        try:
+            value = fastavro.schemaless_reader(source, schema, None)
+        except Exception as error:
+            raise DecodeError(f"it does not fit its Avro schema: {type(error).__name__}: {error}") from error
+        if source.tell() != len(data):
+            raise DecodeError(f"{len(data) - source.tell()} bytes follow the Avro value")
+        return value
+
+    return decode
+
+
+def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
+    """Return a decoder of Protobuf values to dicts, with the descriptor sets `<id>.desc` of the directory.
+
+    Between header and message are the indexes of the message's type: in its file, then in each message around it.
+
+    >>> from google.protobuf import descriptor_pb2, text_format
+    >>> user = 'file {name: "u" message_type {name: "User" field {name: "id" number: 1 type: TYPE_INT32}}}'
+    >>> with open("7.desc", "wb") as file:    # as protoc writes it
+    ...     size = file.write(text_format.Parse(user, descriptor_pb2.FileDescriptorSet()).SerializeToString())
+    >>> protobuf(".")(bytes([0, 0, 0, 0, 7]) + bytes([0]) + bytes([8, 5]))
+    {'id': 5}
+    """
+    _check_directory(directory)
+    descriptor_pb2, descriptor_pool, json_format, message, message_factory = (
+        _package(f"google.protobuf.{name}", "protobuf")
+        for name in ("descriptor_pb2", "descriptor_pool", "json_format", "message", "message_factory")
+    )
+
+    def load(content: bytes) -> Any:
+        files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+        pool = descriptor_pool.DescriptorPool()
+        for file in files:
+            pool.Add(file)
+        return pool.FindFileByName(files[-1].name), list(files[-1].message_type)
+
+    find = _Schemas(directory, ".desc", load, fs)
+
+    def decode(data: bytes) -> object:
+        file, types = find(schema_id(data))
+        source = Source(data, HEADER_BYTES)
+        try:
+            indexes = _indexes(source)
+            kind = file.message_types_by_name[types[indexes[0]].name]
+            for index in indexes[1:]:
+                kind = kind.nested_types[index]
+            value = message_factory.GetMessageClass(kind).FromString(data[source.at :])
+        except (IndexError, MessageError, message.DecodeError) as error:
+            raise DecodeError(f"it does not fit its Protobuf schema: {error}") from error
+        return json_format.MessageToDict(value, preserving_proto_field_name=True)
+
+    return decode
+
+
+def _indexes(source: Source) -> list[int]:
+    """Read the indexes before a Protobuf message: zigzag varints, their count first; no index means the first type."""
+    count = _zigzag(source)
+    if count > source.left:
+        raise DecodeError(f"{count} indexes of a message type do not fit")
+    return [_zigzag(source) for _ in range(count)] or [0]
+
+
+def _zigzag(source: Source) -> int:
+    try:
+        value = source.uvarint() & 0xFFFFFFFF
+    except struct.error:
+        raise DecodeError("it ends inside the indexes of its message type") from None
+    number = (value >> 1) ^ -(value & 1)
+    if number < 0:
+        raise DecodeError(f"{number} is no index of a message type")
+    return number
+
+
+class _Schemas:
+    """The schemas of a directory by id, read at first use."""
+
+    def __init__(self, directory: str, suffix: str, load: Callable[[bytes], Any], fs: FileSystem) -> None:
+        self._directory = directory
+        self._suffix = suffix
+        self._load = load
+        self._fs = fs
+        self._known: dict[int, Any] = {}
+
+    def __call__(self, number: int) -> Any:
+        if number not in self._known:
+            path = os.path.join(self._directory, f"{number}{self._suffix}")
+            try:
+                content = self._fs.read_file(path, MAX_SCHEMA_BYTES)
+            except FileNotFoundError:
+                raise DecodeError(f"the schema {number} is not there: there is no file {path}") from None
+            except OSError as error:
+                raise StorageError.from_os(error, "read the schema", path=path) from error
+            try:
+                self._known[number] = self._load(content)
+            except Exception as error:
+                raise IllegalArgument(f"the file is no schema: {error}", path=path) from error
+        return self._known[number]
+
+
+def _check_directory(directory: str) -> None:
+    if not os.path.isdir(directory):
+        raise IllegalArgument("there is no such directory of schemas", path=directory)
+
+
+def _package(name: str, what: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackage(
+            f"the decoder {what} needs a package that is not there: {error}", hint="pip install 'kafkalog[schemas]'"
+        ) from None

@@ -1,0 +1,1 @@
+"""The reference's dump tool: the text of a partition's files."""

@@ -1,0 +1,1 @@
+"""Handing the topics of data directories over to a broker."""

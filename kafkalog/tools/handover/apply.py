@@ -1,0 +1,196 @@
+"""Adding topics to a broker's metadata, and undoing that; the caller holds the locks of all directories.
+
+    journal -> partition.metadata, ids in the topics files -> metadata, last and in one step (or in whole topics)
+
+An interruption leaves every record and every known topic as before, and the same handover, repeated, continues from
+there: nothing is moved, and all records of a topic are in one batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kafkalog.config.topic import LogConfig
+from kafkalog.errors import IllegalState, StorageError
+from kafkalog.manager.cluster_metadata import ClusterMetadata, read_batches
+from kafkalog.manager.topics import TopicStore, format_topics
+from kafkalog.records.control import ControlType
+from kafkalog.records.control_batch import kraft_batch
+from kafkalog.storage.log import UnifiedLog
+from kafkalog.storage.log_walk import log_chunks
+from kafkalog.storage.partition_metadata import replace_topic_id
+from kafkalog.storage.readonly.view import LogView
+from kafkalog.tools.handover import journal as handover_journal
+from kafkalog.tools.handover.journal import Journal, digest, saved_path
+from kafkalog.tools.handover.node import Metadata
+from kafkalog.tools.handover.plan import HandoverPlan, TopicPlan
+from kafkalog.tools.handover.records import batches, config_records, partition_record, producer_ids_record, topic_record
+from kafkalog.util.fileio import FileSystem, atomic_write
+
+METADATA_LOG: Final = {"max.message.bytes": str(2**31 - 1), "segment.bytes": str(1 << 30), "segment.ms": str(2**63 - 1)}
+"""Settings for one append to a metadata log: batches of any size, and no new segment because of age."""
+
+
+def record_groups(plan: HandoverPlan) -> list[list[bytes]]:
+    """Return the metadata records of a plan, grouped into those that belong together."""
+    groups = [_topic_records(plan, topic) for topic in plan.topics if topic.action != "known"]
+    if plan.next_producer_id is not None:
+        groups.insert(0, [producer_ids_record(plan.node.node_id, plan.next_producer_id)])
+    return groups
+
+
+def _topic_records(plan: HandoverPlan, topic: TopicPlan) -> list[bytes]:
+    version = plan.metadata.image.metadata_version
+    partitions = [partition_record(topic.topic_id, one, plan.node.node_id, version) for one in topic.add]
+    if topic.action != "new":
+        return partitions
+    return [topic_record(topic.name, topic.topic_id), *config_records(topic.name, topic.settings), *partitions]
+
+
+def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
+    """Apply a plan without problems. StorageError, and errors of opening the metadata log."""
+    metadata = plan.metadata
+    groups = record_groups(plan)
+    count = sum(map(len, groups))
+    bootstrap = _bootstrap(metadata, groups, now_ms, fs) if metadata.is_fresh and (count or plan.twins) else b""
+    carried = {path: before for topic in plan.topics for path, before in topic.carries}
+    journal = Journal(
+        metadata.end_offset,
+        metadata.end_offset + (0 if metadata.is_fresh else count),
+        digest(bootstrap) if bootstrap else "",
+        tuple(topic.name for topic in plan.topics if topic.action != "known"),
+        carried,
+    )
+    begins = (metadata, *plan.twins) if bootstrap else ()
+    for one in begins:
+        _put(saved_path(one), _content(one.bootstrap_path, fs), fs)
+    handover_journal.write(metadata, journal, fs)
+    for topic in plan.topics:
+        _carry(topic, fs)
+    for one in begins:
+        _put(one.bootstrap_path, bootstrap, fs)
+    if not metadata.is_fresh and count:
+        made = batches(groups, metadata.end_offset, metadata.leader_epoch, now_ms)
+        with _metadata_log(metadata, metadata.end_offset, fs) as log:
+            for batch in made:
+                log.append_as_follower(batch, metadata.leader_epoch)
+
+
+def _carry(topic: TopicPlan, fs: FileSystem) -> None:
+    """Write the topic's id into its partition directories, and into topics files that have another."""
+    for path, _ in topic.carries:
+        replace_topic_id(fs, path, topic.topic_id)
+    for directory in sorted({one.directory for one in topic.found}):
+        _set_id(directory, topic.name, topic.topic_id, fs)
+
+
+def _set_id(directory: str, name: str, topic_id: str, fs: FileSystem) -> None:
+    store = TopicStore(directory, fs=fs)
+    topics, gone = store.read()
+    if name in topics and topics[name].topic_id != topic_id:
+        _put(store.path, format_topics({**topics, name: topics[name]._replace(topic_id=topic_id)}, gone), fs)
+
+
+def _bootstrap(metadata: ClusterMetadata, groups: Iterable[list[bytes]], now_ms: int, fs: FileSystem) -> bytes:
+    """Return the bootstrap file with our records before its footer; the controller writes them into its new log."""
+    path = metadata.bootstrap_path
+    content = _content(path, fs)
+    footer = read_batches(path, fs)[-1]
+    control = footer.control
+    if control is None or control.type != ControlType.SNAPSHOT_FOOTER:
+        raise IllegalState("the bootstrap file has no footer", path=path, hint="format the directory anew")
+    epoch, offset = footer.header.leader_epoch, footer.base_offset
+    made = batches(groups, offset, epoch, now_ms)
+    end = offset + sum(map(len, groups))
+    closing = kraft_batch(ControlType.SNAPSHOT_FOOTER, {}, timestamp=now_ms, base_offset=end, leader_epoch=epoch)
+    return b"".join((content[: len(content) - footer.size], *map(bytes, made), closing))
+
+
+def _content(path: str, fs: FileSystem) -> bytes:
+    try:
+        return fs.read_file(path, 1 << 31)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the bootstrap file", path=path) from error
+
+
+def _put(path: str, content: bytes, fs: FileSystem) -> None:
+    try:
+        atomic_write(fs, path, content)
+    except OSError as error:
+        raise StorageError.from_os(error, "write the file", path=path) from error
+
+
+@contextmanager
+def _metadata_log(metadata: ClusterMetadata, end_offset: int, fs: FileSystem) -> Iterator[UnifiedLog]:
+    """Open the metadata log for writing and flush it at the end of the block.
+
+    IllegalState unless it ends at `end_offset`. It is opened as after a crash, as a broker always does: its indexes are
+    rebuilt, and its records are verified.
+    """
+    log = UnifiedLog.open(
+        metadata.log_path, LogConfig.from_stored(METADATA_LOG), fs=fs, recovery_point=0, had_clean_shutdown=False
+    )
+    try:
+        if log.log_end_offset != end_offset:
+            raise IllegalState(
+                f"the metadata log ends at {log.log_end_offset}, not at {end_offset} as it did a moment ago",
+                path=metadata.log_path,
+                hint="stop what writes there, and try again",
+            )
+        yield log
+        log.flush()
+    finally:
+        log.close()
+
+
+def take_back(found: Metadata, metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
+    """Undo the handover of `journal`, which lies beside `metadata`: that of `found`, or a twin of it.
+
+    IllegalState if a controller has written since. StorageError.
+    """
+    begins = (found.main, *found.twins)
+    if journal.bootstrap_sha256:
+        if not metadata.is_fresh:
+            raise _too_late(metadata, journal)
+        for one in begins:
+            _restore_bootstrap(one, journal, fs)
+    elif metadata.end_offset > journal.end_before and _is_untouched(metadata, journal, fs):
+        with _metadata_log(metadata, metadata.end_offset, fs) as log:
+            log.truncate_to(journal.end_before)
+    elif metadata.end_offset != journal.end_before:
+        raise _too_late(metadata, journal)
+    for path, before in journal.carried.items():
+        if before is not None and fs.exists(path):
+            replace_topic_id(fs, path, before)
+            name, _, _ = os.path.basename(path).rpartition("-")
+            _set_id(os.path.dirname(path), name, before, fs)
+    handover_journal.remove(metadata, begins, fs)
+
+
+def _is_untouched(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> bool:
+    """Return True if only elections of a controller that could not start follow what the handover wrote."""
+    if metadata.end_offset <= journal.end_after:
+        return metadata.end_offset == journal.end_after
+    with LogView(metadata.log_path, fs=fs) as view:
+        return all(
+            chunk.batches[row].is_control
+            for chunk in log_chunks(view, journal.end_after, metadata.end_offset)
+            for row in range(chunk.first, chunk.last)
+        )
+
+
+def _restore_bootstrap(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
+    saved = saved_path(metadata)
+    if fs.exists(saved) and digest(_content(metadata.bootstrap_path, fs)) == journal.bootstrap_sha256:
+        _put(metadata.bootstrap_path, _content(saved, fs), fs)
+
+
+def _too_late(metadata: ClusterMetadata, journal: Journal) -> IllegalState:
+    return IllegalState(
+        "the handover cannot be taken back: the broker has run since",
+        path=handover_journal.path_of(metadata),
+        hint="copy the directories, then delete the topics there: " + ", ".join(journal.topics[:5]),
+    )

@@ -1,0 +1,1 @@
+"""Records from text, JSON lines and whole files."""

@@ -1,0 +1,1 @@
+"""Repair of data directories: a plan, a backup, and the changes."""

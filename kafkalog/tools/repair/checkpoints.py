@@ -1,0 +1,144 @@
+"""Repair of checkpoints: those of a data directory from its logs, a partition's leader epochs from its log.
+
+Readable lines of a malformed file are kept. An offset above the end of its log is lowered to it, since the records
+above were lost. A log start above it is dropped, since an opening would otherwise discard the whole log (LOAD-13).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache, read_epochs
+from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
+from kafkalog.tools.repair.plan import Change
+from kafkalog.tools.verify.segment import SegmentFacts
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    MAX_FILE_BYTES,
+    RECOVERY_POINT_FILE,
+    OffsetCheckpoint,
+    whole_number,
+)
+from kafkalog.util.fileio import FileSystem
+
+_FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+Offsets = dict[TopicPartition, int]
+
+
+class _Salvaged(NamedTuple):
+    """The readable entries of a checkpoint, and its faults."""
+
+    offsets: Offsets
+    faults: list[str]
+
+
+def plan_checkpoints(directory: str, ends: Mapping[TopicPartition, int], fs: FileSystem) -> list[Change]:
+    """Return the changes to a data directory's checkpoints; `ends` are the log ends that are certain.
+
+    StorageError for a file that cannot be read.
+    """
+    changes = []
+    for name in _FILES:
+        path = os.path.join(directory, name)
+        found = _read(path, fs)
+        if found is None:
+            continue
+        offsets, faults = dict(found.offsets), list(found.faults)
+        for partition, offset in found.offsets.items():
+            end = ends.get(partition)
+            if end is None or offset <= end:
+                continue
+            if name == LOG_START_FILE:
+                del offsets[partition]
+                faults.append(f"{partition} starts at {offset} but ends at {end}: from now on with its first file")
+            else:
+                offsets[partition] = end
+                faults.append(f"{partition} has {offset} but ends at {end}: lowered, what was above is lost")
+        if faults:
+            entries = [(*partition, offset) for partition, offset in offsets.items()]
+            changes.append(_change(path, "; ".join(faults), _text(entries), fs))
+    return changes
+
+
+def _read(path: str, fs: FileSystem) -> _Salvaged | None:
+    """Return the offsets of a file; of a malformed one, those of its sound lines. None without a file."""
+    try:
+        if not fs.exists(path):
+            return None
+        return _Salvaged(OffsetCheckpoint(path, fs=fs).read(), [])
+    except CorruptCheckpoint as error:
+        kept = _lines(path, fs)
+        count = f"{len(kept)} entr{'y' if len(kept) == 1 else 'ies'}"
+        return _Salvaged(kept, [f"{error.message}; {count} of it can be read and stay"])
+
+
+def _lines(path: str, fs: FileSystem) -> Offsets:
+    """Return the readable entries of a malformed checkpoint."""
+    try:
+        content = fs.read_file(path, MAX_FILE_BYTES)
+    except OSError as error:
+        raise StorageError.from_os(error, "read the checkpoint file", path=path) from error
+    found: Offsets = {}
+    for line in content.decode("utf-8", "replace").split("\n"):
+        fields = line.split()
+        try:
+            if len(fields) == 3 and "\ufffd" not in line and whole_number(fields[2]) >= 0:
+                found[TopicPartition(fields[0], whole_number(fields[1]))] = whole_number(fields[2])
+        except ValueError:
+            continue
+    return found
+
+
+def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -> Change | None:
+    """Return the change that makes `leader-epoch-checkpoint` match the batches; None if it needs none.
+
+    A malformed one is built from the batches alone; epochs of a sound file stay.
+    """
+    path = os.path.join(partition, LEADER_EPOCH_CHECKPOINT)
+    entries: tuple[EpochEntry, ...] = ()
+    faults = []
+    try:
+        entries = read_epochs(partition, fs=fs)
+    except CorruptCheckpoint as error:
+        faults.append(error.message)
+    cache = LeaderEpochCache(partition, fs=fs)
+    cache.extend(entries)
+    latest = cache.latest_epoch
+    begun: list[EpochEntry] = []
+    for one in facts:
+        for epoch, position, _, _ in one.epoch_runs:
+            if epoch > latest:
+                latest = epoch
+                begun.append(EpochEntry(epoch, max(_base_offset(one.path, position, fs), one.base_offset)))
+    cache.extend(begun)
+    added = len(cache.entries) - len(entries)
+    if added > 0:
+        faults.append(f"{added} leader epoch{'' if added == 1 else 's'} from the batches")
+    if not faults:
+        return None
+    return _change(path, "; ".join(faults), _text(cache.entries), fs)
+
+
+def _base_offset(path: str, position: int, fs: FileSystem) -> int:
+    try:
+        with fs.open_file(path, "r") as file:
+            return int.from_bytes(file.pread(8, position), "big", signed=True)
+    except OSError as error:
+        raise StorageError.from_os(error, "read", path=path, position=position) from error
+
+
+def _text(entries: Iterable[tuple[object, ...]]) -> bytes:
+    """Return a checkpoint file's content: a line for each entry."""
+    lines = [" ".join(map(str, fields)) for fields in entries]
+    return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()
+
+
+def _change(path: str, what: str, data: bytes, fs: FileSystem) -> Change:
+    size = fs.stat(path).st_size if fs.exists(path) else -1
+    return Change("rebuild", path, what, size, len(data), data=data)

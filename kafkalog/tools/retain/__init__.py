@@ -1,0 +1,1 @@
+"""Retention in data directories without a running broker."""

@@ -1,0 +1,1 @@
+"""Verification of data directories, partitions and files."""

@@ -1,0 +1,120 @@
+"""Check of a data directory: its checkpoints against the starts and ends of the logs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkalog.errors import NotAPartition, StorageError
+from kafkalog.manager.log_dir import is_locked
+from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, NOT_PARTITIONS, parse_dir
+from kafkalog.tools.verify.job import State
+from kafkalog.tools.verify.partition import PartitionOutcome
+from kafkalog.tools.verify.report import Findings, Severity
+from kafkalog.tools.verify.small_files import check_meta_properties, check_offsets
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafkalog.util.fileio import FileSystem
+
+METADATA_LOG: Final = "__cluster_metadata-0"
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+_LOST: Final = (
+    "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` fits the file to "
+    "the log"
+)
+
+
+@dataclass
+class Checkpoints:
+    """The offset checkpoints of a data directory, as they were before its logs were read."""
+
+    recovery_point: Mapping[TopicPartition, int] = field(default_factory=dict)
+    log_start: Mapping[TopicPartition, int] = field(default_factory=dict)
+    high_watermark: Mapping[TopicPartition, int] = field(default_factory=dict)
+    cleaner: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def state_of(directory: str, fs: FileSystem) -> State:
+    """Return the state of a data directory: in use now or not, and closed cleanly or not."""
+    return State(is_locked(directory, fs=fs), was_closed_well(directory, fs))
+
+
+def was_closed_well(directory: str, fs: FileSystem) -> bool:
+    """Return True if the data directory has the clean-shutdown marker."""
+    try:
+        return fs.exists(os.path.join(directory, CLEAN_SHUTDOWN_FILE))
+    except OSError:
+        return False
+
+
+def read_checkpoints(directory: str, findings: Findings | None, fs: FileSystem) -> Checkpoints:
+    """Read the four offset checkpoints; malformed ones count as empty and are reported to `findings`, if given."""
+    files = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+    return Checkpoints(*(check_offsets(os.path.join(directory, name), findings, fs) for name in files))
+
+
+def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[str]:
+    """Return the names of the partition directories to check, sorted; StorageError.
+
+    Directories pending deletion and stray ones are a note.
+    """
+    try:
+        listed = sorted(fs.listdir(directory))
+    except OSError as error:
+        raise StorageError.from_os(error, "list", path=directory) from error
+    found = []
+    for name in listed:
+        if name in NOT_PARTITIONS and name != METADATA_LOG:
+            continue
+        path = os.path.join(directory, name)
+        if "-" not in name or not fs.is_directory(path):
+            continue
+        try:
+            kind = parse_dir(name).kind
+        except NotAPartition:
+            continue
+        if kind in ("", FUTURE_DIR_SUFFIX):
+            found.append(name)
+        else:
+            what = "it waits for its delete" if kind == DELETE_DIR_SUFFIX else "no broker owns it any more"
+            findings.add(Severity.NOTE, "in-transit", f"{what}, and is not looked into", path=path)
+    return found
+
+
+def check_directory_files(directory: str, state: State, findings: Findings, fs: FileSystem) -> None:
+    """Report faults in the directory's own files, except its offset checkpoints."""
+    check_meta_properties(directory, findings, fs)
+    if not state.is_clean and not state.is_live:
+        findings.add(
+            Severity.NOTE, "unclean",
+            f"it was not closed well (no {CLEAN_SHUTDOWN_FILE}): whoever opens it next recovers it",
+        )  # fmt: skip
+
+
+def compare_with_log(
+    directory: str, name: str, outcome: PartitionOutcome, checkpoints: Checkpoints, findings: Findings
+) -> None:
+    """Report checkpoints with offsets that a partition's log no longer has."""
+    end = outcome.end_offset
+    if end is None or name == METADATA_LOG:
+        return
+    try:
+        topic_partition, kind = parse_dir(name)
+    except NotAPartition:
+        return
+    if kind:
+        return
+    for file, offsets, severity, what in (
+        (RECOVERY_POINT_FILE, checkpoints.recovery_point, Severity.DAMAGE, "was on disk up to offset {}"),
+        (HIGH_WATERMARK_FILE, checkpoints.high_watermark, Severity.DAMAGE, "was replicated up to offset {}"),
+        (LOG_START_FILE, checkpoints.log_start, Severity.DAMAGE, "starts at offset {}"),
+        (CLEANER_OFFSET_FILE, checkpoints.cleaner, Severity.NOTE, "was cleaned up to offset {}"),
+    ):
+        offset = offsets.get(topic_partition, -1)
+        if offset > end:
+            findings.add(
+                severity, "log-end", f"{name} {what.format(offset)}, but its log ends at {end}: batches are missing",
+                path=os.path.join(directory, file), offset=end, hint=_LOST,
+            )  # fmt: skip

@@ -1,0 +1,136 @@
+"""Check of the small files: producer snapshots, leader epochs, topic id, and the data directory's checkpoints."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, StorageError
+from kafkalog.storage.leader_epoch import EpochEntry, read_epochs
+from kafkalog.storage.names import META_PROPERTIES, parse_base_offset
+from kafkalog.storage.partition_metadata import read_partition_metadata
+from kafkalog.storage.producer_snapshot import read_snapshot
+from kafkalog.tools.verify.report import Findings, Severity
+from kafkalog.types import TopicPartition
+from kafkalog.util.checkpoint import OffsetCheckpoint
+from kafkalog.util.fileio import FileSystem
+from kafkalog.util.properties import parse_properties
+
+MOST_PROPERTIES_BYTES: Final = 1 << 20
+_NODE_ID: Final = re.compile(r"[+-]?[0-9]{1,10}\Z")
+_UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}\Z")
+_SNAPSHOT_HINT: Final = (
+    "`kafkalog repair --checkpoints --apply` removes it, as recovery does: an older one and the log say the same"
+)
+
+
+def unreadable(findings: Findings, error: StorageError, path: str) -> None:
+    """Report that the system refused to read `path`."""
+    findings.add(Severity.UNREADABLE, "unreadable", error.message, path=error.path or path, hint=error.hint)
+
+
+def check_snapshot(
+    path: str, end_offset: int | None, findings: Findings, fs: FileSystem, *, is_clean: bool = False
+) -> None:
+    """Report faults in a producer snapshot; `end_offset` is the log's end, None if that is not certain.
+
+    In a directory that was closed cleanly (`is_clean`) a snapshot above the end is only a note: a truncation inside a
+    batch removes the whole batch and leaves a snapshot of the requested offset, in the reference too. Checkpoints show
+    a lost end.
+    """
+    offset = parse_base_offset(path)
+
+    def bad(kind: str, what: str) -> None:
+        findings.add(Severity.REPAIRABLE, kind, what, path=path, offset=offset, hint=_SNAPSHOT_HINT)
+
+    try:
+        producers = read_snapshot(path, fs=fs)
+    except CorruptSnapshot as error:
+        bad("snapshot", error.message)
+        return
+    except StorageError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            unreadable(findings, error, path)
+        return
+    if offset is None:
+        return
+    if end_offset is not None and offset > end_offset:
+        what = f"it is of offset {offset}, but the log ends at {end_offset}"
+        severity = Severity.NOTE if is_clean else Severity.REPAIRABLE
+        findings.add(severity, "snapshot-ahead", what, path=path, offset=offset, hint=_SNAPSHOT_HINT)
+    for producer in producers:
+        if producer.last_offset >= offset or producer.current_txn_first_offset >= offset:
+            bad("snapshot-entry", f"producer {producer.producer_id} has offsets that lie above the snapshot's own")
+            return
+
+
+def check_epochs(directory: str, findings: Findings, fs: FileSystem) -> tuple[EpochEntry, ...] | None:
+    """Return the leader epochs of the checkpoint; None if it is missing or malformed, which is reported."""
+    try:
+        return read_epochs(directory, fs=fs)
+    except CorruptCheckpoint as error:
+        _malformed(findings, error)
+    except StorageError as error:
+        unreadable(findings, error, directory)
+    return None
+
+
+def check_topic_id(directory: str, findings: Findings, fs: FileSystem) -> None:
+    """Report a malformed `partition.metadata`."""
+    try:
+        read_partition_metadata(fs, directory)
+    except CorruptCheckpoint as error:
+        _malformed(findings, error)
+    except StorageError as error:
+        unreadable(findings, error, directory)
+
+
+def check_offsets(path: str, findings: Findings | None, fs: FileSystem) -> dict[TopicPartition, int]:
+    """Return the offsets of a data directory's checkpoint; none for a malformed one, which is reported."""
+    try:
+        return OffsetCheckpoint(path, fs=fs).read()
+    except CorruptCheckpoint as error:
+        if findings is not None:
+            _malformed(findings, error)
+    except StorageError as error:
+        if findings is not None:
+            unreadable(findings, error, path)
+    return {}
+
+
+def _malformed(findings: Findings, error: CorruptCheckpoint) -> None:
+    findings.add(Severity.DAMAGE, "checkpoint", error.message, path=error.path, hint=error.hint)
+
+
+def check_meta_properties(directory: str, findings: Findings, fs: FileSystem) -> None:
+    """Report faults in a `meta.properties` (format.md section 8); a missing one is no fault."""
+    path = os.path.join(directory, META_PROPERTIES)
+    try:
+        content = fs.read_file(path, MOST_PROPERTIES_BYTES)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        unreadable(findings, StorageError.from_os(error, "read", path=path), path)
+        return
+    for what in _properties_faults(content):
+        findings.add(
+            Severity.DAMAGE, "meta-properties", what, path=path,
+            hint="a broker refuses the directory: take the ids from another directory of the same broker",
+        )  # fmt: skip
+
+
+def _properties_faults(content: bytes) -> Iterable[str]:
+    pairs = parse_properties(content)
+    version = pairs.get("version")
+    if version not in ("0", "1"):
+        yield f"version {ascii(version[:40])} is not known, 0 and 1 are" if version else "the version is missing"
+        return
+    id_name = "broker.id" if version == "0" else "node.id"
+    if not _NODE_ID.match(pairs.get(id_name, "")):
+        yield f"{id_name} is missing or no number"
+    if version == "1" and not pairs.get("cluster.id"):
+        yield "cluster.id is missing"
+    if "directory.id" in pairs and not _UUID.match(pairs["directory.id"]):
+        yield f"directory.id {ascii(pairs['directory.id'][:40])} is no id of 22 characters"
