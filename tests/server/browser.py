@@ -109,8 +109,10 @@ class Browser:
 
     def _next(self) -> Any:
         deadline = time.monotonic() + TIMEOUT_S
+        waiting = select.poll()  # for any descriptor: select() takes those below 1024
+        waiting.register(self._in, select.POLLIN)
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._in], [], [], max(deadline - time.monotonic(), 0))
+            ready = waiting.poll(max(deadline - time.monotonic(), 0) * 1000)
             more = os.read(self._in, 1 << 16) if ready else b""
             assert more, "the browser says nothing more"
             self._rest += more
