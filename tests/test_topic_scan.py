@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
+from kafkalog.errors import CorruptRecord, IllegalArgument, StorageError, UnknownTopicOrPartition
 from kafkalog.storage.damage import Skipped
 from tests.arrow_readers import SCHEMA
+from tests.held_store import Held
 
 T = 1_700_000_000_000
 SIZES = (40, 0, 7)
@@ -54,7 +55,7 @@ def test_it_has_the_records_of_every_partition_in_order(dirs: kafkalog.LogDirs) 
 def test_duckdb_polars_and_pyarrow_read_it(dirs: kafkalog.LogDirs) -> None:
     scan = dirs.scan("orders", ["partition", "value"])
     assert pa.schema(scan) == pa.schema([SCHEMA.field("partition"), SCHEMA.field("value")])
-    counts = duckdb.sql("SELECT partition, count(*) FROM scan GROUP BY partition ORDER BY partition").fetchall()
+    counts = duckdb.execute("SELECT partition, count(*) FROM scan GROUP BY partition ORDER BY partition").fetchall()
     assert counts == [(0, 40), (2, 7)]
     assert pl.DataFrame(scan)["value"].to_list() == [b"%d of %d" % (n, p) for p in (0, 2) for n in range(SIZES[p])]
 
@@ -89,3 +90,15 @@ def test_what_is_refused(dirs: kafkalog.LogDirs) -> None:
         dirs.scan("orders", ["size"])
     with pytest.raises(TypeError, match="did you mean isolation"):
         dirs.scan("orders", isolaton="read_committed")  # type: ignore[arg-type]
+
+
+def test_a_partition_that_may_be_offline_is_not_left_out(tmp_path: Path) -> None:
+    with Held(tmp_path / "a", tmp_path / "b") as held:
+        held.dirs.create_topic("t", 2)
+        for partition in (0, 1):
+            held.dirs["t", partition].append(b"value")
+        assert len(held.dirs.scan("t").table()) == 2
+        held.store._manager.fail_directory(tmp_path / "a", OSError(5, "Input/output error"))
+        with pytest.raises(StorageError, match="t may have more partitions than are here"):
+            held.dirs.scan("t")
+        assert len(held.dirs["t", 1].table()) == 1

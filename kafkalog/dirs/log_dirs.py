@@ -257,9 +257,11 @@ class LogDirs:
         skipped: list[Skipped] | None = None,
         **unknown: Never,
     ) -> TopicScan:
-        """Return the records of all partitions of `topic` as lazy columns; arguments and errors as for `Log.scan`.
+        """Return the records of all partitions of `topic` in the directories as lazy columns.
 
-        `table()` and `to_pandas()` of the result read them into memory.
+        Arguments and errors are those of `Log.scan`. Raises UnknownTopicOrPartition for an unknown topic, and
+        StorageError while a directory is offline, since it may hold more partitions. `table()` and `to_pandas()` of the
+        result read all records into memory.
 
         >>> topic = dirs.create_topic("orders")
         >>> info = dirs["orders", 0].append([b"first", b"second"])
@@ -271,6 +273,8 @@ class LogDirs:
         if unknown:
             known = ("topic", "columns", "since", "until", "isolation", "on_damage", "skipped")
             raise unknown_keyword("scan", unknown, known)
+        if (error := self._open().offline(f"{topic} may have more partitions than are here")) is not None:
+            raise error
         options = {"since": since, "until": until, "isolation": isolation, "on_damage": on_damage, "skipped": skipped}
         return TopicScan(topic, self.logs(topic), columns, **options)
 

@@ -115,6 +115,9 @@ class DirsView:
         """Return the error for a missing partition."""
         return missing(key, self.partitions)
 
+    def offline(self, what: str) -> None:
+        """Return None: a directory that cannot be read raises an error where it is listed."""
+
     def create_topic(
         self, name: str, partitions: int | None, settings: Mapping[str, object], directory: str | None
     ) -> Topic:

@@ -252,20 +252,20 @@ class LogStore:
     def _partitions_of(self, name: str) -> list[TopicPartition]:
         found = [key for key in self.partitions if key.topic == name]
         if not found:
-            raise self._offline(name) or unknown_topic(name, self.partitions)
+            raise self.offline(f"{name} is not here") or unknown_topic(name, self.partitions)
         return found
 
     def missing(self, key: TopicPartition) -> KafkalogError:
         """Return the error for a missing partition, which may be in an offline directory."""
-        return self._offline(str(key)) or missing(key, self.partitions)
+        return self.offline(f"{key} is not here") or missing(key, self.partitions)
 
-    def _offline(self, what: str) -> StorageError | None:
-        """Return the error of an offline directory, which may hold `what`; None if all are online."""
+    def offline(self, what: str) -> StorageError | None:
+        """Return the error of an offline directory, which is why `what` is so; None if all are online."""
         for directory in self._manager.directories:
             if not directory.is_online:
                 why = directory.offline()
                 return StorageError(
-                    f"{what} is not here; {why.message}", errno=why.errno, path=directory.path, hint=why.hint
+                    f"{what}; {why.message}", errno=why.errno, path=directory.path, hint=why.hint
                 )
         return None
 

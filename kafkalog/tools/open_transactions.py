@@ -89,7 +89,10 @@ def open_transactions(
 
 
 def _holders(states: Iterable[PartitionPath], fs: FileSystem, problems: list[KafkalogError]) -> dict[int, _Holder]:
-    """Return the newest state of each producer id in `__transaction_state`; add errors to `problems`."""
+    """Return the newest state of each producer id in `__transaction_state`; add errors to `problems`.
+
+    A record of a later version is passed over: its transaction is listed without a holder.
+    """
     holders: dict[int, _Holder] = {}
     for one in states:
         try:
@@ -107,7 +110,7 @@ def _note(key: bytes | None, value: bytes | None, holders: dict[int, _Holder]) -
     try:
         found = coordinator_record(key or b"", value, transactions.KEYS, transactions.VALUES)
     except MessageError:
-        return  # of a later version, or no record of a transaction
+        return
     if found.value is not None:
         number = found.value["transactionStatus"]
         state = _STATES[number] if 0 <= number < len(_STATES) else str(number)

@@ -16,6 +16,7 @@ from kafkalog.storage.readonly.watch import FRESH_MS, LISTING_MS
 from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from tests import builder
+from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
 from tests.raw_batches import batch, batches, write_segment
 from tests.storage.views import append, log_file, offsets, thousand_offsets
@@ -39,6 +40,30 @@ def test_a_closed_view_holds_no_copy_of_an_index(folder: Path) -> None:
     assert copies()
     view.close()
     assert not copies()
+
+
+@pytest.mark.parametrize("is_swap", [False, True], ids=["replaced", "swap"])
+def test_a_replaced_segment_s_file_is_closed_without_a_garbage_collection(folder: Path, is_swap: bool) -> None:
+    """Else a process that follows a compacted log holds the disk space, and the descriptors, of what was deleted."""
+    first = log_file(folder, 0)
+    new = Path(f"{first}.swap")
+    view = LogView(folder)
+    before = open_descriptors()
+    gc.disable()
+    try:
+        for _ in range(20):
+            assert offsets(view) == list(range(1000))
+            new.write_bytes(first.read_bytes())
+            if is_swap:
+                first.unlink()
+                view.refresh()
+                assert offsets(view, 0, 10) == list(range(10))
+            os.replace(new, first)
+            view.refresh()
+        view.close()
+        assert len(os.listdir("/proc/self/fd")) <= before
+    finally:
+        gc.enable()
 
 
 class TestFollowing:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
+from weakref import ref
 
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.storage.file_records import FileRecords
@@ -27,6 +28,8 @@ INDEX_LAG_BYTES: Final = 64 << 10
 class Descriptors:
     """The open data files of a view; above the limit, the one opened first is released.
 
+    A segment that the view no longer has is not kept: it closes its file once its last reader has dropped it.
+
     Threads: safe, since appending to and popping from a deque are atomic; the limit may be missed by a few. `lock`
     is held while an index is read.
     """
@@ -34,13 +37,15 @@ class Descriptors:
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
         self.lock = threading.Lock()
         self._limit = limit
-        self._open: deque[ViewFiles] = deque()
+        self._open: deque[ref[ViewFiles]] = deque()
 
     def opened(self, segment: ViewFiles) -> None:
         """Record that `segment` opened its file; release the oldest ones above the limit."""
-        self._open.append(segment)
+        self._open.append(ref(segment))
         while len(self._open) > self._limit:
-            self._open.popleft().release_file()
+            oldest = self._open.popleft()()
+            if oldest is not None:
+                oldest.release_file()
 
 
 class ViewFiles:

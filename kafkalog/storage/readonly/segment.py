@@ -14,7 +14,6 @@ from kafkalog.storage.readonly.end import MAX_OFFSETS, SegmentEnd, empty_end, ex
 from kafkalog.storage.readonly.files import Descriptors, ViewFiles
 from kafkalog.storage.readonly.listing import UnopenedSegment
 from kafkalog.storage.segment_reader import Extent
-from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.time_search import find_offset_by_timestamp
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition
 from kafkalog.util.fileio import FileSystem
@@ -30,12 +29,13 @@ class ViewSegment(ViewFiles):
     start. Threads: safe.
     """
 
-    __slots__ = ("_known_end", "_largest")
+    __slots__ = ("_known_end", "_largest", "following")
 
     def __init__(
         self, directory: str, listed: UnopenedSegment, *, fs: FileSystem, descriptors: Descriptors
     ) -> None:
         super().__init__(directory, listed, fs=fs, descriptors=descriptors)
+        self.following: ViewSegment | None = None  # never one before it: a cycle would keep files open
         self._largest = (-1, -1)
         self._known_end: tuple[int, SegmentEnd] | None = None
 
@@ -208,15 +208,19 @@ class ViewSegment(ViewFiles):
         return self.records.read(batch.position, batch.size)
 
 
-def hold_batch(segments: LogSegments[ViewSegment], batch: bytes) -> bool:
-    """Return True if one of the segments has a batch with the same offsets and all records of `batch`.
+def hold_batch(segment: ViewSegment, batch: bytes) -> bool:
+    """Return True if `segment` or one behind it has a batch with the same offsets and all records of `batch`.
 
-    The cleaner removes records of a batch, never its offsets. False also if the batch there cannot be decoded.
+    The cleaner removes records of a batch, never its offsets. False also if the batch there cannot be decoded. True for
+    a batch that begins below `segment`, which the segment before has alone.
     """
     header = scan(batch)[0]
-    segment = segments.floor(header.base_offset)
+    if header.base_offset < segment.base_offset:
+        return True
+    while segment.following is not None and segment.following.base_offset <= header.base_offset:
+        segment = segment.following
     try:
-        other = b"" if segment is None else segment.batch_with(header.base_offset)
+        other = segment.batch_with(header.base_offset)
         return bool(other) and scan(other)[0].last_offset == header.last_offset and _records(batch) <= _records(other)
     except (CorruptRecord, InvalidRecord, IllegalArgument):
         return False

@@ -148,13 +148,14 @@ class DirectoryWatch:
         known = {} if old is None else {(s.base_offset, s.inode): s for s in old.segments}
         segments = LogSegments(self._segment_of(entry, known) for entry in listed)
         last = segments.active
-        for segment, following in zip(segments[:-1], listed[1:], strict=True):
+        for segment, following in zip(segments[:-1], segments[1:], strict=True):
             segment.measure()  # each one: it may have been truncated, written and rolled again since the last look
             segment.is_last = False
-            is_replaced = segment.file_name.endswith(SWAP_SUFFIX) or following.name.endswith(SWAP_SUFFIX)
-            segment.is_elsewhere = partial(hold_batch, segments) if is_replaced or self._fs.has_overlaps else None
+            segment.following = following
+            is_replaced = segment.file_name.endswith(SWAP_SUFFIX) or following.file_name.endswith(SWAP_SUFFIX)
+            segment.is_elsewhere = partial(hold_batch, following) if is_replaced or self._fs.has_overlaps else None
         was_last = last.is_last
-        last.is_last, last.is_elsewhere = True, None
+        last.is_last, last.is_elsewhere, last.following = True, None, None
         checkpoints = self._checkpointed()
         known_end = old.end if old is not None and was_last and old.active is last else None
         end, length, mtime_ns = self._end_of(last, known_end)
