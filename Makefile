@@ -72,4 +72,4 @@ demo:                   ## ten million lines through one log (LINES= sets anothe
 	bash ci/demo.sh
 
 clean:
-	rm -rf build dist *.egg-info kafkalog/_core/*.so
+	rm -rf build dist *.egg-info kafkalog/_core/*.so kafkalog/_core/*/*.so

@@ -8,24 +8,37 @@ from setuptools.command.build_ext import build_ext
 
 SUPPORTED = "CPython 3.11 or newer on a 64-bit, little-endian Linux (macOS from source, untested)"
 
-MODULES = (
-    "values", "state", "plan", "buffers", "crc", "murmur", "varint", "scan", "decode", "record", "encode", "ingest",
-    "assign", "index", "pick", "mapping", "render", "text", "template", "listing", "xxhash", "spare",
-    "store", "unpack", "arena", "legacy", "repack", "walk", "check", "residency", "agree", "txns", "admit", "rewrite",
-    "arrow_memory", "columns", "column_builder", "arrow", "producer", "staged", "producers",
-    "trace", "recovery", "counter", "stamp", "clock", "log_lock", "log_fields", "index_append", "append_engine",
-    "arrow_input", "arrow_rows", "arrow_encoder", "offset_map", "live_offsets", "map_filler",
-    "cleaned_txns", "last_records", "retention", "retain", "message_reader", "message_writer",
-)  # fmt: skip
-USES_CRC = (
-    "crc", "scan", "pick", "plan", "encode", "ingest", "assign", "render", "template", "legacy", "repack",
-    "walk", "check", "agree", "txns", "admit", "rewrite", "unpack",
-    "recovery", "producer", "staged", "producers", "trace", "stamp", "append_engine",
-    "arrow_encoder", "cleaned_txns", "last_records", "retention", "retain", "message_writer",
-)  # fmt: skip
-SHARED = "kafkalog._core.shared"  # what Cython would else put into each module: a sixth of a wheel
-HEADERS = dict.fromkeys(USES_CRC, ("kcrc.h", "kcpu.h")) | {"offset_map": ("kcpu.h",)}
-HEADERS |= {name: HEADERS.get(name, ()) + ("kslot.h",) for name in ("append_engine", "index_append", "log_fields")}
+MODULES = {  # by the folder of `kafkalog/_core` they lie in
+    "bytes": (
+        "crc", "murmur", "varint", "buffers", "mapping", "xxhash", "spare", "store", "residency", "counter", "clock",
+    ),
+    "batch": (
+        "scan", "decode", "record", "encode", "pick", "unpack", "arena", "legacy", "repack", "walk", "agree", "rewrite",
+        "stamp",
+    ),
+    "log": (
+        "values", "state", "plan", "assign", "index", "check", "txns", "admit", "producer", "staged", "producers",
+        "trace", "recovery", "log_lock", "log_fields", "index_append", "append_engine",
+    ),
+    "clean": (
+        "offset_map", "live_offsets", "map_filler", "cleaned_txns", "last_records", "clean_rules", "rewrite_kept",
+    ),
+    "arrow": ("memory", "columns", "column_builder", "capsules", "input", "rows", "encoder"),
+    "text": ("ingest", "render", "text_buffer", "template", "listing"),
+    "messages": ("reader", "writer"),
+}  # fmt: skip
+USES_CRC = {
+    "bytes.crc", "batch.scan", "batch.pick", "log.plan", "batch.encode", "text.ingest", "log.assign", "text.render",
+    "text.template", "batch.legacy", "batch.repack", "batch.walk", "log.check", "batch.agree", "log.txns", "log.admit",
+    "batch.rewrite", "batch.unpack", "log.recovery", "log.producer", "log.staged", "log.producers", "log.trace",
+    "batch.stamp", "log.append_engine", "arrow.encoder", "clean.cleaned_txns", "clean.last_records",
+    "clean.clean_rules", "clean.rewrite_kept", "messages.writer",
+}  # fmt: skip
+CORE = "kafkalog._core"
+SHARED = f"{CORE}.shared"  # what Cython would else put into each module: a sixth of a wheel
+HEADERS = dict.fromkeys(USES_CRC, ("bytes/kcrc.h", "bytes/kcpu.h")) | {"clean.offset_map": ("bytes/kcpu.h",)}
+for _name in ("log.append_engine", "log.index_append", "log.log_fields"):
+    HEADERS[_name] = (*HEADERS.get(_name, ()), "log/kslot.h")
 DEBUG = os.environ.get("KAFKALOG_DEBUG") == "1"
 DIRECTIVES = {
     "language_level": 3,
@@ -43,13 +56,14 @@ def extensions() -> list[Extension]:
     """One extension for each compiled module, named after its file."""
     flags = ["-O1", "-g"] if DEBUG else ["-O3", "-g0", "-DNDEBUG"]
     names = {SHARED: "kafkalog/_core/shared.c"}  # which Cython makes, in the folder of its sources
-    names |= {f"kafkalog._core.{name}": f"kafkalog/_core/{name}.pyx" for name in MODULES}
+    for folder, modules in MODULES.items():
+        names |= {f"{CORE}.{folder}.{name}": f"kafkalog/_core/{folder}/{name}.pyx" for name in modules}
     return [
         Extension(
             name,
             [source],
-            include_dirs=["kafkalog/_core"],
-            depends=[f"kafkalog/_core/{header}" for header in HEADERS.get(name.rpartition(".")[2], ())],
+            include_dirs=["kafkalog/_core/bytes", "kafkalog/_core/log"],
+            depends=[f"kafkalog/_core/{header}" for header in HEADERS.get(name.removeprefix(f"{CORE}."), ())],
             extra_compile_args=[*flags, "-Wno-unused-function"],
         )
         for name, source in names.items()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import kafkalog
 from asv_benchmarks.measure import Row, per_item
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.throttle import Throttle
 from kafkalog.cleaner.types import ASKED, LogToClean

@@ -12,9 +12,9 @@ from asv_benchmarks.benchmarks.common import NOW
 from asv_benchmarks.commands import KAFKALOG, SEGMENT_BYTES, TOPIC, make_lines
 from asv_benchmarks.hot_paths.codecs import HEADER_BYTES, made_plain, text_values
 from asv_benchmarks.measure import Row, median_run, per_item
-from kafkalog._core.encode import encode_batch
-from kafkalog._core.repack import with_payload
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.batch.scan import scan
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder

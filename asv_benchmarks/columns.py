@@ -11,9 +11,9 @@ import kafkalog
 from asv_benchmarks.benchmarks.common import NOW, batches
 from asv_benchmarks.measure import Row, per_item
 from asv_benchmarks.peers import python_peers
-from kafkalog._core.crc import crc32c
-from kafkalog._core.encode import encode_batch
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.records.column_reader import ColumnReader, kinds_of
 from kafkalog.records.compression import compress, decompress
 from kafkalog.records.format import CompressionType

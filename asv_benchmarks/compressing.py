@@ -8,8 +8,8 @@ from pathlib import Path
 from asv_benchmarks.benchmarks.common import codecs
 from asv_benchmarks.commands import KAFKALOG, make_lines
 from asv_benchmarks.measure import Row, median_run
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.text.ingest import LineEncoder
 
 LINES = 2_000_000
 SHARE = 0.8

@@ -17,7 +17,7 @@ from pathlib import Path
 import kafkalog
 from asv_benchmarks.benchmarks.common import batch
 from asv_benchmarks.measure import Row
-from kafkalog._core.crc import crc32c
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.util.fileio import FileSystem
 

@@ -10,7 +10,7 @@ import kafkalog
 from asv_benchmarks.benchmarks.common import NOW, batch, batches, values
 from asv_benchmarks.measure import Row, per_item
 from asv_benchmarks.peers import limit, python_peers
-from kafkalog._core.crc import crc32c
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.reading.chunks import record_tables
 from kafkalog.storage.index.offset_index import OffsetIndex
 
@@ -187,7 +187,7 @@ def crc_rows() -> list[Row]:
             crc32c(data)
         return 100 * len(data)
 
-    from kafkalog._core.crc import implementation
+    from kafkalog._core.bytes.crc import implementation
 
     bar = 35 if "512" in implementation() else 22
     peers = {name: v / 1e9 if isinstance(v, float) else v for name, v in python_peers.crc32c_package(data).items()}

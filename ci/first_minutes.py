@@ -22,7 +22,7 @@ def main(readme: Path) -> None:
     sys.path.insert(0, str(HERE / "tests"))
     import documents  # a file of its own: neither pytest nor the package's sources are needed
 
-    from kafkalog._core import crc
+    from kafkalog._core.bytes import crc
 
     python = f"Python {platform.python_version()} on {platform.machine()}"
     print(f"kafkalog {kafkalog.__version__}, {python}, checksums by {crc.implementation()}")

@@ -48,7 +48,7 @@ NAME="$("$PYTHON" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')"
 [ "$(setting Py_ENABLE_SHARED)" = 1 ] || { say "this Python has no shared library (libpython): the fuzzer needs one"; exit 1; }
 # shellcheck disable=SC2086
 "$CLANG" -O1 "-fsanitize=fuzzer,$CHECKS" $FLAGS -I"$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
-    -Ikafkalog/_core fuzz/driver.c -o fuzzer -L"$LIBRARY" "-l$NAME" -Wl,-rpath,"$LIBRARY" -rdynamic
+    -Ikafkalog/_core/bytes fuzz/driver.c -o fuzzer -L"$LIBRARY" "-l$NAME" -Wl,-rpath,"$LIBRARY" -rdynamic
 
 export PYTHONPATH="$SCRATCH" KAFKALOG_FUZZ_TARGET="$TARGET" KAFKALOG_FUZZ_PYTHON="$PYTHON"
 export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=8:malloc_context_size=3"

@@ -150,7 +150,7 @@ compile() {
 must_compile() {
     local source suffix
     suffix="$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')"
-    for source in "$ROOT"/kafkalog/_core/*.pyi; do
+    for source in "$ROOT"/kafkalog/_core/*/*.pyi; do
         [ -f "${source%.pyi}$suffix" ] || return 0
     done
     [ ! -f "$VENV/kafkalog-built" ] || [ -n "$(find "$ROOT/setup.py" "$ROOT/kafkalog/_core" \

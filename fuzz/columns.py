@@ -1,10 +1,10 @@
 """Columns of Arrow: the builder fed with plain batches, in small pieces, against a record table of the same bytes."""
 
-from kafkalog._core.arrow import array_of, schema_of, stream_of
-from kafkalog._core.column_builder import ColumnBuilder
-from kafkalog._core.columns import KIND_NAMES, Columns, gathered
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.arrow.capsules import array_of, schema_of, stream_of
+from kafkalog._core.arrow.column_builder import ColumnBuilder
+from kafkalog._core.arrow.columns import KIND_NAMES, Columns, gathered
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import BatchTable, scan
 
 SEALS = True
 ALL = bytes(range(len(KIND_NAMES)))

@@ -1,10 +1,11 @@
 """Records of plain v2 batches: tables, records, the check before an append, edits in place, and the pickers."""
 
-from kafkalog._core import admit, assign, pick
-from kafkalog._core.agree import record_fault
-from kafkalog._core.decode import RecordTable, decode
-from kafkalog._core.record import RecordIterator
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch import pick
+from kafkalog._core.batch.agree import record_fault
+from kafkalog._core.batch.decode import RecordTable, decode
+from kafkalog._core.batch.record import RecordIterator
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.log import admit, assign
 
 SEALS = True
 

@@ -1,7 +1,7 @@
 """What codecs are given: gzip members, xerial and raw snappy, lz4 and zstd frames, each reader on the same bytes."""
 
-from kafkalog._core.store import Store
-from kafkalog._core.xxhash import xxh32
+from kafkalog._core.bytes.store import Store
+from kafkalog._core.bytes.xxhash import xxh32
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.compression import decompress_into
 

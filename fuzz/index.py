@@ -4,10 +4,10 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafkalog._core import index
-from kafkalog._core.crc import crc32c
-from kafkalog._core.listing import list_entries
-from kafkalog._core.text import TextBuffer
+from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.log import index
+from kafkalog._core.text.listing import list_entries
+from kafkalog._core.text.text_buffer import TextBuffer
 from kafkalog.errors import CorruptCheckpoint, CorruptSnapshot, FormatError
 from kafkalog.storage.index.aborted_txns import parse_aborted_txns
 from kafkalog.storage.leader_epoch import LeaderEpochCache

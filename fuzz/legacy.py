@@ -1,9 +1,9 @@
 """Batches of every format and codec, made plain and decoded: messages of v0 and v1, wrappers, compressed batches."""
 
-from kafkalog._core.decode import DamagedField
-from kafkalog._core.legacy import wrapper
-from kafkalog._core.repack import with_payload
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.decode import DamagedField
+from kafkalog._core.batch.legacy import wrapper
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.compression import compress

@@ -1,7 +1,7 @@
 """Text made of untrusted bytes: the dump tool's lines, consume's templates, and the decoders of internal records."""
 
-from kafkalog._core import render, template
-from kafkalog._core.text import java_text
+from kafkalog._core.text import render, template
+from kafkalog._core.text.text_buffer import java_text
 from kafkalog.errors import KafkalogError
 from kafkalog.records.compression import new_unpacker
 from kafkalog.tools.dump import record_readers

@@ -1,7 +1,8 @@
 """Batch headers: the scan of memory and of files, the walks that look for one batch, and the checks of a header."""
 
-from kafkalog._core import pick, plan
-from kafkalog._core.scan import BatchTable, find_max_timestamp, find_offset, scan
+from kafkalog._core.batch import pick
+from kafkalog._core.batch.scan import BatchTable, find_max_timestamp, find_offset, scan
+from kafkalog._core.log import plan
 
 SEALS = True
 RULES = plan.RollRules(0, 1 << 30, 1 << 40, 0, 100)

@@ -5,7 +5,7 @@ import sys
 from hashlib import sha1
 from pathlib import Path
 
-from kafkalog._core.crc import crc32c
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.records import lz4_frame, xerial, zstd_frame
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType

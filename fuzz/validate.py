@@ -1,6 +1,6 @@
 """The validator: batches of every format and codec as a leader takes them, refuses them, or writes them anew."""
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog import errors as errors
     from kafkalog import hooks as hooks
     from kafkalog import metrics as metrics
-    from kafkalog._core.record import Record as Record
+    from kafkalog._core.batch.record import Record as Record
     from kafkalog.config.broker import BrokerConfig as BrokerConfig
     from kafkalog.dirs.log_dirs import LogDirs as LogDirs
     from kafkalog.dirs.log_dirs import open_dirs as open_dirs
@@ -46,7 +46,7 @@ _NAMES = {
     "LogDirs": ("dirs.log_dirs", "LogDirs"),
     "LogSlice": ("log.slice", "LogSlice"),
     "OffsetAndTimestamp": ("types", "OffsetAndTimestamp"),
-    "Record": ("_core.record", "Record"),
+    "Record": ("_core.batch.record", "Record"),
     "RecordBatch": ("records.batch", "RecordBatch"),
     "TopicPartition": ("types", "TopicPartition"),
     "convert": ("records.convert", "convert"),

@@ -1,13 +1,13 @@
 """Values shared by the layers: partitions, offsets, positions, results of appends and reads.
 
-Types created once per append or read are compiled (`_core/values.pyx`) and only imported here.
+Types created once per append or read are compiled (`_core/log/values.pyx`) and only imported here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from kafkalog._core.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset
+from kafkalog._core.log.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkalog._core import arrow
-from kafkalog._core.column_builder import ColumnBuilder
-from kafkalog._core.columns import KIND_NAMES, Columns, gathered
-from kafkalog._core.scan import scan
+from kafkalog._core.arrow import capsules as arrow
+from kafkalog._core.arrow.column_builder import ColumnBuilder
+from kafkalog._core.arrow.columns import KIND_NAMES, Columns, gathered
+from kafkalog._core.batch.scan import scan
 
 ALL = bytes(range(len(KIND_NAMES)))
 BATCH_KINDS = bytes(KIND_NAMES.index(n) for n in ("key", "value", "offset", "timestamp", "timestampType", "headers"))

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
 from kafkalog.config.topic import LogConfig
 from kafkalog.records.placer import Placed, Placer, TopicTarget
 

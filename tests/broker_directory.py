@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafkalog._core.varint import encode_uvarint
+from kafkalog._core.bytes.varint import encode_uvarint
 from kafkalog.config.topic import LogConfig
 from kafkalog.manager.cluster_metadata import BOOTSTRAP_FILE, BOOTSTRAP_SNAPSHOT, METADATA_DIRECTORY
 from kafkalog.records.builder import RecordsBuilder

@@ -124,7 +124,7 @@ class Trace:
             if operation == "lookup":
                 return index.lookup(step["offset"])
             if operation == "fetchUpperBoundOffset":
-                from kafkalog._core.values import OffsetPosition
+                from kafkalog._core.log.values import OffsetPosition
 
                 fetched = OffsetPosition(step["offset"], step["position"])
                 return index.fetch_upper_bound_offset(fetched, step["size"])

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kafkalog._core.residency import absent_runs
+from kafkalog._core.bytes.residency import absent_runs
 from tests.emulation import emulated
 
 

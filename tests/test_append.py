@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import BatchBuilder, encode_batch
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.encode import BatchBuilder, encode_batch
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 
 
 @pytest.mark.parametrize("compression_type", ["producer", "lz4"])

@@ -143,6 +143,6 @@ def test_the_rule_itself_sees_an_upward_import(tmp_path: Path) -> None:
     )
     assert imports_of(python) == {"kafkalog.log.log", "kafkalog.storage.log", "kafkalog.aio", "kafkalog.cli"}
     cython = tmp_path / "x.pyx"
-    cython.write_text("from kafkalog._core.scan cimport Table\nimport kafkalog.records.batch\n")
-    assert imports_of(cython) == {"kafkalog._core.scan", "kafkalog.records.batch"}
+    cython.write_text("from kafkalog._core.batch.scan cimport Table\nimport kafkalog.records.batch\n")
+    assert imports_of(cython) == {"kafkalog._core.batch.scan", "kafkalog.records.batch"}
     assert room_of("kafkalog.log.log") == "log" and room_of("kafkalog") == "__init__"

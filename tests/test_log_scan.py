@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, LogClosed, OffsetOutOfRange
 from kafkalog.log.scan import KEPT_BYTES
 from kafkalog.records.compression import compress

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.log.log import Log
 

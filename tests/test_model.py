@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 
 VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=60)), min_size=1, max_size=8)
 Row = tuple[int, bytes | None, bytes | None]

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.log.open_writable import open_for_append
 from tests.crash.disk import MODES, DiskFS, write_image

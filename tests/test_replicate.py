@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
 
 NOW = 1_700_000_000_000

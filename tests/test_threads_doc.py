@@ -34,7 +34,7 @@ def test_every_thread_is_in_the_document() -> None:
 
 def test_compiled_code_has_neither_but_for_the_lock_of_a_log() -> None:
     words = ("import threading", "pthread", "PyThread", "prange", "openmp")
-    for path in (SOURCES / "kafkalog" / "_core").iterdir():
+    for path in (SOURCES / "kafkalog" / "_core").rglob("*"):
         if path.suffix in (".pyx", ".pxd", ".h") and path.stem != "log_lock":
             text = path.read_text(encoding="utf-8")
             assert not [word for word in words if word in text], path.name

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import (
     IllegalArgument,
     InvalidRecord,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import cramjam
 
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 
 RECORD_BYTES = 100
 NOW = 1_700_000_000_000
@@ -27,8 +27,8 @@ def batch(count: int) -> bytes:
 
 def batches(count: int, total_bytes: int) -> bytes:
     """Batches of `count` records back to back, consecutive offsets, about `total_bytes` in all."""
-    from kafkalog._core.assign import assign
-    from kafkalog._core.scan import scan
+    from kafkalog._core.batch.scan import scan
+    from kafkalog._core.log.assign import assign
 
     one = batch(count)
     data = bytearray(one * max(1, total_bytes // len(one)))

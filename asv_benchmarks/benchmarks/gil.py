@@ -2,8 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
 
 from .common import batches
 

@@ -17,6 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "build" / "bench"
+CORE = Path("kafkalog", "_core")
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
@@ -76,9 +77,9 @@ def compile_tree(tree: Path, *, like: Path = ROOT) -> list[str]:
     known = {key: name for name, key in module_keys(like).items()}
     changed = []
     for name, key in module_keys(tree).items():
-        there = like / "kafkalog" / "_core" / f"{known.get(key)}{SUFFIX}"
+        there = like / CORE / f"{known.get(key)}{SUFFIX}"
         if key in known and there.exists():
-            shutil.copyfile(there, tree / "kafkalog" / "_core" / f"{name}{SUFFIX}")
+            shutil.copyfile(there, tree / CORE / f"{name}{SUFFIX}")
         else:
             changed.append(name)
     version = like / "kafkalog" / "_version.py"
@@ -93,13 +94,14 @@ def compile_tree(tree: Path, *, like: Path = ROOT) -> list[str]:
 
 
 def module_keys(tree: Path) -> dict[str, str]:
-    """A hash for each compiled module: of its sources, those of all that it takes in, and how it is compiled."""
-    core = tree / "kafkalog" / "_core"
+    """A hash for each compiled module by its path in `_core`: of its sources, all they take in, and its flags."""
+    core = tree / CORE
     script = _script(tree)
-    texts = {path.name: path.read_bytes() for path in sorted(core.iterdir()) if path.suffix in (".pyx", ".pxd", ".h")}
+    files = sorted(path for path in core.rglob("*") if path.suffix in (".pyx", ".pxd", ".h"))
+    texts = {str(path.relative_to(core)): path.read_bytes() for path in files}
     keys = {}
     for extension in script["extensions"]():
-        name = extension.name.rsplit(".", 1)[1]
+        name = _path_of(extension.name)
         how = (script["DIRECTIVES"], script.get("SHARED"), extension.extra_compile_args, SUFFIX)
         held = hashlib.sha256(repr(how).encode())
         is_ours = f"{name}.pyx" in texts  # and not made by Cython alone, out of what is in `how`
@@ -110,7 +112,7 @@ def module_keys(tree: Path) -> dict[str, str]:
 
 
 def _taken_in(file: str, texts: dict[str, bytes]) -> set[str]:
-    """A source and every file of the folder whose name stands in it as a word, and so on: too many rather than few."""
+    """A source and every file of `_core` whose name stands in it as a word, and so on: too many rather than few."""
     found, waiting = set(), [file]
     while waiting:
         one = waiting.pop()
@@ -121,11 +123,14 @@ def _taken_in(file: str, texts: dict[str, bytes]) -> set[str]:
 
 
 def _named(file: str, texts: dict[str, bytes]) -> Iterator[str]:
-    words = set(re.findall(rb"\w+", texts[file])) | {file.rsplit(".", 1)[0].encode()}
+    words = set(re.findall(rb"\w+", texts[file])) | {Path(file).stem.encode()}
     for other in texts:
-        stem, suffix = other.rsplit(".", 1)
-        if suffix != "pyx" and stem.encode() in words:
+        if not other.endswith(".pyx") and Path(other).stem.encode() in words:
             yield other
+
+
+def _path_of(module: str) -> str:
+    return module.removeprefix("kafkalog._core.").replace(".", "/")
 
 
 def _script(tree: Path) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def _build(names: list[str]) -> None:
     from setuptools import setup
 
     script = _script(Path.cwd())
-    wanted = [one for one in script["extensions"]() if one.name.rsplit(".", 1)[1] in names]
+    wanted = [one for one in script["extensions"]() if _path_of(one.name) in names]
     jobs = f"-j{min(len(names), len(os.sched_getaffinity(0)))}"
     setup(
         name="kafkalog", ext_modules=script["compiled"](wanted), script_args=["-q", "build_ext", "--inplace", jobs],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import kafkalog
 from asv_benchmarks.benchmarks.common import NOW, batch, batches, values
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog._core.stamp import stamp_producer
+from kafkalog._core.batch.stamp import stamp_producer
 
 SEGMENT_BYTES = 1 << 29
 VALUE = b"x" * 100

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from asv_benchmarks.benchmarks.common import NOW, batches, values
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog._core.admit import check_rows
-from kafkalog._core.assign import assign
-from kafkalog._core.decode import decode
-from kafkalog._core.encode import BatchBuilder, encode_batch
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.record import RecordIterator
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.encode import BatchBuilder, encode_batch
+from kafkalog._core.batch.record import RecordIterator
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.admit import check_rows
+from kafkalog._core.log.assign import assign
+from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.records.tables import record_tables
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog._core.crc import crc32c
-from kafkalog._core.murmur import murmur2
-from kafkalog._core.varint import decode_varlong, encode_varlong
+from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.bytes.murmur import murmur2
+from kafkalog._core.bytes.varint import decode_varlong, encode_varlong
 
 NUMBERS = [0, 63, -64, 300, -8192, 1 << 20, -(1 << 31), 1 << 62]
 

@@ -7,11 +7,11 @@ import kafkalog
 from asv_benchmarks.benchmarks.common import NOW, values
 from asv_benchmarks.cleaning import SETTINGS, key, make_log
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog._core.last_records import LastRecords
-from kafkalog._core.map_filler import MapFiller
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.scan import scan
-from kafkalog._core.txns import AbortedRanges
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.clean.last_records import LastRecords
+from kafkalog._core.clean.map_filler import MapFiller
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.log.txns import AbortedRanges
 from kafkalog.cleaner.retain import Retainer
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.config.topic import LogConfig

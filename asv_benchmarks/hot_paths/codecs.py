@@ -6,9 +6,9 @@ from functools import partial
 
 from asv_benchmarks.benchmarks.common import NOW
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog._core.encode import encode_batch
-from kafkalog._core.repack import with_payload
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.packing import pack, parse_compression

@@ -37,9 +37,9 @@ def table(place: Place) -> Iterator[Work]:
 def encode_rows(place: Place) -> Iterator[Work]:
     import pyarrow as pa
 
-    from kafkalog._core.arrow_encoder import ArrowEncoder
-    from kafkalog._core.arrow_input import ArrowSource
-    from kafkalog._core.arrow_rows import RowPlan, next_rows
+    from kafkalog._core.arrow.encoder import ArrowEncoder
+    from kafkalog._core.arrow.input import ArrowSource
+    from kafkalog._core.arrow.rows import RowPlan, next_rows
 
     count = place.size(2_000, 200_000)
     some = values(count)

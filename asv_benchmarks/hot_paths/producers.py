@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from asv_benchmarks.benchmarks.common import NOW, batch
 from asv_benchmarks.hot_paths.path import Place, Work, hot_path
-from kafkalog._core.assign import assign
-from kafkalog._core.producers import Producers
-from kafkalog._core.scan import scan
-from kafkalog._core.stamp import stamp_producer
-from kafkalog._core.txns import AbortedRanges, visible_rows
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.batch.stamp import stamp_producer
+from kafkalog._core.log.assign import assign
+from kafkalog._core.log.producers import Producers
+from kafkalog._core.log.txns import AbortedRanges, visible_rows
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
 from kafkalog.storage.producer_snapshot import format_snapshot, parse_snapshot

@@ -18,7 +18,7 @@ APPENDING = (
           "if len(batches) > 9000:\n    sum(batches)"),
     Plant("append many batches in one call", "log/append.py", "info = opened.append_batches(buffer, table)",
           "sum(buffer)"),
-    Plant("append of an idempotent producer", "_core/append_engine.pyx",
+    Plant("append of an idempotent producer", "_core/log/append_engine.pyx",
           "producers.take(producer)", "sum(bytes(300))"),
     Plant("replicate batches", "log/append.py", "info = opened.append_as_follower(buffer, epoch)", "sum(buffer)"),
     Plant("append compressed, lz4", "log/append.py", "compression = choose(opened.log.config, asked)", "sum(batch)"),

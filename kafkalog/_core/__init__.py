@@ -4,9 +4,9 @@ import sys
 from importlib import import_module
 
 try:
-    import_module("kafkalog._core.values")  # one of them, a small one: they are built together
+    import_module("kafkalog._core.log.values")  # one of them, a small one: they are built together
 except ModuleNotFoundError as error:
-    if error.name != "kafkalog._core.values":
+    if error.name != "kafkalog._core.log.values":
         raise
     raise ImportError(
         f"kafkalog's compiled modules are not there for {sys.implementation.name} {sys.version_info[0]}."

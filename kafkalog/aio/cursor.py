@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.cursors.cursor import POLL_RECORDS, Cursor
 from kafkalog.reading.tail import Waiting, check_timeout
 

@@ -10,7 +10,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, ParamSpec, TypedDict, TypeVar, Unpack
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.aio.cursor import AsyncCursor, waited
 from kafkalog.errors import IllegalState, LogClosed
 from kafkalog.log.log import Log

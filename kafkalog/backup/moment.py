@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.backup.listing import list_partition
 from kafkalog.errors import PartitionNotFound, StorageError
 from kafkalog.records.format import TRANSACTIONAL_BIT

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
-    from kafkalog._core.record import Record
+    from kafkalog._core.batch.record import Record
 
 __all__ = ["BLOCK_OPS", "SAMPLE_GAP", "Deadline", "Latencies", "Meter"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from kafkalog._core.scan import BatchHeader, scan
+from kafkalog._core.batch.scan import BatchHeader, scan
 from kafkalog.records.format import MAGIC_V2, codec_name
 from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import next_sound

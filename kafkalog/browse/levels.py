@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog._core.decode import DamagedField
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import DamagedField
+from kafkalog._core.batch.scan import scan
 from kafkalog.browse import batches
 from kafkalog.browse.batches import BatchRow, Place
 from kafkalog.errors import KafkalogError
@@ -27,8 +27,8 @@ from kafkalog.tools.internal_topics import internal_reader
 from kafkalog.util.text import human_size
 
 if TYPE_CHECKING:
-    from kafkalog._core.decode import RecordTable
-    from kafkalog._core.record import Record
+    from kafkalog._core.batch.decode import RecordTable
+    from kafkalog._core.batch.record import Record
 
 __all__ = ["BatchLevel", "Level", "ListLevel", "fields_of", "partition_level", "record_level", "segment_level"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafkalog._core.decode import RecordTable
+from kafkalog._core.batch.decode import RecordTable
 from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.records.tables import record_tables
 from kafkalog.storage.readonly.view import LogView

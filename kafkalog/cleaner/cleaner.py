@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.manager import CleanerOffsets, Failed, LogCleanerManager, Pool
 from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.stats import Clean, CleanerBook, CleanerReport

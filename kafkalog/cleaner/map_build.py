@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.live_offsets import LiveOffsets
-from kafkalog._core.map_filler import MapFiller
-from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
-from kafkalog._core.txns import AbortedRanges
+from kafkalog._core.batch.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
+from kafkalog._core.clean.live_offsets import LiveOffsets
+from kafkalog._core.clean.map_filler import MapFiller
+from kafkalog._core.log.txns import AbortedRanges
 from kafkalog.cleaner.scanned_ranges import Stretch, Stretches
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
@@ -19,7 +19,7 @@ from kafkalog.storage.log_walk import bound_of, check_rows
 from kafkalog.storage.read import collect_aborted
 
 if TYPE_CHECKING:
-    from kafkalog._core.offset_map import SkimpyOffsetMap
+    from kafkalog._core.clean.offset_map import SkimpyOffsetMap
     from kafkalog.cleaner.cleanable import CleanableLog
 
 DEFAULT_LOAD_FACTOR: Final = 0.9

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Final
 
-from kafkalog._core.live_offsets import LiveOffsets
-from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
+from kafkalog._core.clean.live_offsets import LiveOffsets
+from kafkalog._core.clean.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
 from kafkalog.cleaner.cleanable import Cleanable
 from kafkalog.cleaner.groups import group_segments
 from kafkalog.cleaner.map_build import build_map

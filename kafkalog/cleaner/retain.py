@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkalog._core.last_records import LastRecords
-from kafkalog._core.live_offsets import LiveOffsets
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.producer import ProducerState
-from kafkalog._core.retention import Retention
+from kafkalog._core.clean.clean_rules import Retention
+from kafkalog._core.clean.last_records import LastRecords
+from kafkalog._core.clean.live_offsets import LiveOffsets
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.log.producer import ProducerState
 from kafkalog.cleaner.scanned_ranges import Stretch
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.compression import DECODED_LIMIT_BYTES

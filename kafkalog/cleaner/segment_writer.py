@@ -9,7 +9,7 @@ from kafkalog.storage.index.abstract_index import Brought
 from kafkalog.storage.segment import LogSegment
 
 if TYPE_CHECKING:
-    from kafkalog._core.scan import BatchTable
+    from kafkalog._core.batch.scan import BatchTable
 
 _SMALLEST_BUFFER: Final = 4096
 _MOST_ENTRIES: Final = 4096

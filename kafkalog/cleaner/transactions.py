@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkalog._core.cleaned_txns import CleanedTxns
+from kafkalog._core.clean.cleaned_txns import CleanedTxns
 from kafkalog.storage.index.aborted_txns import AbortedTxn
 
 __all__ = ["CleanedTransactions"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafkalog._core.offset_map import BYTES_PER_SLOT
+from kafkalog._core.clean.offset_map import BYTES_PER_SLOT
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.segments import LogSegments, Segment

@@ -18,7 +18,7 @@ _MIB: Final = 1 << 20
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 _LOAD_FACTOR: Final = "log.cleaner.io.buffer.load.factor"
-_SLOT_BYTES: Final = 24  # of an offset map; `_core.offset_map` is above this layer
+_SLOT_BYTES: Final = 24  # of an offset map; `_core.clean.offset_map` is above this layer
 _RATE: Final = "log.cleaner.io.max.bytes.per.second"
 _ONE: Final = Check("1: there is one copy, on this machine", lambda value: value == 1)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.cursors.place import Options, lag_of, out_of_log, place_of, record_mark, why_lost
 from kafkalog.cursors.store import CursorFile, CursorState, CursorStore
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange

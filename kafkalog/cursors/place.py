@@ -6,7 +6,7 @@ import operator
 import struct
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kafkalog._core.crc import crc32c
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import IllegalArgument, KafkalogError, OffsetOutOfRange
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.lookup import record_at

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kafkalog._core.arrow import schema_of, stream_from
+from kafkalog._core.arrow.capsules import schema_of, stream_from
 from kafkalog.records.column_reader import kinds_of
 from kafkalog.records.table import RecordBatchColumns, Table
 
 if TYPE_CHECKING:
     import pandas
 
-    from kafkalog._core.columns import Columns
+    from kafkalog._core.arrow.columns import Columns
     from kafkalog.log.log import Log
     from kafkalog.log.scan import LogScan
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafkalog._core.crc import crc32c
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.exchange.targets import StagedFor, no_time
 from kafkalog.records.format import TIMESTAMP_TYPE_BIT
 from kafkalog.records.placer import Placed, Placer

@@ -6,9 +6,9 @@ import secrets
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.decode import RecordTable, decode
-from kafkalog._core.scan import BatchTable
-from kafkalog._core.txns import visible_rows
+from kafkalog._core.batch.decode import RecordTable, decode
+from kafkalog._core.batch.scan import BatchTable
+from kafkalog._core.log.txns import visible_rows
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.histogram import Histogram
 from kafkalog.records.plain_runs import PlainRun, plain_runs

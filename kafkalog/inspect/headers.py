@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.inspect.values import LAST_MS
 from kafkalog.records.format import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT
 

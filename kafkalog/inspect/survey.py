@@ -12,7 +12,7 @@ from errno import ENOENT
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.cleaner.types import bytes_of
 from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
 from kafkalog.inspect.damage import DamagedPlace, Locate, SegmentDamage, damage_in_sample, sound_chunks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.headers import HeaderColumns, header_columns
 from kafkalog.inspect.histogram import Histogram

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kafkalog._core.encode import EMPTY_BATCH_BYTES, BatchBuilder
+from kafkalog._core.batch.encode import EMPTY_BATCH_BYTES, BatchBuilder
 from kafkalog.errors import IllegalState, InvalidRecord, InvalidTimestamp, LogClosed, RecordTooLarge
 from kafkalog.log.pending import Gates, PendingBatch
 from kafkalog.records.packing import Compression, choose, most_plain_bytes
@@ -21,7 +21,7 @@ from kafkalog.util.times import record_ms
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kafkalog._core.store import Block
+    from kafkalog._core.bytes.store import Block
     from kafkalog.log.writable import WritableLog
 
 _FEWEST_BATCHES = 4

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
-from kafkalog._core.encode import BadRecord, encode_ready
-from kafkalog._core.record import Record
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.encode import BadRecord, encode_ready
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import InvalidTimestamp, KafkalogError
 from kafkalog.log import arrow_append
 from kafkalog.log.writer import BATCH_BYTES, BUFFER_MEMORY, Writer, refused

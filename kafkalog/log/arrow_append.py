@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.values import LogAppendInfo, make_append_info
+from kafkalog._core.log.values import LogAppendInfo, make_append_info
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.records.placer import Placer, TopicTarget
 from kafkalog.util.keywords import closest_match

@@ -88,7 +88,7 @@ def _compact(
     """Clean the log; split first any segment that needs it."""
     from time import perf_counter
 
-    from kafkalog._core.offset_map import SkimpyOffsetMap
+    from kafkalog._core.clean.offset_map import SkimpyOffsetMap
     from kafkalog.cleaner.choosing import cleanable_offsets
     from kafkalog.cleaner.pass_ import LOAD_FACTOR, clean
     from kafkalog.cleaner.splits import after_splits

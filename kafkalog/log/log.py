@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, SupportsIndex, overload
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog
 from kafkalog.log import append as writing
 from kafkalog.log import columns, inspection
@@ -23,7 +23,7 @@ from kafkalog.util.guards import run_finalizer
 from kafkalog.util.text import human_size, shortened
 
 if TYPE_CHECKING:
-    from kafkalog._core.producer import ProducerState
+    from kafkalog._core.log.producer import ProducerState
     from kafkalog.errors import KafkalogError
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.rows import Rows

@@ -6,11 +6,11 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog._core.encode import BatchBuilder
+from kafkalog._core.batch.encode import BatchBuilder
 from kafkalog.storage.durability import again, open_gate, shut_gate
 
 if TYPE_CHECKING:
-    from kafkalog._core.store import Block
+    from kafkalog._core.bytes.store import Block
 
 
 class Gates:

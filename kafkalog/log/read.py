@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Never
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument
 from kafkalog.log.slice import LogSlice, clamped
 from kafkalog.reading import chunks

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog._core.arrow import schema_of, stream_from
-from kafkalog._core.columns import Columns
+from kafkalog._core.arrow.capsules import schema_of, stream_from
+from kafkalog._core.arrow.columns import Columns
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
 from kafkalog.reading.source import isolation_of, skipped_of

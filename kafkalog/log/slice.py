@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.log.scan import SCAN_OPTIONS, LogScan, checked
 
 if TYPE_CHECKING:

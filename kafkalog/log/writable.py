@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.config.keys import MAX_LONG
 from kafkalog.errors import IllegalState, KafkalogError, LogClosed
 from kafkalog.manager.checkpoints import (
@@ -32,7 +32,7 @@ from kafkalog.util.guards import run_finalizer
 from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
-    from kafkalog._core.store import Block
+    from kafkalog._core.bytes.store import Block
     from kafkalog.cleaner.cleaner import LogCleaner
     from kafkalog.cleaner.types import CleanResult
     from kafkalog.log.accumulator import Accumulator

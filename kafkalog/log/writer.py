@@ -7,7 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Never
 
-from kafkalog._core.encode import BadRecord
+from kafkalog._core.batch.encode import BadRecord
 from kafkalog.errors import IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError, RecordTooLarge
 from kafkalog.log.accumulator import Accumulator, Headers
 from kafkalog.log.pending import Pending

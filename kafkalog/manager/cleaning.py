@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cleaner.manager import Offsets
 from kafkalog.cleaner.types import CleanResult, LogToClean

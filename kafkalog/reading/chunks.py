@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from errno import ENOENT
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.decode import RecordTable
-from kafkalog._core.record import RecordIterator
-from kafkalog._core.txns import has_transactions, visible_rows
+from kafkalog._core.batch.decode import RecordTable
+from kafkalog._core.batch.record import RecordIterator
+from kafkalog._core.log.txns import has_transactions, visible_rows
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
 from kafkalog.reading.source import closed, cuts, refresh, was_truncated
 from kafkalog.records import tables

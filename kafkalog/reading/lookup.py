@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.reading.chunks import records
 from kafkalog.reading.source import out_of_range, refresh

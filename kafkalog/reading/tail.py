@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument
 from kafkalog.reading.chunks import check_tail, records
 from kafkalog.reading.source import end_of, out_of_range, refresh

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from kafkalog._core.arrow import schema_of
-from kafkalog._core.assign import stamp_batch
-from kafkalog._core.decode import RecordTable
-from kafkalog._core.record import Record
-from kafkalog._core.scan import BatchHeader, BatchTable, scan
+from kafkalog._core.arrow.capsules import schema_of
+from kafkalog._core.batch.decode import RecordTable
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.scan import BatchHeader, BatchTable, scan
+from kafkalog._core.log.assign import stamp_batch
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnsupportedForFormat
 from kafkalog.records.column_reader import ColumnReader, kinds_of
 from kafkalog.records.control import ControlRecord, control_record

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafkalog._core.encode import BatchBuilder
-from kafkalog._core.repack import with_payload
+from kafkalog._core.batch.encode import BatchBuilder
+from kafkalog._core.batch.repack import with_payload
 from kafkalog.errors import IllegalArgument, IllegalState, RecordBatchTooLarge
 from kafkalog.records.compression import check_codec, compress
 from kafkalog.records.control import control_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog._core.unpack import TOO_LARGE, Unpacker
+from kafkalog._core.batch.unpack import TOO_LARGE, Unpacker
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.format import CompressionType, codec_name
 

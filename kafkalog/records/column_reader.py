@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.column_builder import ColumnBuilder
-from kafkalog._core.columns import KIND_NAMES, Columns
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.arrow.column_builder import ColumnBuilder
+from kafkalog._core.arrow.columns import KIND_NAMES, Columns
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.compression import DECODED_LIMIT_BYTES
 from kafkalog.records.plain_runs import plain_runs

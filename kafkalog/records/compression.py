@@ -2,7 +2,7 @@
 
 The packages run with the GIL released: zlib or deflate write gzip, isal or zlib read it, cramjam does snappy and lz4
 blocks, zstandard or cramjam do zstd. The decompressed size of a piece is known, or bounded, before memory is allocated
-(`_core/unpack`).
+(`_core/batch/unpack`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.store import MOST_BYTES, Store
-from kafkalog._core.unpack import GZIP_WHOLE, Tool, Unpacker
+from kafkalog._core.batch.unpack import GZIP_WHOLE, Tool, Unpacker
+from kafkalog._core.bytes.store import MOST_BYTES, Store
 from kafkalog.errors import IllegalArgument
 from kafkalog.records import gzip_member, lz4_frame, xerial, zstd_frame
 from kafkalog.records.codec_errors import unpack_error

@@ -10,11 +10,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Never
 
-from kafkalog._core.admit import end_of_magic
-from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.legacy import wrapper
-from kafkalog._core.repack import with_payload
-from kafkalog._core.rewrite import (
+from kafkalog._core.batch.decode import STATUS_TEXT
+from kafkalog._core.batch.legacy import wrapper
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.batch.rewrite import (
     STATUS_HEADERS,
     STATUS_NEGATIVE_TIME,
     STATUS_OFFSETS,
@@ -23,7 +22,8 @@ from kafkalog._core.rewrite import (
     message_run,
     rewrite,
 )
-from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
+from kafkalog._core.batch.scan import REASON_PARTIAL, BatchTable, scan
+from kafkalog._core.log.admit import end_of_magic
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,
@@ -196,8 +196,8 @@ def rebuild(
 ) -> Rebuilt:
     """Rebuild uncompressed rows as one v2 batch, or as a v0 or v1 message set, compressed with `codec`.
 
-    Arguments and offsets as for `_core.rewrite.rewrite`. Raises IllegalArgument for headers that the format cannot hold
-    and for zstd in v0 or v1, InvalidTimestamp for one below -1, InvalidRecord, and RecordTooLarge past 2 GiB.
+    Arguments and offsets as for `_core.batch.rewrite.rewrite`. Raises IllegalArgument for headers that the format
+    cannot hold and for zstd in v0 or v1, InvalidTimestamp for one below -1, InvalidRecord, and RecordTooLarge past 2 GiB.
     """
     wraps = codec != CompressionType.NONE and magic < MAGIC_V2
     made = rewrite(

@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Mapping
 from functools import cache
 
-from kafkalog._core.message_writer import REQUIRED, MessageWriter
+from kafkalog._core.messages.writer import REQUIRED, MessageWriter
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.schema import Field, Schema, kind_of
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.retain import (
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.clean.clean_rules import STATUS_MARKER, Retention
+from kafkalog._core.clean.rewrite_kept import (
     STATUS_CHECKSUM,
     STATUS_OFFSETS,
     STATUS_TOO_LONG,
@@ -16,8 +18,6 @@ from kafkalog._core.retain import (
     STEP_DONE,
     RecordFilter,
 )
-from kafkalog._core.retention import STATUS_MARKER, Retention
-from kafkalog._core.scan import BatchTable, scan
 from kafkalog.errors import CorruptRecord, KafkalogError, RecordTooLarge
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, compress_into
 from kafkalog.records.convert import check_frames

@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog._core.store import Store
-from kafkalog._core.unpack import Tool
+from kafkalog._core.batch.unpack import Tool
+from kafkalog._core.bytes.store import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

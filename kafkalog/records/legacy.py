@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkalog._core.legacy import MessageSet, wrapper
+from kafkalog._core.batch.legacy import MessageSet, wrapper
 from kafkalog.errors import IllegalArgument, IllegalState
 from kafkalog.records.compression import compress
 from kafkalog.records.format import (

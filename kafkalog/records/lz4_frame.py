@@ -1,7 +1,7 @@
 """LZ4 frames as the Java client writes them: independent blocks of 64 KiB, with a header checksum only.
 
-See format.md section 6. This module builds the frames and `_core/unpack` reads them: frames of the packages have blocks
-that depend on each other, which the Java reader rejects. The package compresses and decompresses single blocks.
+See format.md section 6. This module builds the frames and `_core/batch/unpack` reads them: frames of the packages have
+blocks that depend on each other, which the Java reader rejects. The package compresses and decompresses single blocks.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from kafkalog._core.store import Store
-from kafkalog._core.unpack import Tool
-from kafkalog._core.xxhash import xxh32
+from kafkalog._core.batch.unpack import Tool
+from kafkalog._core.bytes.store import Store
+from kafkalog._core.bytes.xxhash import xxh32
 
 __all__ = ["DEFAULT_LEVEL", "compress", "compress_into", "tool"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkalog._core.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
+from kafkalog._core.batch.scan import REASON_MAGIC, REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.format import LOG_OVERHEAD_BYTES

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kafkalog._core.message_reader import MAX_STRING_BYTES
+from kafkalog._core.messages.reader import MAX_STRING_BYTES
 from kafkalog.errors import InvalidRecord
 
 __all__ = ["MAX_STRING_BYTES", "UNDERFLOW", "MessageError", "Source"]

@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from kafkalog._core.repack import Packer
+from kafkalog._core.batch.repack import Packer
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, RecordTooLarge, UnsupportedCompression
 from kafkalog.records.compression import check_level, compress_into
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CompressionType
 
 if TYPE_CHECKING:
-    from kafkalog._core.arrow_encoder import Parcel
-    from kafkalog._core.store import Block
+    from kafkalog._core.arrow.encoder import Parcel
+    from kafkalog._core.bytes.store import Block
 
 __all__ = ["PLAIN", "Compression", "choose", "most_plain_bytes", "pack", "parse_compression", "topic_compression"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.arrow_encoder import ArrowEncoder, Parcel
-from kafkalog._core.arrow_input import ArrowSource, BadArrow
-from kafkalog._core.arrow_rows import RowPlan, next_rows
-from kafkalog._core.scan import scan
+from kafkalog._core.arrow.encoder import ArrowEncoder, Parcel
+from kafkalog._core.arrow.input import ArrowSource, BadArrow
+from kafkalog._core.arrow.rows import RowPlan, next_rows
+from kafkalog._core.batch.scan import scan
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     IllegalArgument,

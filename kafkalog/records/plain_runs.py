@@ -1,7 +1,7 @@
 """Runs of batches made plain, so that readers of uncompressed batches can read any format and codec.
 
-Uncompressed batches stay in their buffer. A run with compressed batches is copied into an arena (`_core/arena`): one
-buffer of about RUN_BYTES, which the reader of the run keeps alive.
+Uncompressed batches stay in their buffer. A run with compressed batches is copied into an arena (`_core/batch/arena`):
+one buffer of about RUN_BYTES, which the reader of the run keeps alive.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.arena import Arena
-from kafkalog._core.decode import (
+from kafkalog._core.batch.arena import Arena
+from kafkalog._core.batch.decode import (
     STATUS_BATCH_RANGE,
     STATUS_MAGIC,
     STATUS_MESSAGE_SIZE,
@@ -18,9 +18,9 @@ from kafkalog._core.decode import (
     STATUS_TEXT,
     RecordTable,
 )
-from kafkalog._core.scan import BatchTable
-from kafkalog._core.store import MOST_BYTES
-from kafkalog._core.unpack import FIRST_FAULT, Unpacker
+from kafkalog._core.batch.scan import BatchTable
+from kafkalog._core.batch.unpack import FIRST_FAULT, Unpacker
+from kafkalog._core.bytes.store import MOST_BYTES
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedForFormat
 from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, check_codec, unpacker
@@ -29,8 +29,8 @@ from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, MAGIC_V2
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kafkalog._core.column_builder import ColumnBuilder
-    from kafkalog._core.map_filler import MapFiller
+    from kafkalog._core.arrow.column_builder import ColumnBuilder
+    from kafkalog._core.clean.map_filler import MapFiller
 
 __all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "record_error", "status_error"]
 

@@ -5,9 +5,16 @@ The reason for a single record has the reference's text: a produce response send
 
 from __future__ import annotations
 
-from kafkalog._core.admit import FAULT_MAGIC, FAULT_NO_KEY, FAULT_STAMPED, FAULT_TIMESTAMP, STATUS_CHECKSUM, RecordCheck
-from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.scan import FAULT_CONTROL, FAULT_COUNT, BatchHeader
+from kafkalog._core.batch.decode import STATUS_TEXT
+from kafkalog._core.batch.scan import FAULT_CONTROL, FAULT_COUNT, BatchHeader
+from kafkalog._core.log.admit import (
+    FAULT_MAGIC,
+    FAULT_NO_KEY,
+    FAULT_STAMPED,
+    FAULT_TIMESTAMP,
+    STATUS_CHECKSUM,
+    RecordCheck,
+)
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError, RecordRefused
 
 __all__ = ["ValidatorMetrics", "header_refusal", "record_refusal"]
@@ -33,7 +40,7 @@ class ValidatorMetrics:
 
 
 def header_refusal(header: BatchHeader, fault: int, metrics: ValidatorMetrics | None) -> RecordRefused:
-    """Return the typed error for a header fault (a FAULT_ number of _core.scan)."""
+    """Return the typed error for a header fault (a FAULT_ number of _core.batch.scan)."""
     if fault == FAULT_COUNT:
         span = header.last_offset - header.base_offset + 1
         reason = f"the batch declares {header.count} records and {span} offsets"

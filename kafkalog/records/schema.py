@@ -13,7 +13,7 @@ import base64
 import re
 from typing import Any, Final, NamedTuple
 
-from kafkalog._core.message_reader import Dialect, MessageReader
+from kafkalog._core.messages.reader import Dialect, MessageReader
 from kafkalog.records.message import UNDERFLOW, MessageError, Source
 
 Message = dict[str, Any]

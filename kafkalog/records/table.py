@@ -6,8 +6,8 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from kafkalog._core.arrow import array_of, schema_of, stream_of
-from kafkalog._core.columns import Columns, gathered
+from kafkalog._core.arrow.capsules import array_of, schema_of, stream_of
+from kafkalog._core.arrow.columns import Columns, gathered
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.util.text import html_table

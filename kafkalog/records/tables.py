@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkalog._core.decode import STATUS_OK, RecordTable, decode
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.batch.decode import STATUS_OK, RecordTable, decode
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.records.compression import DECODED_LIMIT_BYTES
 from kafkalog.records.plain_runs import PlainRun, plain_run, plain_runs
 
@@ -62,7 +62,7 @@ def batch_table(
 ) -> RecordTable:
     """Return the records of one batch; arguments and errors as for `record_tables`.
 
-    `lenient` as for `_core.decode.decode`.
+    `lenient` as for `_core.batch.decode.decode`.
     """
     run = plain_run(data, batches, row, row + 1, base_position=base_position, limit_bytes=limit_bytes)
     table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position, lenient=lenient)

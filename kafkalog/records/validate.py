@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog._core.admit import RecordCheck, check_rows, end_of_magic
-from kafkalog._core.assign import assign, assign_messages, stamp_batch
-from kafkalog._core.scan import BatchHeader, BatchTable, scan
+from kafkalog._core.batch.scan import BatchHeader, BatchTable, scan
+from kafkalog._core.log.admit import RecordCheck, check_rows, end_of_magic
+from kafkalog._core.log.assign import assign, assign_messages, stamp_batch
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.compression import check_codec

@@ -1,7 +1,7 @@
 """Snappy in Kafka's framing: the stream format of xerial's snappy-java, and the bare blocks of very old clients.
 
 format.md section 6: 8 bytes magic, i32 version, i32 oldest version that can read it, then blocks of i32 length and raw
-snappy, of 32 KiB uncompressed data each, as the Java client writes them. `_core/unpack` reads them.
+snappy, of 32 KiB uncompressed data each, as the Java client writes them. `_core/batch/unpack` reads them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.store import Store
-from kafkalog._core.unpack import Tool
+from kafkalog._core.batch.unpack import Tool
+from kafkalog._core.bytes.store import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

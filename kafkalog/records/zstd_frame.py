@@ -10,8 +10,8 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.store import Store
-from kafkalog._core.unpack import Tool
+from kafkalog._core.batch.unpack import Tool
+from kafkalog._core.bytes.store import Store
 
 if TYPE_CHECKING:
     import zstandard

@@ -40,7 +40,7 @@ def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[tuple[str,
         version, why = None, ""
         try:
             import kafkalog
-            import kafkalog._core.scan
+            import kafkalog._core.batch.scan
             import kafkalog.spark.tasks
 
             version = kafkalog.__version__

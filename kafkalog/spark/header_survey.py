@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
 from kafkalog.records.compression import decompress
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, CODEC_MASK, CONTROL_BIT, codec_name

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafkalog._core.scan import BatchHeader, BatchTable, scan
+from kafkalog._core.batch.scan import BatchHeader, BatchTable, scan
 from kafkalog.dirs.create import check_name_is_free
 from kafkalog.errors import IllegalState
 from kafkalog.log.open import open as open_log

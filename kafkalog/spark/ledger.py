@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkalog._core.crc import crc32c
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
 from kafkalog.manager.topics import check_partitions
 from kafkalog.spark.staging import Job, StagedFile, parse_job, parse_name

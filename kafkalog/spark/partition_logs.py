@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
-from kafkalog._core.scan import scan
-from kafkalog._core.stamp import BadBatch, stamp_producer
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.batch.stamp import BadBatch, stamp_producer
 from kafkalog.errors import CorruptStagedFile
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.log.writable import WritableLog

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.arrow_input import ArrowSource, BadArrow
-from kafkalog._core.arrow_rows import RowPlan
+from kafkalog._core.arrow.input import ArrowSource, BadArrow
+from kafkalog._core.arrow.rows import RowPlan
 from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.placer import Placed, Placer, TopicTarget, refusal

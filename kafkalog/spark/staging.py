@@ -19,8 +19,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog._core.crc import crc32c
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError, StorageError
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition

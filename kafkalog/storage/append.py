@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog._core import admit, plan
-from kafkalog._core.admit import LeaderLimits, refusal
-from kafkalog._core.rewrite import message_run
-from kafkalog._core.scan import REASON_MAGIC, REASON_PARTIAL, BatchTable, scan
+from kafkalog._core.batch.rewrite import message_run
+from kafkalog._core.batch.scan import REASON_MAGIC, REASON_PARTIAL, BatchTable, scan
+from kafkalog._core.log import admit, plan
+from kafkalog._core.log.admit import LeaderLimits, refusal
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     CorruptRecord,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kafkalog._core.check import find_header
-from kafkalog._core.crc import crc32, crc32c
+from kafkalog._core.bytes.crc import crc32, crc32c
+from kafkalog._core.log.check import find_header
 from kafkalog.errors import StorageError
 from kafkalog.storage.lazy_file import DataFile
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from kafkalog._core.pick import pick, pick_by_time
-from kafkalog._core.record import Record
-from kafkalog._core.scan import find_offset
+from kafkalog._core.batch.pick import pick, pick_by_time
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.scan import find_offset
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.types import OffsetAndTimestamp, OffsetPosition, TimestampOffset

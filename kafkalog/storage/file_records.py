@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.log_lock import LogLock
+from kafkalog._core.log.log_lock import LogLock
 from kafkalog.errors import IllegalArgument, ReadOnlyLog, StorageError
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_file_size, clamp
 from kafkalog.storage.lazy_file import LazyFile

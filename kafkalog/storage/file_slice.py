@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.crc import crc32, crc32c
-from kafkalog._core.scan import REASON_SIZE, BatchHeader, BatchTable, scan
+from kafkalog._core.batch.scan import REASON_SIZE, BatchHeader, BatchTable, scan
+from kafkalog._core.bytes.crc import crc32, crc32c
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, StorageError
 from kafkalog.storage.lazy_file import DataFile
 

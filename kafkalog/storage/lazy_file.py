@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog._core.mapping import Witness
+from kafkalog._core.bytes.mapping import Witness
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
 
@@ -40,7 +40,7 @@ class LazyFile:
     here, so the descriptor is closed after the last reader has finished, and its number is never reused under a
     reader. A writer that uses the descriptor number sets `owner`, and its `lend` decides (`FileRecords.lend`).
 
-    A file that is closed before it is synced leaves a witness (`_core/mapping.pyx`). The kernel reports a failed
+    A file that is closed before it is synced leaves a witness (`_core/bytes/mapping.pyx`). The kernel reports a failed
     write-back only to files open at the time, so an fsync through a later descriptor could miss it. `sync` asks
     both.
 

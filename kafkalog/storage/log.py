@@ -13,8 +13,8 @@ import os
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kafkalog._core.append_engine import AppendEngine
-from kafkalog._core.producer import ProducerState
+from kafkalog._core.log.append_engine import AppendEngine
+from kafkalog._core.log.producer import ProducerState
 from kafkalog.config.topic import LogConfig
 from kafkalog.records.validate import ValidatorMetrics
 from kafkalog.storage.damage import MisplacedBatch
@@ -53,7 +53,7 @@ class UnifiedLog:
     """The log in one partition directory, open for reading and writing; the caller holds the directory's lock.
 
     Methods of the parts are attributes here, so that a call reaches them directly. `append_ready` belongs to the
-    compiled engine (`_core/append_engine.pyx`); the rest is in `log_parts`, by the duties that `__init__` names.
+    compiled engine (`_core/log/append_engine.pyx`); the rest is in `log_parts`, by the duties that `__init__` names.
     `replacer` is for the log cleaner. Threads: any thread may call any method. Writers take one lock; readers take
     one state and no lock.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any, Final
 
-from kafkalog._core.counter import Counter
+from kafkalog._core.bytes.counter import Counter
 from kafkalog.util.weak_registry import WeakRegistry
 
 BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog._core.state import LogState
+from kafkalog._core.log.state import LogState
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
 from kafkalog.types import LogOffsetMetadata
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import bad_row
 from kafkalog.storage.file_slice import LARGEST_OFFSET

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafkalog._core.crc import crc32c
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import CorruptSnapshot, StorageError
 from kafkalog.util.fileio import OS, FileSystem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog._core.values import OffsetPosition
+from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.storage.segment import LogSegment

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.pick import NOT_HERE, find_record_by_time
-from kafkalog._core.scan import (
+from kafkalog._core.batch.pick import NOT_HERE, find_record_by_time
+from kafkalog._core.batch.scan import (
     REASON_SIZE,
     BatchHeader,
     BatchTable,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog._core.residency import absent_runs
+from kafkalog._core.bytes.residency import absent_runs
 from kafkalog.util.fileio import File, FileSystem
 from kafkalog.util.system_calls import SYSTEM
 

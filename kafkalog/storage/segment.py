@@ -1,7 +1,7 @@
 """One segment of a log: a `.log` file with its two indexes.
 
 The `.log` file holds consecutive batches; the indexes are sparse and derived from it (format.md section 7), so a
-lost one is rebuilt. The rules of appending are in `_core/plan.pyx`; the owner plans, the segment writes.
+lost one is rebuilt. The rules of appending are in `_core/log/plan.pyx`; the owner plans, the segment writes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog._core.index_append import write_indexed
-from kafkalog._core.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.log.index_append import write_indexed
+from kafkalog._core.log.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.file_records import FileRecords

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from kafkalog._core.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
-from kafkalog._core.values import OffsetPosition
+from kafkalog._core.batch.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
+from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkalog._core.pick import NOT_HERE, find_record_by_time
+from kafkalog._core.batch.pick import NOT_HERE, find_record_by_time
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.segment_reader import Chunk, Extent, segment_chunks
 from kafkalog.types import OffsetAndTimestamp, TimestampOffset

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from kafkalog._core.txns import AbortedRanges, TxnScan
+from kafkalog._core.log.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import LARGEST_OFFSET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalog._core.txns import TxnScan
+from kafkalog._core.log.txns import TxnScan
 from kafkalog.errors import CorruptRecord
 from kafkalog.records.format import CONTROL_BIT
 from kafkalog.storage.damage import HINT, MisplacedBatch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafkalog._core.index import growing_offset_entries, growing_time_entries
+from kafkalog._core.log.index import growing_offset_entries, growing_time_entries
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import next_sound

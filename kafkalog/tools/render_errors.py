@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from kafkalog._core.decode import STATUS_TEXT
-from kafkalog._core.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE, DumpText
-from kafkalog._core.template import BAD_CRC, BAD_MAGIC
-from kafkalog._core.unpack import FIRST_FAULT
+from kafkalog._core.batch.decode import STATUS_TEXT
+from kafkalog._core.batch.unpack import FIRST_FAULT
+from kafkalog._core.text.render import BAD_CODEC, BAD_CONTROL, BAD_FORMAT, BAD_HEADER, BAD_SIZE, DumpText
+from kafkalog._core.text.template import BAD_CRC, BAD_MAGIC
 from kafkalog.errors import CorruptRecord, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Final, Protocol
 
-from kafkalog._core.clock import wall_milliseconds
+from kafkalog._core.bytes.clock import wall_milliseconds
 
 _LOG: Final = logging.getLogger(__name__)
 

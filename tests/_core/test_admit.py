@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.admit import (
+from kafkalog._core.batch.legacy import MessageSet
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.admit import (
     FAULT_MAGIC,
     FAULT_NO_KEY,
     FAULT_STAMPED,
@@ -19,8 +21,6 @@ from kafkalog._core.admit import (
     end_of_magic,
     first_to_change,
 )
-from kafkalog._core.legacy import MessageSet
-from kafkalog._core.scan import scan
 from tests.builder import R, batch, message_v1, seal
 
 T = 1_700_000_000_000
@@ -124,7 +124,7 @@ def test_the_row_after_a_run_of_one_format() -> None:
 
 def inner(data: bytes) -> RecordCheck:
     """Messages as they come out of a v1 wrapper: one row around all of them."""
-    from kafkalog._core.legacy import wrapper
+    from kafkalog._core.batch.legacy import wrapper
     from kafkalog.records.plain_runs import plain_row
 
     wrapped = wrapper(zlib.compress(data, wbits=31), magic=1, codec=1, offset=2)

@@ -5,9 +5,9 @@ import weakref
 
 import pytest
 
-from kafkalog._core.arena import Arena
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.arena import Arena
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
 from tests.builder import R, batch, frame, message_v1, seal
 
 FIELDS = {"base_offset": 40, "leader_epoch": 5, "producer_id": 9, "producer_epoch": 1, "base_sequence": 3}

@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kafkalog._core import arrow
-from kafkalog._core.columns import Columns
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.arrow import capsules as arrow
+from kafkalog._core.arrow.columns import Columns
+from kafkalog._core.batch.encode import encode_batch
 from tests.arrow_readers import ALL, SCHEMA, Given, Stream, checked, columns_of, pieces_of, records_of
 from tests.builder import R, batch
 

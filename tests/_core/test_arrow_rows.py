@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.arrow_encoder import ArrowEncoder, Parcel
-from kafkalog._core.arrow_input import ArrowSource, BadArrow
-from kafkalog._core.arrow_rows import RowPlan, Rows, next_rows
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import scan
+from kafkalog._core.arrow.encoder import ArrowEncoder, Parcel
+from kafkalog._core.arrow.input import ArrowSource, BadArrow
+from kafkalog._core.arrow.rows import RowPlan, Rows, next_rows
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
 from tests.arrow_abi import Node, Release, Streamed, new_capsule
 
 NOW = 1_700_000_000_000

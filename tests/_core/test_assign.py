@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkalog._core.assign import assign, assign_messages
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.assign import assign, assign_messages
 from tests.builder import R, batch, message_v1
 
 T = 1_700_000_000_000

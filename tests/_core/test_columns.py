@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.arrow_memory import MOST_KEPT_BYTES, kept_bytes
-from kafkalog._core.column_builder import STATUS_TEXT, ColumnBuilder
-from kafkalog._core.columns import KIND_NAMES, Columns, gathered
-from kafkalog._core.decode import decode
-from kafkalog._core.encode import encode_batch
-from kafkalog._core.legacy import MessageSet
-from kafkalog._core.scan import scan
+from kafkalog._core.arrow.column_builder import STATUS_TEXT, ColumnBuilder
+from kafkalog._core.arrow.columns import KIND_NAMES, Columns, gathered
+from kafkalog._core.arrow.memory import MOST_KEPT_BYTES, kept_bytes
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog._core.batch.legacy import MessageSet
+from kafkalog._core.batch.scan import scan
 from tests.arrow_readers import ALL, Given, Stream, checked, columns_of, pieces_of, records_of, told
 from tests.builder import R, batch, frame, seal
 

@@ -16,7 +16,7 @@ from typing import Any
 import crc32c as pypi_crc32c
 import pytest
 
-from kafkalog._core import crc
+from kafkalog._core.bytes import crc
 from tests.trees import ROOT
 
 BYTES = Random(31).randbytes(100_003)
@@ -31,8 +31,8 @@ MODELS = {"qemu64,-sse4.2": "portable", "Nehalem,-pclmulqdq": "portable", "Westm
 
 LOOK = """
 import json, random
-from kafkalog._core import crc
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.bytes import crc
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 
 data = random.Random(31).randbytes(100_003)
 pieces = [data[n:] for n in range(0, 100_003, 9973)]

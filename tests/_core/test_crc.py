@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core import crc
+from kafkalog._core.bytes import crc
 
 IMPLEMENTATIONS = crc.implementations()
 BYTES = random.Random(17).randbytes(4 << 20)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.decode import decode
-from kafkalog._core.encode import BadRecord, BatchBuilder, encode_batch
-from kafkalog._core.record import Record
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.encode import BadRecord, BatchBuilder, encode_batch
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.scan import scan
 from tests._core.test_decode import rows
 from tests.builder import R, batch
 

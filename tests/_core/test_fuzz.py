@@ -12,10 +12,12 @@ from typing import Any
 import crc32c
 import pytest
 
-from kafkalog._core import assign, encode, index, ingest, pick, plan, render, scan, template
-from kafkalog._core.admit import check_rows
-from kafkalog._core.decode import RecordTable, decode
-from kafkalog._core.record import RecordIterator
+from kafkalog._core.batch import encode, pick, scan
+from kafkalog._core.batch.decode import RecordTable, decode
+from kafkalog._core.batch.record import RecordIterator
+from kafkalog._core.log import assign, index, plan
+from kafkalog._core.log.admit import check_rows
+from kafkalog._core.text import ingest, render, template
 from tests import builder
 from tests.plain_reader import Read, read_batch, read_message, wrapped
 

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from kafkalog._core.cleaned_txns import CleanedTxns
-from kafkalog._core.decode import decode
-from kafkalog._core.last_records import LastRecords
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.retain import STEP_DONE, RecordFilter
-from kafkalog._core.retention import Retention
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.clean.clean_rules import Retention
+from kafkalog._core.clean.cleaned_txns import CleanedTxns
+from kafkalog._core.clean.last_records import LastRecords
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.rewrite_kept import STEP_DONE, RecordFilter
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.records.compression import compress
 from kafkalog.records.filter import filter_to

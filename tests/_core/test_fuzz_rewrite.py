@@ -8,12 +8,12 @@ import random
 
 import pytest
 
-from kafkalog._core.admit import check_rows, end_of_magic, first_to_change
-from kafkalog._core.assign import assign_messages
-from kafkalog._core.decode import decode
-from kafkalog._core.legacy import MessageSet
-from kafkalog._core.rewrite import message_run, rewrite
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.legacy import MessageSet
+from kafkalog._core.batch.rewrite import message_run, rewrite
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.log.admit import check_rows, end_of_magic, first_to_change
+from kafkalog._core.log.assign import assign_messages
 from kafkalog.errors import KafkalogError
 from kafkalog.records.compression import compress
 from kafkalog.records.convert import convert

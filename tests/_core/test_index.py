@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
-from kafkalog._core.values import OffsetPosition, TimestampOffset
+from kafkalog._core.log.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
+from kafkalog._core.log.values import OffsetPosition, TimestampOffset
 
 BASE = 45
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.decode import decode
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.murmur import partition_for_key
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.murmur import partition_for_key
+from kafkalog._core.text.ingest import LineEncoder
 from tests.builder import R, batch
 
 T = 1_700_000_000_000

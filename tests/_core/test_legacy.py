@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.arena import Arena
-from kafkalog._core.decode import STATUS_TEXT, DamagedField, RecordTable, decode
-from kafkalog._core.legacy import MessageSet, wrapper
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.arena import Arena
+from kafkalog._core.batch.decode import STATUS_TEXT, DamagedField, RecordTable, decode
+from kafkalog._core.batch.legacy import MessageSet, wrapper
+from kafkalog._core.batch.scan import scan
 from tests.builder import R, batch, message_v1
 
 T = 1_700_000_000_000

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.listing import list_entries
-from kafkalog._core.text import TextBuffer
+from kafkalog._core.text.listing import list_entries
+from kafkalog._core.text.text_buffer import TextBuffer
 
 I32 = st.integers(-(2**31), 2**31 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.live_offsets import LiveOffsets
-from kafkalog._core.map_filler import MapFiller
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.scan import scan
-from kafkalog._core.txns import AbortedRanges
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.clean.live_offsets import LiveOffsets
+from kafkalog._core.clean.map_filler import MapFiller
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.log.txns import AbortedRanges
 from tests.cleaner.filtering import made, of_producer
 
 END = 1 << 40

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kafkalog._core.log_lock import LogLock
+from kafkalog._core.log.log_lock import LogLock
 
 
 def test_one_thread_at_a_time() -> None:

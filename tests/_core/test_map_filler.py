@@ -4,12 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog._core.decode import decode
-from kafkalog._core.legacy import MessageSet
-from kafkalog._core.map_filler import MapFiller
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.scan import scan
-from kafkalog._core.txns import AbortedRanges
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.legacy import MessageSet
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.clean.map_filler import MapFiller
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.log.txns import AbortedRanges
 from tests.builder import R, batch, message_v1
 
 ROWS = [R(b"value", b"key %d" % i, headers=(("h", b"1"),) * (i % 2)) for i in range(5)]

@@ -17,16 +17,18 @@ import numpy as np
 import pytest
 
 import kafkalog._core
-from kafkalog._core.admit import check_rows, first_to_change
-from kafkalog._core.arena import Arena
-from kafkalog._core.assign import assign, stamp_batch
-from kafkalog._core.buffers import Column, Held
-from kafkalog._core.decode import RecordTable, decode
-from kafkalog._core.encode import BatchBuilder, encode_batch
-from kafkalog._core.index import Entries, OffsetEntries
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.log_fields import LogFields
-from kafkalog._core.plan import (
+from kafkalog._core.batch.arena import Arena
+from kafkalog._core.batch.decode import RecordTable, decode
+from kafkalog._core.batch.encode import BatchBuilder, encode_batch
+from kafkalog._core.batch.record import Record, RecordIterator
+from kafkalog._core.batch.scan import BatchTable, find_offset, scan
+from kafkalog._core.batch.walk import BatchWalk
+from kafkalog._core.bytes.buffers import Column, Held
+from kafkalog._core.log.admit import check_rows, first_to_change
+from kafkalog._core.log.assign import assign, stamp_batch
+from kafkalog._core.log.index import Entries, OffsetEntries
+from kafkalog._core.log.log_fields import LogFields
+from kafkalog._core.log.plan import (
     AppendPlan,
     RollRules,
     SegmentTail,
@@ -35,15 +37,17 @@ from kafkalog._core.plan import (
     offsets_rise,
     plan_append,
 )
-from kafkalog._core.record import Record, RecordIterator
-from kafkalog._core.render import DumpText
-from kafkalog._core.scan import BatchTable, find_offset, scan
-from kafkalog._core.state import LogState
-from kafkalog._core.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset, _append_info
-from kafkalog._core.walk import BatchWalk
+from kafkalog._core.log.state import LogState
+from kafkalog._core.log.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset, _append_info
+from kafkalog._core.text.ingest import LineEncoder
+from kafkalog._core.text.render import DumpText
 from tests.builder import R, batch
 
-MODULES = [importlib.import_module(f"kafkalog._core.{m.name}") for m in pkgutil.iter_modules(kafkalog._core.__path__)]
+MODULES = [
+    importlib.import_module(module.name)
+    for module in pkgutil.walk_packages(kafkalog._core.__path__, "kafkalog._core.")
+    if not module.ispkg
+]
 CLASSES = sorted(
     {
         kind

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.murmur import murmur2, partition_for_key
+from kafkalog._core.bytes.murmur import murmur2, partition_for_key
 
 MASK = 0xFFFFFFFF
 MULTIPLIER = 0x5BD1E995

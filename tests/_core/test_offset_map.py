@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
 
 MASK = (1 << 64) - 1
 KEY = bytes(range(16))

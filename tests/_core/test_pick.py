@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.decode import decode
-from kafkalog._core.pick import pick, pick_by_time
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.pick import pick, pick_by_time
+from kafkalog._core.batch.scan import scan
 from tests.builder import R, batch, message_v1
 
 ROWS = [

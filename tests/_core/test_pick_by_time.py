@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalog._core.pick import NOT_HERE, NOT_READABLE, find_record_by_time
+from kafkalog._core.batch.pick import NOT_HERE, NOT_READABLE, find_record_by_time
 from tests.builder import R, batch, message_v1
 
 TIMES = [50, 90, 20, 90]

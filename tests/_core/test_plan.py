@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkalog._core import plan
-from kafkalog._core.plan import AppendPlan, RollRules, SegmentTail, append_info, place_append, plan_append
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log import plan
+from kafkalog._core.log.plan import AppendPlan, RollRules, SegmentTail, append_info, place_append, plan_append
 from tests.storage.logs import NOW, run, sized
 
 RULES = RollRules(0, 1000, 500, NOW, 150)

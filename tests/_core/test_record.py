@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kafkalog._core.decode import decode
-from kafkalog._core.record import Record, RecordIterator
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.record import Record, RecordIterator
+from kafkalog._core.batch.scan import scan
 from tests.builder import R, batch
 
 DATA = batch([R(b"v0", b"k0", 1_526_384_718_288, (("h", b"1"), ("h", None))), R(None, None, 5)], base_offset=7)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.crc import crc32c
-from kafkalog._core.plan import RollRules, SegmentTail, plan_append
-from kafkalog._core.producers import Producers
-from kafkalog._core.recovery import (
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.log.plan import RollRules, SegmentTail, plan_append
+from kafkalog._core.log.producers import Producers
+from kafkalog._core.log.recovery import (
     BAD_CRC,
     BAD_ORDER,
     BAD_RANGE,
@@ -22,7 +23,6 @@ from kafkalog._core.recovery import (
     PARTIAL,
     RecoveryPass,
 )
-from kafkalog._core.scan import scan
 from tests import raw_batches
 from tests.transactional import CONTROL, TRANSACTIONAL
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core import render
-from kafkalog._core.render import IS_FULL, NEEDS_BYTES, DumpText
-from kafkalog._core.text import java_text
+from kafkalog._core.text import render
+from kafkalog._core.text.render import IS_FULL, NEEDS_BYTES, DumpText
+from kafkalog._core.text.text_buffer import java_text
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, seal, sized, varint
 

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from kafkalog._core import render
-from kafkalog._core.render import DumpText
+from kafkalog._core.text import render
+from kafkalog._core.text.render import DumpText
 from tests.builder import R, batch, frame
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkalog._core.repack import with_payload
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.batch.scan import scan
 from tests.builder import R, batch, message_v1, seal
 
 

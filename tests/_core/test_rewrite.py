@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.decode import decode
-from kafkalog._core.legacy import MessageSet
-from kafkalog._core.rewrite import (
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.legacy import MessageSet
+from kafkalog._core.batch.rewrite import (
     STATUS_HEADERS,
     STATUS_NEGATIVE_TIME,
     STATUS_OFFSETS,
@@ -14,7 +14,7 @@ from kafkalog._core.rewrite import (
     message_run,
     rewrite,
 )
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from tests.builder import R, batch
 
 T = 1_700_000_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.scan import (
+from kafkalog._core.batch.scan import (
     REASON_END,
     REASON_LIMIT,
     REASON_MAGIC,

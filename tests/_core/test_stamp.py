@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.scan import scan
-from kafkalog._core.stamp import BadBatch, stamp_producer
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.batch.stamp import BadBatch, stamp_producer
 from kafkalog.records.packing import pack, parse_compression
 from kafkalog.records.sequence import increment_sequence
 from tests.builder import R, batch

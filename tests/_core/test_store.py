@@ -4,8 +4,8 @@ import weakref
 
 import pytest
 
-from kafkalog._core.spare import MOST_KEPT_BYTES, kept_bytes
-from kafkalog._core.store import MOST_BYTES, Store
+from kafkalog._core.bytes.spare import MOST_KEPT_BYTES, kept_bytes
+from kafkalog._core.bytes.store import MOST_BYTES, Store
 
 
 def copy(data: bytes, room: memoryview) -> int:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core import template
-from kafkalog._core.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
+from kafkalog._core.text import template
+from kafkalog._core.text.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
 from kafkalog.tools.consume.templates import Pieces, delimited, formatted, json_lines
 from tests import reference_text
 from tests.builder import R, batch, frame, message_v1, seal, varint

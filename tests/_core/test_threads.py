@@ -5,15 +5,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog._core.admit import first_to_change
-from kafkalog._core.check import BatchCheck
-from kafkalog._core.decode import decode
-from kafkalog._core.encode import BatchBuilder, encode_batch
-from kafkalog._core.index import OffsetEntries
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.render import DumpText
-from kafkalog._core.scan import scan
-from kafkalog._core.template import VALUE, TemplateText
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.encode import BatchBuilder, encode_batch
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.admit import first_to_change
+from kafkalog._core.log.check import BatchCheck
+from kafkalog._core.log.index import OffsetEntries
+from kafkalog._core.text.ingest import LineEncoder
+from kafkalog._core.text.render import DumpText
+from kafkalog._core.text.template import VALUE, TemplateText
 
 ROUNDS = 300
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.scan import BatchTable, scan
-from kafkalog._core.txns import AbortedRanges, TxnScan, has_transactions, is_plain, visible_rows
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.log.txns import AbortedRanges, TxnScan, has_transactions, is_plain, visible_rows
 from tests.builder import R, batch, frame, message_v1, seal
 from tests.transactional import CONTROL, TRANSACTIONAL, marker
 

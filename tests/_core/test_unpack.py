@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.store import Store
-from kafkalog._core.unpack import FAULT_TEXT, FIRST_FAULT, GZIP_FASTER, GZIP_WHOLE, TOO_LARGE, Tool, Unpacker
+from kafkalog._core.batch.unpack import FAULT_TEXT, FIRST_FAULT, GZIP_FASTER, GZIP_WHOLE, TOO_LARGE, Tool, Unpacker
+from kafkalog._core.bytes.store import Store
 from kafkalog.records.compression import compress, new_unpacker
 
 GZIP, SNAPPY, LZ4, ZSTD = range(1, 5)

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from kafkalog._core.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset
+from kafkalog._core.log.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.varint import (
+from kafkalog._core.bytes.varint import (
     decode_uvarint,
     decode_varint,
     decode_varlong,

@@ -64,9 +64,12 @@ def test_a_clone_without_history_has_none(repository: Path, tmp_path_factory: py
 def copied(tmp_path: Path) -> Path:
     core = tmp_path / "kafkalog" / "_core"
     core.mkdir(parents=True)
-    for file in (SOURCES / "kafkalog" / "_core").iterdir():
+    sources = SOURCES / "kafkalog" / "_core"
+    for file in sources.rglob("*"):
         if file.suffix in (".pyx", ".pxd", ".h"):
-            shutil.copyfile(file, core / file.name)
+            place = core / file.relative_to(sources)
+            place.parent.mkdir(exist_ok=True)
+            shutil.copyfile(file, place)
     shutil.copyfile(SOURCES / "setup.py", tmp_path / "setup.py")
     return tmp_path
 
@@ -79,14 +82,15 @@ def test_a_module_is_compiled_anew_where_anything_changed_that_goes_into_it(tmp_
     tree = copied(tmp_path)
     core, before = tree / "kafkalog" / "_core", module_keys(SOURCES)
     assert before and not changed(tree, before)
-    (core / "varint.pyx").write_text((core / "varint.pyx").read_text() + "\n")
-    assert changed(tree, before) == {"varint"}
-    header = (core / "kcrc.h").read_text()
-    (core / "kcrc.h").write_text(header + "\n")
-    assert {"varint", "crc", "scan", "encode"} <= changed(tree, before) < set(before)
-    (core / "kcrc.h").write_text(header)
+    varint, kcrc = core / "bytes" / "varint.pyx", core / "bytes" / "kcrc.h"
+    varint.write_text(varint.read_text() + "\n")
+    assert changed(tree, before) == {"bytes/varint"}
+    header = kcrc.read_text()
+    kcrc.write_text(header + "\n")
+    assert {"bytes/varint", "bytes/crc", "batch/scan", "batch/encode"} <= changed(tree, before) < set(before)
+    kcrc.write_text(header)
     script = (tree / "setup.py").read_text()
     (tree / "setup.py").write_text(script.replace("-O3", "-O2"))
     assert changed(tree, before) == set(before)
-    (tree / "setup.py").write_text(script.replace("_core.shared", "_core.common"))
+    (tree / "setup.py").write_text(script.replace("{CORE}.shared", "{CORE}.common"))
     assert changed(tree, before | {"common": ""}) == set(before) - {"shared"} | {"common"}

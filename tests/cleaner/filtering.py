@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kafkalog._core.last_records import LastRecords
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.scan import BatchHeader, scan
+from kafkalog._core.batch.scan import BatchHeader, scan
+from kafkalog._core.clean.last_records import LastRecords
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.retain import Retainer
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.batch import RecordBatch

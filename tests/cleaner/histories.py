@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.log.log import Log
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.records.builder import RecordsBuilder

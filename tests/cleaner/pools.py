@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cleaner.manager import LogCleanerManager
 from kafkalog.cleaner.types import CleanerStats, CleanResult, LogToClean

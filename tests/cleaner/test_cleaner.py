@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.cleaner import ASKED_FOR, Share
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.states import CleaningStates, State

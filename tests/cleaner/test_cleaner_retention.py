@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.types import CleanResult, LogToClean
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.log import UnifiedLog

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.map_build import build_map
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CleanerStats

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.types import ASKED, CleanerStats, CleanResult, LogToClean
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, StorageError

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.legacy import MessageSet, wrapper
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.producer import ProducerState
+from kafkalog._core.batch.legacy import MessageSet, wrapper
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.log.producer import ProducerState
 from kafkalog.cleaner.retain import Retainer, last_records_of, legacy_delete_horizon_ms
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.errors import CorruptRecord, InvalidRecord

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.file_slice import LARGE_BATCH_BYTES, claimed_size

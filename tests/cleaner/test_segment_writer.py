@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.cleaner.segment_writer import SegmentWriter
 from kafkalog.errors import SegmentOffsetOverflow, StorageError
 from kafkalog.storage.segment import LogSegment

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner import pass_
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.scanned_ranges import Stretch, Stretches

@@ -79,7 +79,7 @@ def test_a_near_word_is_suggested() -> None:
 def test_only_the_command_that_runs_is_imported() -> None:
     code = "import sys; from kafkalog.cli.main import run; run(['--version']); print(*sorted(sys.modules))"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment()).stdout.split()
-    assert not {b"click", b"numpy", b"rich", b"kafkalog.log.log", b"kafkalog._core.scan"} & set(modules)
+    assert not {b"click", b"numpy", b"rich", b"kafkalog.log.log", b"kafkalog._core.batch.scan"} & set(modules)
 
 
 def test_an_unexpected_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

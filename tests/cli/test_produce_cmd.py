@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog as library
-from kafkalog._core.murmur import partition_for_key
+from kafkalog._core.bytes.murmur import partition_for_key
 from tests.commands import LINE, environment, kafkalog, ok, started
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog as library
-from kafkalog._core.scan import BatchHeader
+from kafkalog._core.batch.scan import BatchHeader
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.records.format import CompressionType
 from kafkalog.records.packing import parse_compression

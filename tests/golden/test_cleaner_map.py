@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.map_build import build_map
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CleanerStats

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
 from kafkalog.cli.main import run
 from tests import golden_cases
 from tests.golden_cases import Case

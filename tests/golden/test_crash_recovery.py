@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.config.topic import LogConfig
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.tools.dump.files import dump_files

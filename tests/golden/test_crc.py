@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.crc import crc32, crc32c
+from kafkalog._core.bytes.crc import crc32, crc32c
 from tests.golden_cases import each_entry
 
 pytestmark = pytest.mark.golden

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.retain import Retainer
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.memory import MemoryRecords

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords

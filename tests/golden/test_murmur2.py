@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.murmur import murmur2, partition_for_key
+from kafkalog._core.bytes.murmur import murmur2, partition_for_key
 from tests.golden_cases import each_entry
 
 pytestmark = pytest.mark.golden

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.records.memory import MemoryRecords
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import BYTES_PER_SLOT, SkimpyOffsetMap
 from tests.golden_cases import each_entry
 
 pytestmark = pytest.mark.golden

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     InvalidProducerEpoch,

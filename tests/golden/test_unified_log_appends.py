@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.assign import assign
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.assign import assign
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.records.memory import MemoryRecords

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.render import DumpText
-from kafkalog._core.text import java_text
+from kafkalog._core.text.render import DumpText
+from kafkalog._core.text.text_buffer import java_text
 from tests.builder import R, batch
 from tests.golden_cases import each_entry
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core import varint
+from kafkalog._core.bytes import varint
 from tests.golden_cases import each_entry
 
 pytestmark = pytest.mark.golden

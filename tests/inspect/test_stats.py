@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog._core.crc import crc32c
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.errors import IllegalArgument, LogClosed
 from kafkalog.inspect.series import rates
 from kafkalog.tools.report import make_report, total_bytes

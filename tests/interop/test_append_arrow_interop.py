@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog._core.assign import assign
-from kafkalog._core.scan import scan
-from kafkalog._core.stamp import stamp_producer
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.batch.stamp import stamp_producer
+from kafkalog._core.log.assign import assign
 from kafkalog.config.topic import LogConfig
 from kafkalog.records.format import CompressionType
 from kafkalog.records.packing import Compression

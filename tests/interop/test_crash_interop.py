@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import UnsafeFileSystem
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE

@@ -39,7 +39,7 @@ FRAMED = {
 @pytest.fixture(autouse=True)
 def _quick_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
     """The builder's own checksum is too slow for these batches."""
-    from kafkalog._core.crc import crc32c
+    from kafkalog._core.bytes.crc import crc32c
 
     monkeypatch.setattr(builder, "crc32c", crc32c)
 

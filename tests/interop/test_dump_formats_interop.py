@@ -15,9 +15,9 @@ import cramjam
 import pytest
 
 from kafkalog import control
-from kafkalog._core.crc import crc32c
-from kafkalog._core.legacy import MessageSet, wrapper
-from kafkalog._core.repack import with_payload
+from kafkalog._core.batch.legacy import MessageSet, wrapper
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.bytes.crc import crc32c
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType, TimestampType

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from tests.interop import toolchain
 from tests.interop.reference import Reference
 

@@ -11,8 +11,8 @@ import pytest
 
 import kafkalog
 from kafkalog import convert
-from kafkalog._core.legacy import MessageSet, wrapper
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.legacy import MessageSet, wrapper
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import InvalidRecord, InvalidTimestamp, KafkalogError
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress

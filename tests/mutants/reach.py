@@ -70,7 +70,7 @@ PACKAGES = {
         ),
     ),
     "core": Package(
-        ("kafkalog/_core/*.pyx", "kafkalog/_core/*.pxd"),
+        ("kafkalog/_core/*/*.pyx", "kafkalog/_core/*/*.pxd"),
         ("tests/_core", "tests/records", "tests/cleaner", "tests/tools", "tests/test_append*.py", "tests/storage",
          "tests/golden/test_[a-u]*.py"),
     ),  # fmt: skip
@@ -143,8 +143,9 @@ class Seen:
 def importers(path: str) -> list[str]:
     """Return the Cython files that import from a .pxd file, and the module that it is of."""
     file = ROOT / path
-    used = re.compile(rf"\b{file.stem} cimport\b")
-    found = [other for other in file.parent.glob("*.p[xy][dx]") if used.search(other.read_text(encoding="utf-8"))]
+    used = re.compile(rf"\b{file.parent.name}\.{file.stem} cimport\b")
+    others = file.parent.parent.glob("*/*.p[xy][dx]")
+    found = [other for other in others if used.search(other.read_text(encoding="utf-8"))]
     return [str(one.relative_to(ROOT)) for one in [*found, file.with_suffix(".pyx")]]
 
 

@@ -173,11 +173,11 @@ def test_the_tests_of_a_cython_line_are_those_that_ran_its_block(line: int, test
 
 
 def test_all_tests_of_modules_that_import_a_constant_are_those_of_its_line() -> None:
-    path = "kafkalog/_core/arrow_rows.pxd"
+    path = "kafkalog/_core/arrow/rows.pxd"
     source = (ROOT / path).read_bytes()
     line = source.decode().splitlines().index("    TOPIC = 2") + 1
-    lines = {"kafkalog/_core/arrow_encoder.pyx": {"300": [0]}, "kafkalog/_core/arrow_rows.pyx": {"90": [1]}}
-    lines["kafkalog/_core/crc.pyx"] = {"20": [2]}
+    lines = {"kafkalog/_core/arrow/encoder.pyx": {"300": [0]}, "kafkalog/_core/arrow/rows.pyx": {"90": [1]}}
+    lines["kafkalog/_core/bytes/crc.pyx"] = {"20": [2]}
     page = {"seconds": {"a::b": 1, "a::c": 2, "a::d": 3}, "tests": ["a::b", "a::c", "a::d"], "lines": lines}
     assert Seen(json.dumps(page)).tests_of(path, source, line) == ["a::b", "a::c"]
 

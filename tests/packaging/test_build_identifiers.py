@@ -43,7 +43,7 @@ def test_classifiers_name_the_same_versions() -> None:
 
 def test_no_module_says_that_it_does_without_the_gil() -> None:
     """A promise about free-threading is made where it was tested, and it was not."""
-    sources = [SOURCES / "setup.py", *(SOURCES / "kafkalog" / "_core").glob("*.p[yx][xd]")]
+    sources = [SOURCES / "setup.py", *(SOURCES / "kafkalog" / "_core").rglob("*.p[yx][xd]")]
     assert len(sources) > 50
     for path in sources:
         text = path.read_text(encoding="utf-8")

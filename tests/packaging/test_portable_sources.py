@@ -11,7 +11,7 @@ import pytest
 from tests.trees import SOURCES
 
 CORE = SOURCES / "kafkalog" / "_core"
-MODULES = ("crc", "index", "mapping", "offset_map", "residency")
+MODULES = ("bytes/crc", "log/index", "bytes/mapping", "clean/offset_map", "bytes/residency")
 TARGETS = ("x86_64-linux-musl", "aarch64-linux-gnu.2.28", "aarch64-macos", "x86_64-macos")
 FLOCK = """
 #include <fcntl.h>
@@ -37,7 +37,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     made = [folder / "flock.c"]
     made[0].write_text(FLOCK)
     for name in MODULES:
-        made.append(folder / f"{name}.c")
+        made.append(folder / f"{Path(name).name}.c")
         command = [sys.executable, "-m", "cython", "-3", "-o", str(made[-1]), f"kafkalog/_core/{name}.pyx"]
         subprocess.run(command, cwd=SOURCES, check=True)
     return made
@@ -62,7 +62,7 @@ def test_compiles_for(target: str, macro: str, sources: list[Path], headers: Pat
     for source in sources:
         done = subprocess.run(
             [sys.executable, "-m", "ziglang", "cc", "-target", target, "-c", "-O0", f"-D{macro}",
-             "-Werror=implicit-function-declaration", f"-I{headers}", f"-I{CORE}",
+             "-Werror=implicit-function-declaration", f"-I{headers}", f"-I{CORE / 'bytes'}",
              str(source), "-o", str(tmp_path / "made.o")],
             cwd=tmp_path, capture_output=True, text=True,
         )  # fmt: skip

@@ -4,9 +4,9 @@ import zlib
 
 import pytest
 
-from kafkalog._core.decode import DamagedField
-from kafkalog._core.record import Record
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import DamagedField
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, UnsupportedForFormat
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.format import TimestampType

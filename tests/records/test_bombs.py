@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kafkalog._core.legacy import wrapper
-from kafkalog._core.repack import with_payload
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.legacy import wrapper
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import InvalidRecord
 from kafkalog.records import lz4_frame, xerial
 from kafkalog.records.plain_runs import plain_row
@@ -40,7 +40,7 @@ def varint(n: int) -> bytes:
 
 
 def lz4_header(content_size: int) -> bytes:
-    from kafkalog._core.xxhash import xxh32
+    from kafkalog._core.bytes.xxhash import xxh32
 
     fields = b"\x68\x70" + struct.pack("<Q", content_size)
     return lz4_frame.MAGIC + fields + bytes(((xxh32(fields) >> 8) & 0xFF,))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkalog._core.encode import BatchBuilder
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.encode import BatchBuilder
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, IllegalState, RecordBatchTooLarge
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.builder import RecordsBuilder

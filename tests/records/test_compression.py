@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.store import Store
+from kafkalog._core.bytes.store import Store
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records import compression, zstd_frame
 from kafkalog.records.compression import LEVELS, check_codec, compress, compress_into, decompress, decompress_into

@@ -7,7 +7,7 @@ import pytest
 
 import kafkalog
 from kafkalog import control
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.control import ControlRecord, ControlType
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.batch import RecordBatch

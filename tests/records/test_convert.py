@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import kafkalog
 from kafkalog import convert
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnsupportedCompression
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.convert import rebuild, repack

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.decode import DamagedField
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import DamagedField
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.memory import MemoryRecords
@@ -112,8 +112,8 @@ def test_several_changes_cuts_and_repeats(magic: int, codec: CompressionType, da
 @given(data=st.data())
 def test_any_inner_bytes(magic: int, codec: CompressionType, data: st.DataObject) -> None:
     """What is decompressed is as hostile as what is not."""
-    from kafkalog._core.legacy import wrapper
-    from kafkalog._core.repack import with_payload
+    from kafkalog._core.batch.legacy import wrapper
+    from kafkalog._core.batch.repack import with_payload
     from kafkalog.records.compression import compress
 
     inner = bytearray(small(magic, CompressionType.NONE)[61 if magic == 2 else 0 :])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.store import Store
+from kafkalog._core.bytes.store import Store
 from kafkalog.records import gzip_member
 from kafkalog.records.compression import compress, decompress
 

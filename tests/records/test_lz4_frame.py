@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.xxhash import xxh32
+from kafkalog._core.bytes.xxhash import xxh32
 from kafkalog.errors import InvalidRecord
 from kafkalog.records import lz4_frame
 from kafkalog.records.compression import compress, decompress

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.repack import Packer
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.repack import Packer
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument
 from kafkalog.records import zstd_frame

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkalog._core.decode import decode
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import decode
+from kafkalog._core.batch.scan import scan
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress, decompress
 from kafkalog.records.format import CompressionType

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.murmur import partition_for_key
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.murmur import partition_for_key
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     IllegalArgument,

@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kafkalog._core.encode import encode_batch
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.column_reader import COLUMNS, ColumnReader, kinds_of
@@ -194,8 +194,8 @@ def test_duckdb_and_polars_read_it() -> None:
 WITHOUT_PYARROW = """
 import sys
 import duckdb, polars
-from kafkalog._core.encode import encode_batch
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog._core.batch.scan import scan
 from kafkalog.records.batch import RecordBatch
 
 data = bytes(encode_batch([b"v"] * 50, timestamp=1))

@@ -7,11 +7,11 @@ import weakref
 
 import pytest
 
-from kafkalog._core.decode import RecordTable
-from kafkalog._core.legacy import MessageSet
-from kafkalog._core.record import Record
-from kafkalog._core.repack import with_payload
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import RecordTable
+from kafkalog._core.batch.legacy import MessageSet
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.repack import with_payload
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord, KafkalogError, UnsupportedForFormat
 from kafkalog.records import tables
 from kafkalog.records.batch import RecordBatch

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog._core.admit import MOST_FAULTS
-from kafkalog._core.legacy import MessageSet, wrapper
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.legacy import MessageSet, wrapper
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.admit import MOST_FAULTS
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
     CorruptRecord,

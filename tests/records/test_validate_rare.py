@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress

@@ -5,7 +5,7 @@ import struct
 import cramjam
 import pytest
 
-from kafkalog._core.unpack import zstd_frame_at
+from kafkalog._core.batch.unpack import zstd_frame_at
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.compression import compress, decompress
 

@@ -17,10 +17,10 @@ from kafkalog.spark.session import spark_session
 
 def where(_: int) -> tuple[str, str]:
     """The executor that a task runs in, and where it has the package from."""
-    import kafkalog._core.scan
+    import kafkalog._core.batch.scan
 
     time.sleep(0.5)  # so that no executor has two tasks before the other one has its first
-    return os.getcwd(), kafkalog._core.scan.__file__
+    return os.getcwd(), kafkalog._core.batch.scan.__file__
 
 
 def main(master: str, source: str, target: str, conf: dict[str, str]) -> None:

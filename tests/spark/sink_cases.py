@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.packing import PLAIN, Compression, pack, parse_compression
 from kafkalog.spark.commit import StagedTask, StagedTopic

@@ -28,7 +28,7 @@ def test_the_package_can_be_imported_from_what_is_in_the_archive(tmp_path: Path)
     with tarfile.open(written.path) as tar:
         assert len(tar.getnames()) == written.files
     unpack(written.path, tmp_path / "env")
-    look = f"import sys; sys.path.insert(0, {str(tmp_path / 'env')!r}); import kafkalog._core.scan as found"
+    look = f"import sys; sys.path.insert(0, {str(tmp_path / 'env')!r}); import kafkalog._core.batch.scan as found"
     said = subprocess.run(
         [sys.executable, "-I", "-c", f"{look}; print(found.__file__)"], capture_output=True, text=True, cwd=tmp_path
     )

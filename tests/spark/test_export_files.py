@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from kafkalog.exchange.manifest import ExportedRange, ExportSettings
 from kafkalog.exchange.parquet_files import MOST_OPEN, NO_DATE, ExportTask, export_range

@@ -141,7 +141,7 @@ def test_whatever_records_there_are(
 
 
 def _one(offset: int, record: Any) -> bytes:
-    from kafkalog._core.encode import encode_batch
+    from kafkalog._core.batch.encode import encode_batch
 
     return bytes(encode_batch([record], timestamp=-1, base_offset=offset, leader_epoch=0))
 

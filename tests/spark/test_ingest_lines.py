@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog._core.murmur import partition_for_key
+from kafkalog._core.bytes.murmur import partition_for_key
 from kafkalog.errors import FormatError, IllegalArgument, InvalidPartitions, RecordTooLarge, StorageError, TopicExists
 from kafkalog.records.packing import parse_compression
 from kafkalog.spark.commit import Committer, StagedTask

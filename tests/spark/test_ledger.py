@@ -70,7 +70,7 @@ def test_a_file_that_is_none_is_told_with_what_to_do(tmp_path: Path, content: by
 
 
 def signed(text: bytes) -> bytes:
-    from kafkalog._core.crc import crc32c
+    from kafkalog._core.bytes.crc import crc32c
 
     return b"%b\n%08x\n" % (text, crc32c(text))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.murmur import partition_for_key
+from kafkalog._core.bytes.murmur import partition_for_key
 from kafkalog.errors import (
     IllegalArgument,
     InvalidRecord,

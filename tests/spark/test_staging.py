@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog._core.encode import encode_batch
+from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import CorruptStagedFile, IllegalArgument, KafkalogError
 from kafkalog.spark import staging
 from kafkalog.spark.staging import Job, StagedFile, StageReader, StageWriter, parse_job, parse_name, sweep

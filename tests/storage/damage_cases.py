@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 
 
 def _flipped(at: int, bit: int) -> Callable[[bytearray, int], None]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import (
     CorruptRecord,
     IllegalArgument,

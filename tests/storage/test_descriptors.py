@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.mapping import Witness
+from kafkalog._core.bytes.mapping import Witness
 from kafkalog.errors import StorageError
 from kafkalog.storage import lazy_file
 from kafkalog.storage.file_records import FileRecords

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.state import LogState
+from kafkalog._core.log.state import LogState
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import LogOffsetMetadata

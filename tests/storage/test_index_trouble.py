@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkalog._core.values import OffsetPosition
+from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import StorageError
 from kafkalog.storage.index.offset_index import OffsetIndex
 from tests.faults import FaultFS, each_failure

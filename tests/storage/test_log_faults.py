@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange
 from kafkalog.storage.read import read_state
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafkalog._core.values import OffsetPosition
+from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import (
     CorruptIndex,
     IllegalArgument,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.scan import scan
-from kafkalog._core.staged import CompletedTxn
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.staged import CompletedTxn
 from kafkalog.errors import (
     CoordinatorFenced,
     InvalidProducerEpoch,

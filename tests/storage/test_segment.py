@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.plan import ROLL_FOR_INDEX, ROLL_FOR_OFFSET, ROLL_FOR_SIZE, ROLL_FOR_TIME, plan_append
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.log.plan import ROLL_FOR_INDEX, ROLL_FOR_OFFSET, ROLL_FOR_SIZE, ROLL_FOR_TIME, plan_append
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.records.memory import MemoryRecords

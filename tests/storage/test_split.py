@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.recovery.split import has_overflow, split_segment

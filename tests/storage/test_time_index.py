@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.values import TimestampOffset
+from kafkalog._core.log.values import TimestampOffset
 from kafkalog.errors import (
     CorruptIndex,
     IllegalArgument,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.values import OffsetPosition, TimestampOffset
+from kafkalog._core.log.values import OffsetPosition, TimestampOffset
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.storage.index.time_index import TimeIndex

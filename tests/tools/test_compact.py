@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._core.offset_map import SkimpyOffsetMap
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.cleanable import Part
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.config.topic import LogConfig

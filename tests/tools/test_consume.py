@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog._core.encode import encode_batch
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.encode import encode_batch
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
 from kafkalog.records.compression import compress
 from kafkalog.tools.consume.decoded import Serdes, write_decoded

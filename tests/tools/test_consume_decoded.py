@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog._core.repack import with_payload
+from kafkalog._core.batch.repack import with_payload
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.compression import compress
 from kafkalog.tools.consume import templates

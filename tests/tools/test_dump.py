@@ -173,7 +173,7 @@ def test_batches_larger_than_a_chunk(tmp_path: Path) -> None:
 
 def batch_fast(rows: list[R], base: int) -> bytes:
     """A large batch: the plain checksum of the builder would take too long."""
-    from kafkalog._core.crc import crc32c
+    from kafkalog._core.bytes.crc import crc32c
 
     records = b""
     for delta, r in enumerate(rows):

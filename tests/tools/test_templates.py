@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalog._core import template as kind
+from kafkalog._core.text import template as kind
 from kafkalog.errors import IllegalArgument
 from kafkalog.tools.consume.templates import delimited, formatted, json_lines
 

@@ -8,7 +8,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from kafkalog._core.scan import REASON_PARTIAL, BatchTable, scan
+from kafkalog._core.batch.scan import REASON_PARTIAL, BatchTable, scan
 from kafkalog.server.apis.fetch import endpoint_trees, hint_of, leader_tree
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.results import AppendParams, AppendResult

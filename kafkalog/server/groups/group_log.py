@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.append_engine import ReadyBatch
-from kafkalog._core.encode import encode_ready
+from kafkalog._core.batch.encode import encode_ready
+from kafkalog._core.log.append_engine import ReadyBatch
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.server.error_codes import ErrorCode, code_of

@@ -11,7 +11,7 @@ import threading
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from kafkalog._core.scan import REASON_SIZE, BatchTable, scan
+from kafkalog._core.batch.scan import REASON_SIZE, BatchTable, scan
 from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import bad_row, damage_at, sound_rows
 from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import IllegalState
 from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.replica.following import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.errors import (
     InvalidTopic,
     KafkalogError,
@@ -38,7 +38,7 @@ from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.types import LogAppendInfo, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog._core.append_engine import ReadyBatch
+    from kafkalog._core.log.append_engine import ReadyBatch
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run

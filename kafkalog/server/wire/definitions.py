@@ -19,7 +19,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
 from uuid import UUID
 
-from kafkalog._core.message_writer import REQUIRED
+from kafkalog._core.messages.writer import REQUIRED
 from kafkalog.errors import MissingRequirement
 from kafkalog.server.wire.versions import APIS
 

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from kafkalog._core.message_reader import MAX_ELEMENTS, Dialect, MessageReader
+from kafkalog._core.messages.reader import MAX_ELEMENTS, Dialect, MessageReader
 from kafkalog.errors import MalformedRequest
 from kafkalog.server.wire.definitions import StructPlan, request_plan, response_plan, rows_of
 

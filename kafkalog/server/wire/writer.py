@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from kafkalog._core.message_writer import MessageWriter
+from kafkalog._core.messages.writer import MessageWriter
 from kafkalog.server.wire.definitions import StructPlan, request_plan, response_plan, rows_of
 from kafkalog.server.wire.header import response_header
 

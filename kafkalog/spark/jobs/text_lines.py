@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge, StorageError
 from kafkalog.records.packing import most_plain_bytes, pack
 from kafkalog.spark.commit import StagedTask

@@ -5,14 +5,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.index_append import extend_offsets
-from kafkalog._core.values import OffsetPosition
+from kafkalog._core.log.index_append import extend_offsets
+from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import CorruptIndex, IllegalArgument, InvalidOffset
 from kafkalog.storage.index.abstract_index import AbstractIndex, Brought
 from kafkalog.storage.index.segment_index import OffsetKind
 
 if TYPE_CHECKING:
-    from kafkalog._core.index import OffsetEntries
+    from kafkalog._core.log.index import OffsetEntries
 
 MAX_POSITION: Final = 2**31 - 1
 _ENTRY: Final = Struct(">ii")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from kafkalog._core.buffers import Column
-from kafkalog._core.index import Entries, OffsetEntries, TimeEntries
-from kafkalog._core.values import OffsetPosition, TimestampOffset
+from kafkalog._core.bytes.buffers import Column
+from kafkalog._core.log.index import Entries, OffsetEntries, TimeEntries
+from kafkalog._core.log.values import OffsetPosition, TimestampOffset
 from kafkalog.errors import IllegalArgument
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class SegmentIndex(Generic[P]):
     """The sorted entries of an index file; a subclass supplies the bytes.
 
     `lookup(target)` returns the last entry at or below `target`, or the kind's default entry; `lookup_many(targets)`
-    does so for an array, as two columns. Both are methods of the compiled entries (`_core/index.pyx`): a call costs
+    does so for an array, as two columns. Both are methods of the compiled entries (`_core/log/index.pyx`): a call costs
     no Python frame. Threads: look-ups at any time, from any thread.
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from kafkalog._core.index_append import extend_times
-from kafkalog._core.values import TimestampOffset
+from kafkalog._core.log.index_append import extend_times
+from kafkalog._core.log.values import TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
 from kafkalog.storage.index.abstract_index import AbstractIndex, Brought
 from kafkalog.storage.index.segment_index import TimeKind

@@ -2,17 +2,17 @@
 
     scan and check outside the lock -> assign offsets -> plan -> `batch_writer.py`
 
-One ready batch of a client, the common case, is one call of compiled code (`_core/append_engine.pyx`).
+One ready batch of a client, the common case, is one call of compiled code (`_core/log/append_engine.pyx`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog._core.append_engine import AppendEngine, ReadyBatch
-from kafkalog._core.assign import assign
-from kafkalog._core.plan import append_info, first_old_format, plan_append
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.log.append_engine import AppendEngine, ReadyBatch
+from kafkalog._core.log.assign import assign
+from kafkalog._core.log.plan import append_info, first_old_format, plan_append
 from kafkalog.errors import KafkalogError
 from kafkalog.records.validate import ValidatorMetrics
 from kafkalog.storage.append import (

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog._core.append_engine import ReadyBatch
-from kafkalog._core.plan import AppendPlan, append_info, place_append, plan_append
-from kafkalog._core.producers import ORIGIN_CLIENT
-from kafkalog._core.scan import BatchTable, scan
-from kafkalog._core.staged import Staged
+from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog._core.log.append_engine import ReadyBatch
+from kafkalog._core.log.plan import AppendPlan, append_info, place_append, plan_append
+from kafkalog._core.log.producers import ORIGIN_CLIENT
+from kafkalog._core.log.staged import Staged
 from kafkalog.errors import KafkalogError
 from kafkalog.storage.append import Origin, no_offsets_left, placed_info
 from kafkalog.storage.index.aborted_txns import AbortedTxn

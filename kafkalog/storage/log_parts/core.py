@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.log_fields import LogFields
-from kafkalog._core.log_lock import LogLock
+from kafkalog._core.log.log_fields import LogFields
+from kafkalog._core.log.log_lock import LogLock
 from kafkalog.config.keys import MAX_LONG
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import KafkalogError, StorageError

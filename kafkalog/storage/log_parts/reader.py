@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from kafkalog._core.txns import AbortedRanges
+from kafkalog._core.log.txns import AbortedRanges
 from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.log_parts.core import LogCore

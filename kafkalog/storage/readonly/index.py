@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from kafkalog._core.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
-from kafkalog._core.values import OffsetPosition, TimestampOffset
+from kafkalog._core.log.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
+from kafkalog._core.log.values import OffsetPosition, TimestampOffset
 from kafkalog.errors import CorruptIndex
 from kafkalog.storage.index.preallocated_file import MAX_INDEX_BYTES
 from kafkalog.storage.index.segment_index import OffsetKind, P, SegmentIndex, TimeKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog._core.record import Record
-from kafkalog._core.scan import REASON_PARTIAL, BatchHeader, scan
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.scan import REASON_PARTIAL, BatchHeader, scan
 from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.damage import first_offset

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from kafkalog._core.txns import AbortedRanges
+from kafkalog._core.log.txns import AbortedRanges
 from kafkalog.errors import (
     CorruptCheckpoint,
     CorruptRecord,

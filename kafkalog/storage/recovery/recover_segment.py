@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from kafkalog._core.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
-from kafkalog._core.txns import TxnScan
+from kafkalog._core.log.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
+from kafkalog._core.log.txns import TxnScan
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import MAX_FILE_SIZE, check_next_offset
 from kafkalog.storage.index.aborted_txns import AbortedTxn

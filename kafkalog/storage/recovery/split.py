@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import CorruptRecord, IllegalArgument, IllegalState, KafkalogError
 from kafkalog.storage.index.aborted_txns import AbortedTxn

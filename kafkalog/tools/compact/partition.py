@@ -9,8 +9,8 @@ from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog._core.offset_map import SkimpyOffsetMap
-from kafkalog._core.producer import ProducerState
+from kafkalog._core.clean.offset_map import SkimpyOffsetMap
+from kafkalog._core.log.producer import ProducerState
 from kafkalog.cleaner.choosing import Offsets, cleanable_offsets
 from kafkalog.cleaner.cleanable import CleanableLog, Part
 from kafkalog.cleaner.pass_ import clean

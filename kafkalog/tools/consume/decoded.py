@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, Final, NamedTuple
 
-from kafkalog._core import template as kind
-from kafkalog._core.record import Record
+from kafkalog._core.batch.record import Record
+from kafkalog._core.text import template as kind
 from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.json_text import json_text
 from kafkalog.records.tables import record_tables

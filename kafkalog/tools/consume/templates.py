@@ -1,4 +1,4 @@
-r"""Templates for the text of records: kcat's delimiters, `-f` formats and `-J` lines, as pieces of `_core.template`.
+r"""Templates for the text of records: kcat's delimiters, `-f` formats and `-J` lines, for `_core.text.template`.
 
 A template belongs to one partition: topic and partition number are literal text in it.
 """
@@ -9,7 +9,7 @@ import json
 import re
 from typing import Final
 
-from kafkalog._core import template as kind
+from kafkalog._core.text import template as kind
 from kafkalog.errors import IllegalArgument
 from kafkalog.tools.escapes import escaped
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, Final, NamedTuple, Protocol
 
-from kafkalog._core.decode import STATUS_OK, RecordTable
-from kafkalog._core.scan import BatchTable
-from kafkalog._core.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
-from kafkalog._core.txns import is_plain, visible_rows
+from kafkalog._core.batch.decode import STATUS_OK, RecordTable
+from kafkalog._core.batch.scan import BatchTable
+from kafkalog._core.log.txns import is_plain, visible_rows
+from kafkalog._core.text.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
 from kafkalog.errors import KafkalogError
 from kafkalog.records.format import CompressionType
 from kafkalog.records.tables import record_tables

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkalog._core.text import java_text
+from kafkalog._core.text.text_buffer import java_text
 from kafkalog.errors import IllegalArgument, InvalidRecord, KafkalogError
 from kafkalog.records.json_text import json_text
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog._core.decode import RecordTable
-from kafkalog._core.scan import scan
+from kafkalog._core.batch.decode import RecordTable
+from kafkalog._core.batch.scan import scan
 from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records import tables
 from kafkalog.records.format import MAGIC_V2, NO_TIMESTAMP
@@ -19,8 +19,8 @@ MAGIC_AT: Final = 16
 def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: bool = False) -> RecordTable:
     """Return the records of a complete batch.
 
-    `lenient` as for `_core.decode.decode`; InvalidRecord, CorruptRecord or IllegalArgument, with the batch's place, if
-    it cannot be decompressed.
+    `lenient` as for `_core.batch.decode.decode`; InvalidRecord, CorruptRecord or IllegalArgument, with the batch's
+    place, if it cannot be decompressed.
     """
     magic = int.from_bytes(batch[MAGIC_AT : MAGIC_AT + 1], "big", signed=True)
     if magic < 0:

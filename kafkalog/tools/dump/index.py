@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from kafkalog._core.listing import OFFSET_ENTRY_BYTES
+from kafkalog._core.text.listing import OFFSET_ENTRY_BYTES
 from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
 from kafkalog.records.format import NO_TIMESTAMP
 from kafkalog.storage import names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog._core.listing import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from kafkalog._core.text.listing import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from kafkalog.errors import CorruptIndex
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.util.fileio import File

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
-from kafkalog._core.record import Record
-from kafkalog._core.scan import REASON_SIZE, BatchHeader, scan
+from kafkalog._core.batch.record import Record
+from kafkalog._core.batch.scan import REASON_SIZE, BatchHeader, scan
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.format import MAGIC_V2, TimestampType, codec_name
 from kafkalog.records.json_text import json_text

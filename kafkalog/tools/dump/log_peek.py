@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from kafkalog._core.scan import BatchTable
+from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument, StorageError
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
 from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kafkalog._core.render import IS_FULL, NEEDS_BYTES, NEEDS_TEXT, DumpText
+from kafkalog._core.text.render import IS_FULL, NEEDS_BYTES, NEEDS_TEXT, DumpText
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.compression import DECODED_LIMIT_BYTES, new_unpacker
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from kafkalog._core.listing import list_entries
-from kafkalog._core.text import TextBuffer
+from kafkalog._core.text.listing import list_entries
+from kafkalog._core.text.text_buffer import TextBuffer
 from kafkalog.records.sequence import MAX_SEQUENCE
 from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.storage.producer_snapshot import ProducerEntry

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog._core.state import LogState
+from kafkalog._core.log.state import LogState
 from kafkalog.config.broker import BROKER_TABLE, BrokerConfig
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import UnknownConfig

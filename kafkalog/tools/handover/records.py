@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kafkalog._core.varint import encode_uvarint
+from kafkalog._core.bytes.varint import encode_uvarint
 from kafkalog.manager.cluster_image import TOPIC_RESOURCE
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.encoder import encoded

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kafkalog._core.encode import BatchBuilder
-from kafkalog._core.murmur import partition_for_key
+from kafkalog._core.batch.encode import BatchBuilder
+from kafkalog._core.bytes.murmur import partition_for_key
 from kafkalog.errors import FormatError, InvalidTimestamp, RecordTooLarge, UnknownTopicOrPartition
 from kafkalog.records.packing import PLAIN, Compression
 from kafkalog.tools.produce.queue import Sink, WriteQueue

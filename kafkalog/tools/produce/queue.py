@@ -12,7 +12,7 @@ from kafkalog.records.packing import Compression
 from kafkalog.util.readahead import usable_cores
 
 if TYPE_CHECKING:
-    from kafkalog._core.store import Block
+    from kafkalog._core.bytes.store import Block
 
 __all__ = ["Sink", "WriteQueue"]
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kafkalog._core.ingest import LineEncoder
-from kafkalog._core.varint import encode_varint
+from kafkalog._core.bytes.varint import encode_varint
+from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.errors import RecordTooLarge, StorageError
 from kafkalog.records.packing import PLAIN, Compression
 from kafkalog.tools.produce.queue import Sink, WriteQueue

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kafkalog._core.plan import RollRules, SegmentTail, plan_append
+from kafkalog._core.log.plan import RollRules, SegmentTail, plan_append
 from kafkalog.errors import StorageError
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog._core.agree import BATCH_TIME, RECORD_OFFSET, record_fault
-from kafkalog._core.decode import STATUS_OK, RecordTable, decode
-from kafkalog._core.scan import BatchTable, scan
+from kafkalog._core.batch.agree import BATCH_TIME, RECORD_OFFSET, record_fault
+from kafkalog._core.batch.decode import STATUS_OK, RecordTable, decode
+from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.records.tables import batch_table
 from kafkalog.tools.verify.report import Findings, Severity

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kafkalog._core.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
+from kafkalog._core.log.index import OffsetEntries, TimeEntries, growing_offset_entries, growing_time_entries
 from kafkalog.errors import StorageError
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import FileSystem

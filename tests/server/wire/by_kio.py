@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from kafkalog._core.message_writer import REQUIRED
+from kafkalog._core.messages.writer import REQUIRED
 from kafkalog.server.wire.definitions import FieldPlan, StructPlan, message_class
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

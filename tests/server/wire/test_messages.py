@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog._core.message_reader import Dialect, MessageReader
-from kafkalog._core.message_writer import REQUIRED, MessageWriter
+from kafkalog._core.messages.reader import Dialect, MessageReader
+from kafkalog._core.messages.writer import REQUIRED, MessageWriter
 from kafkalog.errors import MalformedRequest
 from kafkalog.server.wire.definitions import StructPlan, request_plan, response_plan
 from kafkalog.server.wire.reader import read_request, read_response, request_reader

@@ -1,0 +1,1 @@
+"""Batches and records of every format: scanned, decoded, built, decompressed, rewritten."""

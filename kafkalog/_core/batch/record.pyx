@@ -1,0 +1,202 @@
+"""Record: one row of a table, or values of its own; keys, values and headers become Python objects on first touch."""
+cimport cython
+from libc.stdint cimport int64_t
+
+from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
+
+cdef object _datetime = None
+
+
+cdef object datetime_module():
+    global _datetime
+    if _datetime is None:
+        import datetime
+        _datetime = datetime
+    return _datetime
+
+
+cdef object plain(object data, str what):
+    """`data` as bytes or None; TypeError for text, with the fix."""
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        raise TypeError(f"{what} is a str: encode it first, {what}.encode()")
+    return bytes(memoryview(data))
+
+
+@cython.final
+cdef class Record:
+    """One record: `offset`, `timestamp` (ms, -1 for none), `key`, `value` (bytes or None), `headers`.
+
+    `headers` is a tuple of (name, bytes or None). Two records are equal when all five agree; records hash and pickle.
+    `value_view` and `key_view` are memoryviews that copy nothing and keep the chunk they point into alive.
+    """
+
+    def __init__(self, value=None, key=None, timestamp: int = -1, headers=(), offset: int = -1):
+        self.table = None
+        self.own_value = plain(value, "value")
+        self.own_key = plain(key, "key")
+        self.timestamp = timestamp
+        self.offset = offset
+        pairs = headers.items() if isinstance(headers, dict) else headers
+        self.own_headers = tuple([(_name(n), plain(v, "header value")) for n, v in pairs])
+
+    @property
+    def value(self) -> bytes | None:
+        if self.own_value is None and self.table is not None:
+            self.own_value = self.table.value_at(self.row)
+        return self.own_value
+
+    @property
+    def key(self) -> bytes | None:
+        if self.own_key is None and self.table is not None:
+            self.own_key = self.table.key_at(self.row)
+        return self.own_key
+
+    @property
+    def headers(self) -> tuple:
+        if self.own_headers is None:
+            self.own_headers = () if self.table is None else self.table.headers_at(self.row)
+        return self.own_headers
+
+    @property
+    def value_view(self) -> memoryview | None:
+        return self._view(True)
+
+    @property
+    def key_view(self) -> memoryview | None:
+        return self._view(False)
+
+    def _view(self, bint of_value):
+        cdef RecordPlace* place
+        if self.table is None:
+            data = self.own_value if of_value else self.own_key
+            return None if data is None else memoryview(data)
+        place = &self.table.places[self.row]
+        size = place.value_size if of_value else place.key_size
+        if size < 0:
+            return self.table.value_at(self.row) if of_value else self.table.key_at(self.row)
+        at = place.value_at if of_value else place.key_at
+        chunk = memoryview(<object>self.table.view.obj if self.table.own is None else self.table.own)
+        if chunk.format != "B" or chunk.ndim != 1:
+            chunk = chunk.cast("B")         # places count bytes, whatever the items of the chunk are
+        return chunk[at:at + size].toreadonly()
+
+    @property
+    def datetime(self):
+        """The timestamp as an aware datetime in UTC, None where there is no timestamp or datetime cannot hold it."""
+        if self.timestamp < 0:
+            return None
+        dt = datetime_module()
+        try:
+            return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(milliseconds=self.timestamp)
+        except OverflowError:
+            return None
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime (also for a record made by hand), 1 LogAppendTime, -1 for a v0 message, which has no time."""
+        return 0 if self.table is None else self.table.timestamp_type(self.row)
+
+    @property
+    def is_control(self) -> bool:
+        """True for a record of a control batch, which consumers do not get; False for a record made by hand."""
+        return self.table is not None and self.table.is_control(self.row)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader that appended the batch; -1 where it is not known: formats v0 and v1, own records."""
+        return -1 if self.table is None else self.table.leader_epoch(self.row)
+
+    def _fields(self):
+        return (self.offset, self.timestamp, self.key, self.value, self.headers)
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __hash__(self):
+        return hash(self._fields())
+
+    def __reduce__(self):
+        return Record, (self.value, self.key, self.timestamp, self.headers, self.offset)
+
+    def _moment(self):
+        moment = self.datetime
+        return "no time" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{self.timestamp % 1000:03d}Z"
+
+    def __repr__(self):
+        text = self._moment()
+        key, value = self.key, self.value
+        key_text = repr(key) if key is None or len(key) <= 20 else repr(key[:17]) + "..."
+        value_text = repr(value) if value is None or len(value) <= 20 else f"{len(value)} B"
+        return f"<Record @{self.offset} {text} key={key_text} value={value_text} headers={len(self.headers)}>"
+
+    def _repr_html_(self):
+        rows = [("offset", str(self.offset)), ("time", self._moment())]
+        rows += [("key", _start(self.key)), ("value", _start(self.value))]
+        rows += [(f"header {name!r}", _start(value)) for name, value in self.headers]
+        from html import escape
+        cells = [f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows]
+        return f"<table>{''.join(cells)}</table>"
+
+
+cdef str _start(object data):
+    """`data` as Python writes it, with its size where only its first 200 bytes are shown."""
+    return repr(data) if data is None or len(data) <= 200 else f"{data[:200]!r}... {len(data):,} B"
+
+
+cdef object _name(object name):
+    """A header name as text; bytes must be UTF-8."""
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bytes):
+        return (<bytes>name).decode("utf-8")
+    raise TypeError(f"a header name is {type(name).__name__}: give a str")
+
+
+@cython.final
+cdef class RecordIterator:
+    """Iterates over the records of the tables that `tables` yields, from offset `start` up to `stop` (exclusive).
+
+    It asks for the next table only when the last is used up, and stops asking once `stop` is reached. Offsets go up:
+    what a table holds at or below the last one given (a batch written again after a cut) is passed over.
+    """
+    cdef object tables
+    cdef RecordTable table
+    cdef Py_ssize_t row
+    cdef int64_t given
+    cdef int64_t stop
+
+    def __init__(self, tables, start: int = 0, stop: int = 0x7FFFFFFFFFFFFFFF):
+        self.tables = iter(tables)
+        self.given = start - 1
+        self.stop = stop
+        self.row = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self) -> Record:
+        cdef Record r
+        cdef int64_t offset
+        while True:
+            while self.table is not None and self.row < self.table.count:
+                offset = self.table.offset_column[self.row]
+                if offset >= self.stop:
+                    self.table = None
+                    self.tables = iter(())
+                    raise StopIteration
+                if offset > self.given:
+                    self.given = offset
+                    r = Record.__new__(Record)
+                    r.table = self.table
+                    r.row = self.row
+                    r.offset = offset
+                    r.timestamp = self.table.timestamp_column[self.row]
+                    self.row += 1
+                    return r
+                self.row += 1
+            self.table = next(self.tables)
+            self.row = 0

@@ -1,0 +1,1 @@
+"""Bytes without a format: checksums, hashes, varints, bounds-checked reads, buffers, pages of files."""

@@ -1,9 +1,0 @@
-from collections.abc import Callable
-
-from kafkalog._core.plan import SegmentTail
-
-Brought = tuple[int, int, int, int]
-
-def write_indexed(segment: object, put: Callable[[], object], brought: list[Brought], tail: SegmentTail) -> None: ...
-def extend_offsets(index: object, brought: list[Brought]) -> bool: ...
-def extend_times(index: object, brought: list[Brought]) -> bool: ...

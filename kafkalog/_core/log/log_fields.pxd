@@ -1,0 +1,26 @@
+# cython: language_level=3
+from libc.stdint cimport int32_t, int64_t
+
+from kafkalog._core.log.admit cimport LeaderLimits
+from kafkalog._core.log.log_lock cimport LogLock
+from kafkalog._core.log.plan cimport RollRules
+from kafkalog._core.log.staged cimport Staged
+from kafkalog._core.log.state cimport LogState
+
+
+cdef class LogFields:
+    cdef public LogLock lock            # for every change of what follows
+    cdef public LogState state          # replaced under the lock, read without
+    cdef public Staged staged           # of an append that is being published
+    cdef public object active           # the segment that takes the appends
+    cdef public RollRules rules         # when it is rolled
+    cdef public LeaderLimits limits     # what a leader takes
+    cdef public object producers
+    cdef public object health           # its `cause` is why no more writes are taken, or None
+    cdef public list chores             # run after the lock is released
+    cdef public object milliseconds     # the wall clock
+    cdef public int64_t flush_messages  # so many records may lie behind the recovery point; 0: any number
+    cdef public int32_t leader_epoch
+    cdef public bint follows            # an append moves the high watermark to the log end
+
+    cdef bint is_ready(self) except -1

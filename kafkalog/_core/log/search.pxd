@@ -1,0 +1,141 @@
+# cython: language_level=3
+"""Binary search over the sorted entries of an index file: no branch depends on the data, so no step is guessed wrong.
+
+An entry kind and its size are constants in every call, so the compiler makes one loop for each. `n` bounds every read.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from kafkalog._core.bytes.endian cimport load32, load64
+
+cdef extern from *:
+    """
+    #define kl_prefetch(p) __builtin_prefetch(p)
+    #define KL_LANES 16
+    static inline int64_t kl_minus(int64_t a, int64_t b) {
+        int64_t r;
+        return __builtin_sub_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
+    }
+    """
+    void kl_prefetch(const void* p) noexcept nogil
+    int64_t minus "kl_minus"(int64_t a, int64_t b) noexcept nogil    # at the ends of the range it stays there
+    enum: LANES "KL_LANES"
+
+cdef enum:
+    OFFSET_ENTRY = 8                # i32 offset - base, i32 position
+    TIME_ENTRY = 12                 # i64 timestamp, i32 offset - base
+    WARM_BYTES = 8192               # the end of an index that nearly all look-ups of a live log fall into
+    FAR = 65536                     # from so many bytes on, the next two places to look at are fetched ahead
+    LOOKS = 3                       # guesses before a search by halves: even keys need one, uneven ones two or three
+    BESIDE = 4                      # entries on each side of a guess that are looked at with it
+
+cdef enum Key:
+    BY_OFFSET = 0                   # offset entry: relative offset
+    BY_POSITION = 1                 # offset entry: file position
+    BY_TIME = 2                     # time entry: timestamp
+    BY_TIME_OFFSET = 3              # time entry: relative offset
+
+
+cdef inline int64_t key_at(const uint8_t* entries, Py_ssize_t i, Key key) noexcept nogil:
+    if key == BY_OFFSET:
+        return load32(entries + OFFSET_ENTRY * i)
+    if key == BY_POSITION:
+        return load32(entries + OFFSET_ENTRY * i + 4)
+    if key == BY_TIME:
+        return load64(entries + TIME_ENTRY * i)
+    return load32(entries + TIME_ENTRY * i + 8)
+
+
+cdef inline Py_ssize_t entry_size(Key key) noexcept nogil:
+    return OFFSET_ENTRY if key == BY_OFFSET or key == BY_POSITION else TIME_ENTRY
+
+
+cdef inline Py_ssize_t count_at_most(const uint8_t* entries, Py_ssize_t n, int64_t target, Key key) noexcept nogil:
+    """Return the number of n sorted entries with a key <= target."""
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t half
+    while n * entry_size(key) > FAR:
+        half = n >> 1
+        kl_prefetch(entries + entry_size(key) * (low + (half >> 1)))
+        kl_prefetch(entries + entry_size(key) * (low + half + (half >> 1)))
+        low += half & -<Py_ssize_t>(key_at(entries, low + half - 1, key) <= target)
+        n -= half
+    while n > 1:
+        half = n >> 1
+        low += half & -<Py_ssize_t>(key_at(entries, low + half - 1, key) <= target)
+        n -= half
+    return low + (1 if n == 1 and key_at(entries, low, key) <= target else 0)
+
+
+cdef inline double entries_apart(int64_t a, int64_t b, double rate) noexcept nogil:
+    """Return the number of entries between the keys a and b at `rate` entries a step; negative where b is lower."""
+    return rate * <double>(<uint64_t>b - <uint64_t>a) if b >= a else -rate * <double>(<uint64_t>a - <uint64_t>b)
+
+
+cdef inline Py_ssize_t count_at_most_far(const uint8_t* entries, Py_ssize_t n, int64_t target, Key key) noexcept nogil:
+    """The same for many entries, of which few are in the processor's cache: each look at one waits for memory.
+
+    Keys grow about evenly, so the first and the last one tell where the target's must be, and the key there how far
+    that is off. A guess counts where the keys on both its sides bear it out; what LOOKS of them leave is searched by
+    halves.
+    """
+    cdef Py_ssize_t low = 0
+    cdef Py_ssize_t high = n
+    cdef Py_ssize_t at, first, end
+    cdef int64_t found = key_at(entries, 0, key)
+    cdef int64_t last
+    cdef double rate, step
+    cdef int look
+    if n * entry_size(key) <= FAR:
+        return count_at_most(entries, n, target, key)
+    last = key_at(entries, n - 1, key)
+    if target < found or target >= last:
+        return 0 if target < found else n
+    rate = <double>(n - 1) / <double>(<uint64_t>last - <uint64_t>found)
+    at = 0
+    for look in range(LOOKS):
+        step = entries_apart(found, target, rate)
+        if step > n - 1 - at:
+            at = n - 1
+        else:
+            at = 0 if step < -at else at + <Py_ssize_t>step
+        first, end = max(at - BESIDE, <Py_ssize_t>0), min(at + BESIDE, n - 1)
+        if key_at(entries, first, key) > target:
+            high = min(high, first)
+        elif key_at(entries, end, key) <= target:
+            low = max(low, end + 1)
+        else:
+            return first + count_at_most(entries + entry_size(key) * first, end - first, target, key)
+        found = key_at(entries, at, key)
+    return low + count_at_most(entries + entry_size(key) * low, high - low, target, key) if low < high else high
+
+
+cdef inline Py_ssize_t count_at_most_warm(
+    const uint8_t* entries, Py_ssize_t n, int64_t target, Key key
+) noexcept nogil:
+    """The same, trying the last 8192 bytes first: those pages are in memory, and in the processor's cache."""
+    cdef Py_ssize_t cold = n - WARM_BYTES // entry_size(key)
+    if cold <= 0:
+        return count_at_most(entries, n, target, key)
+    if key_at(entries, cold, key) <= target:
+        return cold + count_at_most(entries + entry_size(key) * cold, n - cold, target, key)
+    return count_at_most_far(entries, cold, target, key)
+
+
+cdef inline void count_at_most_lanes(
+    const uint8_t* entries, Py_ssize_t n, const int64_t* targets, int64_t base, Key key, Py_ssize_t* found
+) noexcept nogil:
+    """The same for LANES targets (minus base) at once: their waits for memory overlap."""
+    cdef int64_t relative[LANES]
+    cdef Py_ssize_t half
+    cdef int lane
+    for lane in range(LANES):
+        found[lane] = 0
+        relative[lane] = minus(targets[lane], base)
+    while n > 1:
+        half = n >> 1
+        for lane in range(LANES):
+            found[lane] += half & -<Py_ssize_t>(key_at(entries, found[lane] + half - 1, key) <= relative[lane])
+        n -= half
+    if n == 1:
+        for lane in range(LANES):
+            found[lane] += <Py_ssize_t>(key_at(entries, found[lane], key) <= relative[lane])
