@@ -197,7 +197,8 @@ def rebuild(
     """Rebuild uncompressed rows as one v2 batch, or as a v0 or v1 message set, compressed with `codec`.
 
     Arguments and offsets as for `_core.batch.rewrite.rewrite`. Raises IllegalArgument for headers that the format
-    cannot hold and for zstd in v0 or v1, InvalidTimestamp for one below -1, InvalidRecord, and RecordTooLarge past 2 GiB.
+    cannot hold and for zstd in v0 or v1, InvalidTimestamp for one below -1, InvalidRecord, and RecordTooLarge past
+    2 GiB.
     """
     wraps = codec != CompressionType.NONE and magic < MAGIC_V2
     made = rewrite(
