@@ -14,7 +14,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     ),
     "batch": (
         "scan", "decode", "record", "encode", "pick", "unpack", "arena", "legacy", "repack", "walk", "agree", "rewrite",
-        "stamp",
+        "stamp", "ready_batch",
     ),
     "log": (
         "values", "state", "plan", "assign", "index", "check", "txns", "admit", "producer", "staged", "producers",
@@ -31,8 +31,8 @@ USES_CRC = {
     "bytes.crc", "batch.scan", "batch.pick", "log.plan", "batch.encode", "text.ingest", "log.assign", "text.render",
     "text.template", "batch.legacy", "batch.repack", "batch.walk", "log.check", "batch.agree", "log.txns", "log.admit",
     "batch.rewrite", "batch.unpack", "log.recovery", "log.producer", "log.staged", "log.producers", "log.trace",
-    "batch.stamp", "log.append_engine", "arrow.encoder", "clean.cleaned_txns", "clean.last_records",
-    "clean.clean_rules", "clean.rewrite_kept", "messages.writer",
+    "batch.stamp", "batch.ready_batch", "log.append_engine", "arrow.encoder", "clean.cleaned_txns",
+    "clean.last_records", "clean.clean_rules", "clean.rewrite_kept", "messages.writer",
 }  # fmt: skip
 CORE = "kafkalog._core"
 SHARED = f"{CORE}.shared"  # what Cython would else put into each module: a sixth of a wheel

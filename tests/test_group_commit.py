@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog._core.log.append_engine import ReadyBatch
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.storage.durability import Gathering, GroupSync

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog._core.batch.scan import scan
-from kafkalog._core.log.append_engine import AppendEngine, ReadyBatch
+from kafkalog._core.log.append_engine import AppendEngine
 from kafkalog._core.log.log_fields import LogFields
 from kafkalog.errors import CleaningAborted, LogClosed, StorageError
 from kafkalog.storage.leader_epoch import LeaderEpochCache

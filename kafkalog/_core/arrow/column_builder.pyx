@@ -3,22 +3,22 @@ cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
+from kafkalog._core.arrow.columns cimport Columns
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
 from kafkalog._core.batch.batch cimport BatchRow, place_of
 from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.arrow.columns cimport Columns
 from kafkalog._core.batch.decode import STATUS_TEXT as RECORD_STATUS_TEXT
 from kafkalog._core.arrow.filling cimport Build, Place, fill_batch
 from kafkalog._core.arrow.growing cimport (
     ERR_COLUMN_SIZE, Bytes, drop_bytes, drop_headers, reserve_bytes, reserve_headers, reserve_rows,
 )
-from kafkalog._core.batch.layout cimport ERR_MEMORY, MIN_RECORD_BYTES, OK, V0_MIN_MESSAGE, V2_RECORDS_AT
 from kafkalog._core.arrow.pieces cimport (
     HEADER_KEY_DATA, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_DATA, HEADER_VALUE_OFFSETS, HEADER_VALUE_VALID,
     HEADERS, KEY, KEY_DATA, KEY_OFFSETS, KEY_VALID, KINDS, OFFSET, OFFSETS, PARTITION, PARTITIONS, TIMESTAMP,
     TIMESTAMP_TYPE, TIMESTAMP_TYPES, TIMESTAMPS, TOPIC, TOPIC_DATA, TOPIC_OFFSETS, VALUE, VALUE_DATA, VALUE_OFFSETS,
     VALUE_VALID, Piece, new_piece,
 )
+from kafkalog._core.batch.layout cimport ERR_MEMORY, MIN_RECORD_BYTES, OK, V0_MIN_MESSAGE, V2_RECORDS_AT
 from kafkalog._core.batch.scan cimport BatchTable
 
 STATUS_TEXT = {**RECORD_STATUS_TEXT, ERR_COLUMN_SIZE: "the header names of one record take more than 2 GiB as text"}

@@ -7,13 +7,13 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, hold_memory, new_memory
-from kafkalog._core.bytes.buffers cimport Column, column
 from kafkalog._core.arrow.pieces cimport (
     FIRST_FIXED, HEADER_KEY_DATA, HEADER_KEY_OFFSETS, HEADER_LISTS, HEADER_VALUE_DATA, HEADER_VALUE_OFFSETS,
     HEADER_VALUE_VALID, HEADERS, KEY, KEY_DATA, KEY_OFFSETS, KEY_VALID, OFFSET, PARTITION, SLOTS, TIMESTAMP,
     TIMESTAMP_TYPE, TOPIC, TOPIC_DATA, TOPIC_OFFSETS, VALUE, VALUE_DATA, VALUE_OFFSETS, VALUE_VALID, Piece, drop_piece,
     fixed_slot, hold_piece, new_piece, width_of,
 )
+from kafkalog._core.bytes.buffers cimport Column, column
 
 KIND_NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 

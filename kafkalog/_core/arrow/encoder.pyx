@@ -6,14 +6,14 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.cells cimport NOTHING, Slice, Span, read_cell, read_number, read_time
-from kafkalog._core.arrow.memory cimport Memory, drop_memory, new_memory
-from kafkalog._core.arrow.rows cimport HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE, Rows
-from kafkalog._core.batch.emit cimport varint_size
 from kafkalog._core.arrow.lanes cimport MOST, Lane, Row, body_size, lane_finished, lane_room, put_row, seal_lane
+from kafkalog._core.arrow.memory cimport Memory, drop_memory, new_memory
+from kafkalog._core.arrow.row_headers cimport HEADERS_FINE, HEADERS_LONG, HEADERS_NULL, measure_headers, put_headers
+from kafkalog._core.arrow.rows cimport HEADERS, KEY, PARTITION, TIMESTAMP, TOPIC, VALUE, Rows
+from kafkalog._core.arrow.topic_table cimport Topic, TopicTable, add_topic, find_topic, free_topics, is_named
+from kafkalog._core.batch.emit cimport varint_size
 from kafkalog._core.batch.layout cimport V2_RECORDS_AT
 from kafkalog._core.bytes.murmur cimport partition_of
-from kafkalog._core.arrow.row_headers cimport HEADERS_FINE, HEADERS_LONG, HEADERS_NULL, measure_headers, put_headers
-from kafkalog._core.arrow.topic_table cimport Topic, TopicTable, add_topic, find_topic, free_topics, is_named
 
 from kafkalog._core.arrow.input import BadArrow
 from kafkalog._core.arrow.rows import ROLE_NAMES

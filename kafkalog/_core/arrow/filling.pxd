@@ -2,19 +2,19 @@
 """The pass over the records of a batch that fills columns: format.md sections 2 and 4; a record is in all of them or in none."""
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from kafkalog._core.arrow.memory cimport Memory
-from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.cursor cimport LONG_VARINT, Cursor, short_varint, take_i8, take_varint, take_varlong
-from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.arrow.growing cimport (
     Bytes, Headers, Lane, back_to, fits, lane_of, put_bytes, put_fitting, put_headers,
 )
+from kafkalog._core.arrow.memory cimport Memory
+from kafkalog._core.arrow.sweep cimport Sweep, kl_fetch_ahead, sweep_heads, sweep_records
+from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_RECORD_BODY,
     ERR_RECORD_SIZE, ERR_SHORT, ERR_WRAPPER_NESTED, MIN_RECORD_BYTES, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
-from kafkalog._core.arrow.sweep cimport Sweep, kl_fetch_ahead, sweep_heads, sweep_records
+from kafkalog._core.bytes.cursor cimport LONG_VARINT, Cursor, short_varint, take_i8, take_varint, take_varlong
 from kafkalog._core.bytes.wrap cimport added
 
 cdef enum:

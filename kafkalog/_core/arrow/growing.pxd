@@ -4,9 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, new_memory
-from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.headers cimport Header, take_header
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
+from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.text.text_buffer cimport EXPANSION, is_utf8, put_java_text
 
 cdef extern from *:

@@ -7,10 +7,10 @@ for, its bytes fitting what is reserved. Any other record ends the sweep untouch
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from kafkalog._core.bytes.cursor cimport KL_LONG, Cursor, kl_short
-from kafkalog._core.batch.fields cimport HEAD_BYTES
 from kafkalog._core.arrow.growing cimport Lane, kl_fetch_to_write
+from kafkalog._core.batch.fields cimport HEAD_BYTES
 from kafkalog._core.batch.layout cimport MIN_RECORD_BYTES
+from kafkalog._core.bytes.cursor cimport KL_LONG, Cursor, kl_short
 from kafkalog._core.bytes.wrap cimport added
 
 cdef extern from *:

@@ -8,12 +8,12 @@ from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.batch cimport BatchRow, place_of
-from kafkalog._core.bytes.endian cimport store16, store32
 from kafkalog._core.batch.layout cimport CODEC_MASK, LOG_OVERHEAD, OK, SIZE_AT, V2_ATTRIBUTES_AT, V2_RECORDS_AT
 from kafkalog._core.batch.scan cimport BatchTable
-from kafkalog._core.bytes.store cimport Block, Store
 from kafkalog._core.batch.unpack cimport Unpacker
 from kafkalog._core.batch.wrapper cimport settle, wrapper_payload
+from kafkalog._core.bytes.endian cimport store16, store32
+from kafkalog._core.bytes.store cimport Block, Store
 
 
 @cython.final

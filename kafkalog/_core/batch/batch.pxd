@@ -2,14 +2,14 @@
 """The row that a scan writes for each batch, and the header walk that fills it; header-only, used by every reader."""
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
-from kafkalog._core.bytes.crc cimport kl_crc32, kl_crc32c
-from kafkalog._core.bytes.endian cimport load16, load32, load64, loadu32
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, HEADER_TO_MAGIC, LEGACY_ATTRIBUTES_AT, LEGACY_CRC_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, SIZE_AT,
     TIMESTAMP_TYPE_BIT, V0_MIN_MESSAGE, V1_MIN_MESSAGE, V1_TIMESTAMP_AT, V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT,
     V2_BASE_TIMESTAMP_AT, V2_COUNT_AT, V2_CRC_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_EPOCH_AT,
     V2_PRODUCER_ID_AT, V2_RECORDS_AT,
 )
+from kafkalog._core.bytes.crc cimport kl_crc32, kl_crc32c
+from kafkalog._core.bytes.endian cimport load16, load32, load64, loadu32
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
 

@@ -10,8 +10,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.batch cimport BatchRow, place_of
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE
-from kafkalog._core.bytes.buffers cimport column, take_view
-from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.headers cimport Header, take_header
 from kafkalog._core.batch.layout cimport (
@@ -23,6 +21,8 @@ from kafkalog._core.batch.layout cimport (
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.batch.record cimport Record, record_of
 from kafkalog._core.batch.scan cimport BatchTable
+from kafkalog._core.bytes.buffers cimport column, take_view
+from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.spare cimport give_memory, take_memory
 from kafkalog._core.bytes.wrap cimport added, subtracted
 

@@ -3,8 +3,8 @@ from typing import final
 
 from typing_extensions import Buffer
 
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog._core.batch.record import Record
-from kafkalog._core.log.append_engine import ReadyBatch
 
 EMPTY_BATCH_BYTES: int
 _Headers = Iterable[tuple[str | bytes, Buffer | None]] | Mapping[str, Buffer | None]

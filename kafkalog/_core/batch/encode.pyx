@@ -9,13 +9,13 @@ from cpython.unicode cimport PyUnicode_AsUTF8String
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.log.append_engine cimport ReadyBatch, built_batch
 from kafkalog._core.batch.emit cimport (
     HeaderFields, plain_header, put_header, put_sized, put_varint, put_varlong, varint_size, varlong_size,
 )
 from kafkalog._core.batch.layout cimport (
     CONTROL_BIT, DELETE_HORIZON_BIT, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
+from kafkalog._core.batch.ready_batch cimport ReadyBatch, built_batch
 from kafkalog._core.batch.record cimport Record
 from kafkalog._core.bytes.wrap cimport subtracted
 

@@ -6,8 +6,8 @@ lz4 and snappy as Kafka frames them (format.md section 6), zstd by RFC 8878. Eve
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from kafkalog._core.bytes.endian cimport load32
 from kafkalog._core.batch.layout cimport OK
+from kafkalog._core.bytes.endian cimport load32
 from kafkalog._core.bytes.xxhash cimport hash_of, word
 
 cdef enum:

@@ -2,9 +2,9 @@
 """One header at a time, of a record that take_record has already checked."""
 from libc.stdint cimport int32_t, uint8_t
 
-from kafkalog._core.bytes.cursor cimport Cursor, skip, take_varint
 from kafkalog._core.batch.fields cimport Fields, take_bytes
 from kafkalog._core.batch.layout cimport ERR_HEADER_KEY, ERR_HEADER_VALUE, OK
+from kafkalog._core.bytes.cursor cimport Cursor, skip, take_varint
 
 
 cdef struct Header:

@@ -2,12 +2,12 @@
 """One v0 or v1 message, field by field, every length checked against the message's end: format.md section 4."""
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
-from kafkalog._core.bytes.cursor cimport Cursor, skip
-from kafkalog._core.bytes.endian cimport load32, load64
 from kafkalog._core.batch.layout cimport (
     ERR_KEY_SIZE, ERR_MAGIC, ERR_MESSAGE_SIZE, ERR_SHORT, ERR_VALUE_SIZE, LEGACY_ATTRIBUTES_AT, LOG_OVERHEAD,
     MAGIC_AT, MIN_SIZE_FIELD, OK, SIZE_AT, V0_KEY_AT, V0_MIN_MESSAGE, V1_KEY_AT, V1_MIN_MESSAGE, V1_TIMESTAMP_AT,
 )
+from kafkalog._core.bytes.cursor cimport Cursor, skip
+from kafkalog._core.bytes.endian cimport load32, load64
 
 
 cdef struct Message:

@@ -3,10 +3,10 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.cursor cimport Cursor
-from kafkalog._core.bytes.endian cimport load16, load32
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport CODEC_MASK, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.endian cimport load16, load32
 from kafkalog._core.bytes.wrap cimport added
 
 

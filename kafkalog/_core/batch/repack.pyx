@@ -5,12 +5,12 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.crc cimport kl_crc32c
-from kafkalog._core.bytes.endian cimport load16, load32, store16, store32
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, LOG_OVERHEAD, MAGIC_AT, SIZE_AT, V2_ATTRIBUTES_AT, V2_CRC_AT, V2_RECORDS_AT,
 )
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.crc cimport kl_crc32c
+from kafkalog._core.bytes.endian cimport load16, load32, store16, store32
 from kafkalog._core.bytes.store cimport Block, Store
 
 cdef enum:

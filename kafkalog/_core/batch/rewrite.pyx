@@ -9,7 +9,6 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._core.batch.batch cimport BatchRow, place_of
-from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.emit cimport (
     HeaderFields, message_size, plain_header, put_header, put_message, put_sized, put_varint, put_varlong, varint_size,
     varlong_size,
@@ -21,6 +20,7 @@ from kafkalog._core.batch.layout cimport (
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.batch.scan cimport BatchTable
+from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
 cdef enum:

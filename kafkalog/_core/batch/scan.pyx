@@ -9,12 +9,12 @@ from kafkalog._core.batch.batch cimport (
     BAD_CONTROL, BAD_COUNT, BAD_SEQUENCE, STOP_END, STOP_LIMIT, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow,
     header_fault_of, peek_batch, read_row,
 )
-from kafkalog._core.bytes.buffers cimport Column, column
-from kafkalog._core.bytes.endian cimport load32, load64
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
     V1_KEY_AT, V1_TIMESTAMP_AT, V2_BASE_TIMESTAMP_AT, V2_LAST_DELTA_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT,
 )
+from kafkalog._core.bytes.buffers cimport Column, column
+from kafkalog._core.bytes.endian cimport load32, load64
 from kafkalog._core.bytes.wrap cimport added, increment_sequence
 
 REASON_END = STOP_END

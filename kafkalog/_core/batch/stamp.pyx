@@ -2,12 +2,12 @@
 from cpython.buffer cimport Py_buffer, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kafkalog._core.bytes.crc cimport kl_crc32c
-from kafkalog._core.bytes.endian cimport load16, load32, loadu32, store16, store32, store64
 from kafkalog._core.batch.layout cimport (
     CONTROL_BIT, LOG_OVERHEAD, MAGIC_AT, SIZE_AT, V2_ATTRIBUTES_AT, V2_BASE_SEQUENCE_AT, V2_COUNT_AT, V2_CRC_AT,
     V2_LAST_DELTA_AT, V2_PRODUCER_EPOCH_AT, V2_PRODUCER_ID_AT, V2_RECORDS_AT,
 )
+from kafkalog._core.bytes.crc cimport kl_crc32c
+from kafkalog._core.bytes.endian cimport load16, load32, loadu32, store16, store32, store64
 from kafkalog._core.bytes.wrap cimport increment_sequence
 
 cdef enum:

@@ -9,8 +9,6 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
 from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.crc cimport kl_crc32
 from kafkalog._core.batch.frames cimport (
     BLOCK_SLACK, FAULT_BLOCK_END, FAULT_CODEC, FAULT_GZIP_CUT, FAULT_LIMIT, FAULT_LZ4_BLOCK, FAULT_LZ4_BLOCK_CHECK,
     FAULT_LZ4_BLOCK_SIZE, FAULT_LZ4_DEPENDENT, FAULT_LZ4_HEADER, FAULT_LZ4_HEADER_CHECK, FAULT_LZ4_LARGE_BLOCK,
@@ -21,8 +19,10 @@ from kafkalog._core.batch.frames cimport (
     is_xerial, little, lz4_block, lz4_header, snappy_length, xerial_block, zstd_frame,
 )
 from kafkalog._core.batch.layout cimport CODEC_MASK, OK, V2_RECORDS_AT
-from kafkalog._core.bytes.store cimport MOST, Store
 from kafkalog._core.batch.wrapper cimport settle, wrapper_payload
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.crc cimport kl_crc32
+from kafkalog._core.bytes.store cimport MOST, Store
 
 cdef enum:
     NONE = 0

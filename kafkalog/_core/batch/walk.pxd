@@ -2,12 +2,12 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.crc cimport kl_crc32c
-from kafkalog._core.bytes.endian cimport load16, load32, loadu32
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, LOG_OVERHEAD, MAGIC_AT, SIZE_AT, TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_CRC_AT,
     V2_LAST_DELTA_AT, V2_RECORDS_AT,
 )
+from kafkalog._core.bytes.crc cimport kl_crc32c
+from kafkalog._core.bytes.endian cimport load16, load32, loadu32
 
 
 cdef enum Stopped:

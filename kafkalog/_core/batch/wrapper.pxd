@@ -3,13 +3,13 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.cursor cimport Cursor
-from kafkalog._core.bytes.endian cimport load32, load64, store64
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, ERR_SHORT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
     ERR_WRAPPER_OFFSET, LOG_OVERHEAD, OK, SIZE_AT,
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.endian cimport load32, load64, store64
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
 cdef enum:

@@ -9,19 +9,19 @@ from libc.stdlib cimport free, malloc, realloc
 
 from kafkalog._core.batch.batch cimport BatchRow, place_of
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
-from kafkalog._core.clean.cleaned_txns cimport TXN_MAY_GO, TXN_NO_MEMORY, CleanedTxns
-from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
-from kafkalog._core.clean.kept_batch cimport KEEP, NO_VALUE
-from kafkalog._core.clean.last_records cimport LastRecords
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE,
     ERR_MAGIC, ERR_MEMORY, ERR_SHORT, MIN_RECORD_BYTES, OK, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
-from kafkalog._core.clean.live_offsets cimport LiveOffsets
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
-from kafkalog._core.clean.offset_map cimport KeyOffset, SkimpyOffsetMap
+from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.wrap cimport added
+from kafkalog._core.clean.cleaned_txns cimport TXN_MAY_GO, TXN_NO_MEMORY, CleanedTxns
+from kafkalog._core.clean.kept_batch cimport KEEP, NO_VALUE
+from kafkalog._core.clean.last_records cimport LastRecords
+from kafkalog._core.clean.live_offsets cimport LiveOffsets
+from kafkalog._core.clean.offset_map cimport KeyOffset, SkimpyOffsetMap
 
 STATUS_MARKER = ERR_MARKER
 

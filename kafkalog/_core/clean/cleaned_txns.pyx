@@ -9,12 +9,12 @@ from libc.stdlib cimport free, qsort
 from libc.string cimport memset
 
 from kafkalog._core.batch.batch cimport BatchRow, place_of
-from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.log.ids cimport drop_ids, make_ids, number_of
 from kafkalog._core.batch.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.batch.marker cimport ABORT, COMMIT, UNREADABLE, marker_kind
-from kafkalog._core.bytes.room cimport room_for_one
 from kafkalog._core.batch.scan cimport BatchTable
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.room cimport room_for_one
+from kafkalog._core.log.ids cimport drop_ids, make_ids, number_of
 
 
 cdef int by_first_offset(const void* a, const void* b) noexcept nogil:

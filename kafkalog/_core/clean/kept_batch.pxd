@@ -4,7 +4,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.emit cimport (
     HeaderFields, plain_header, put_sized, put_varint, put_varlong, varint_size, varlong_size,
 )
@@ -13,6 +12,7 @@ from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
+from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
 cdef enum:

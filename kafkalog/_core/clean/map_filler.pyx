@@ -16,12 +16,12 @@ from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_SHORT,
     ERR_WRAPPER_NESTED, OK, TRANSACTIONAL_BIT, V2_RECORDS_AT,
 )
-from kafkalog._core.clean.live_offsets cimport LiveOffsets
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
-from kafkalog._core.clean.offset_map cimport KEY_GROUP, KeyOffset, SkimpyOffsetMap
 from kafkalog._core.batch.scan cimport BatchTable
-from kafkalog._core.log.txns cimport AbortedRanges
 from kafkalog._core.bytes.wrap cimport added
+from kafkalog._core.clean.live_offsets cimport LiveOffsets
+from kafkalog._core.clean.offset_map cimport KEY_GROUP, KeyOffset, SkimpyOffsetMap
+from kafkalog._core.log.txns cimport AbortedRanges
 
 cdef enum:
     MAP_IS_FULL = -1                # no status of a reader, but the end all the same

@@ -5,9 +5,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from kafkalog._core.batch.batch cimport STOP_END, BatchRow, header_fault_of, place_of, read_v2_row
-from kafkalog._core.bytes.crc cimport kl_crc32
-from kafkalog._core.bytes.cursor cimport Cursor
-from kafkalog._core.bytes.endian cimport loadu32
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_MEMORY, ERR_SHORT,
@@ -15,6 +12,9 @@ from kafkalog._core.batch.layout cimport (
 )
 from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
 from kafkalog._core.batch.scan cimport BatchTable
+from kafkalog._core.bytes.crc cimport kl_crc32
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.endian cimport loadu32
 from kafkalog._core.bytes.wrap cimport added, subtracted
 
 cdef enum:

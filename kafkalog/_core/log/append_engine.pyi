@@ -1,21 +1,13 @@
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import final
 
 from typing_extensions import Buffer
 
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog._core.batch.scan import BatchTable
 from kafkalog._core.log.log_fields import LogFields
 from kafkalog._core.log.state import LogState
 from kafkalog._core.log.values import LogAppendInfo
-
-@final
-class ReadyBatch:
-    is_built: bool
-    @property
-    def data(self) -> Any: ...
-    @property
-    def size(self) -> int: ...
-
 
 @final
 class AppendEngine:

@@ -9,15 +9,16 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.log.admit cimport NOT_REFUSED, LeaderLimits, Rules, refusal_of, takes_batch
-from kafkalog._core.log.assign cimport assign_one, assign_rows
 from kafkalog._core.batch.batch cimport BatchRow, header_fault_of, peek_batch, read_v2_row
 from kafkalog._core.batch.layout cimport CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT
+from kafkalog._core.batch.ready_batch cimport ReadyBatch
+from kafkalog._core.batch.scan cimport BatchTable
+from kafkalog._core.log.admit cimport NOT_REFUSED, LeaderLimits, Rules, refusal_of, takes_batch
+from kafkalog._core.log.assign cimport assign_one, assign_rows
 from kafkalog._core.log.log_fields cimport LogFields
 from kafkalog._core.log.plan cimport KEEP, AppendPlan, SegmentTail, pass_batch, planned, roll_reason
 from kafkalog._core.log.producer cimport ProducerState
 from kafkalog._core.log.producers cimport CLIENT, REPLICATION, Producers
-from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.log.slots cimport Slot, slot_get, slot_set
 from kafkalog._core.log.staged cimport Staged
 from kafkalog._core.log.state cimport LogState
@@ -43,40 +44,6 @@ cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 cdef enum:
     MAX_FILE_SIZE = 0x7FFFFFFF
     SMALL_BYTES = 2048
-
-
-@cython.final
-@cython.freelist(8)
-cdef class ReadyBatch:
-    """One batch that was looked at, or built here, with its bytes, which nothing edits meanwhile: `data` is held."""
-
-    def __dealloc__(self):
-        if self.is_held:
-            PyBuffer_Release(&self.view)
-
-    @property
-    def data(self) -> object:
-        """The object whose bytes the batch is."""
-        return <object>self.view.obj if self.is_held else None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the batch."""
-        return self.row.size
-
-
-cdef ReadyBatch built_batch(bytearray data, int64_t oldest, int64_t newest, bint has_keys):
-    """The batch in `data`, which has just been built.
-
-    Its records have times (ms) from `oldest` to `newest`, or none; with `has_keys` each of them has a key.
-    """
-    cdef ReadyBatch batch = ReadyBatch.__new__(ReadyBatch)
-    PyObject_GetBuffer(data, &batch.view, PyBUF_SIMPLE)
-    batch.is_held = batch.is_built = True
-    batch.oldest, batch.newest, batch.has_keys = oldest, newest, has_keys
-    read_v2_row(<const uint8_t*>batch.view.buf, batch.view.len, False, &batch.row)
-    batch.row.size, batch.row.position, batch.row.valid = batch.view.len, 0, 1
-    return batch
 
 
 cdef ReadyBatch take_ready(buf, LeaderLimits limits, int64_t now, bint any_base_offset, BatchTable table):

@@ -1,8 +1,8 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.log.ids cimport IdTable
 from kafkalog._core.batch.walk cimport BatchWalk
+from kafkalog._core.log.ids cimport IdTable
 
 
 cdef struct EpochRun:

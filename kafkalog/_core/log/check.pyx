@@ -7,23 +7,23 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
 from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.cursor cimport Cursor
-from kafkalog._core.bytes.endian cimport load16, load32, load64
 from kafkalog._core.batch.fields cimport Fields, take_record
-from kafkalog._core.log.ids cimport drop_ids, make_ids, number_of
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, LEGACY_ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, OK, SIZE_AT,
     TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT,
     V2_RECORDS_AT,
 )
 from kafkalog._core.batch.marker cimport ABORT
-from kafkalog._core.bytes.room cimport room_for_one
 from kafkalog._core.batch.walk cimport (
     CODECS, WALK_CRC, WALK_END, WALK_HEADER, WALK_MAGIC, WALK_MEMORY, WALK_MORE, WALK_ORDER, WALK_PARTIAL, WALK_RANGE,
     WALK_SIZE, BatchWalk, checksum_holds, plain_size,
 )
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.endian cimport load16, load32, load64
+from kafkalog._core.bytes.room cimport room_for_one
 from kafkalog._core.bytes.wrap cimport added, subtracted
+from kafkalog._core.log.ids cimport drop_ids, make_ids, number_of
 
 # why `check` came back
 MORE = WALK_MORE

@@ -16,12 +16,12 @@ from libc.string cimport memcpy, memset
 
 from kafkalog._core.bytes.buffers cimport Held, column, hold, take_view
 from kafkalog._core.bytes.endian cimport load32, load64, store32, store64
+from kafkalog._core.bytes.wrap cimport added
 from kafkalog._core.log.search cimport (
     BY_OFFSET, BY_POSITION, BY_TIME, BY_TIME_OFFSET, LANES, OFFSET_ENTRY, TIME_ENTRY, count_at_most,
     count_at_most_lanes, count_at_most_warm, minus,
 )
 from kafkalog._core.log.values cimport offset_position, timestamp_offset
-from kafkalog._core.bytes.wrap cimport added
 
 from array import array
 

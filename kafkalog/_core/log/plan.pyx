@@ -6,11 +6,11 @@ SEG-17 of the checklist, format.md section 7 for the index entries.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from kafkalog._core.log.assign cimport assign_rows
 from kafkalog._core.batch.batch cimport BatchRow
 from kafkalog._core.batch.scan cimport BatchTable
-from kafkalog._core.log.values cimport LogAppendInfo, make_append_info
 from kafkalog._core.bytes.wrap cimport added, subtracted
+from kafkalog._core.log.assign cimport assign_rows
+from kafkalog._core.log.values cimport LogAppendInfo, make_append_info
 
 NO_ROLL = KEEP
 ROLL_FOR_SIZE = ROLL_SIZE

@@ -1,9 +1,9 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kafkalog._core.batch.walk cimport BatchWalk
 from kafkalog._core.log.plan cimport SegmentTail
 from kafkalog._core.log.trace cimport ProducerTrace
-from kafkalog._core.batch.walk cimport BatchWalk
 
 
 cdef struct Epoch:

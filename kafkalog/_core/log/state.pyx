@@ -2,9 +2,9 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
+from kafkalog._core.bytes.wrap cimport subtracted
 from kafkalog._core.log.plan cimport AppendPlan
 from kafkalog._core.log.values cimport LogOffsetMetadata, offset_metadata
-from kafkalog._core.bytes.wrap cimport subtracted
 
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF      # an end after it cannot be said
 

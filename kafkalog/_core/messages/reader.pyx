@@ -17,10 +17,10 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from kafkalog._core.batch.layout cimport ERR_SHORT, OK
 from kafkalog._core.bytes.buffers cimport take_view
 from kafkalog._core.bytes.cursor cimport Cursor, skip, take_uvarint
 from kafkalog._core.bytes.endian cimport load16, load32, load64, loadu32
-from kafkalog._core.batch.layout cimport ERR_SHORT, OK
 from kafkalog._core.messages.fields cimport (
     BOOL, F64, I8, I16, I32, MOST_TEXT_BYTES, STRUCT, TEXT, TIME, U16, U32, UUID, UUID_BYTES, Field, describe,
     in_order, size_of,

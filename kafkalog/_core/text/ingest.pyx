@@ -6,11 +6,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
-from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.cursor cimport Cursor, take_varint
 from kafkalog._core.batch.emit cimport HeaderFields, plain_header, put_header, put_varint, varint_size
 from kafkalog._core.batch.fields cimport walk_headers_of
 from kafkalog._core.batch.layout cimport OK, V2_RECORDS_AT
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.cursor cimport Cursor, take_varint
 from kafkalog._core.bytes.murmur cimport partition_of
 
 cdef enum:

@@ -3,17 +3,17 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.bytes.crc cimport kl_crc32
-from kafkalog._core.bytes.cursor cimport Cursor
-from kafkalog._core.bytes.endian cimport load32, loadu32
 from kafkalog._core.batch.fields cimport Fields
 from kafkalog._core.batch.headers cimport Header, headers_of, take_header
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, LEGACY_CRC_AT, MAGIC_AT, OK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT,
 )
 from kafkalog._core.batch.legacy_message cimport Message
-from kafkalog._core.text.text_buffer cimport put, put_java_text, put_number, put_unsigned
+from kafkalog._core.bytes.crc cimport kl_crc32
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.endian cimport load32, loadu32
 from kafkalog._core.bytes.wrap cimport added, increment_sequence
+from kafkalog._core.text.text_buffer cimport put, put_java_text, put_number, put_unsigned
 
 cdef enum:
     LINE_SPACE = 640            # more than the constant parts and numbers of any one line

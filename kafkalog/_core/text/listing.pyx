@@ -2,11 +2,11 @@
 """The dump tool's text of `.index` and `.timeindex` files: one line for each entry (format.md section 13, A5 and A6)."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.endian cimport load32, load64
-from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
-from kafkalog._core.text.text_buffer cimport TextBuffer, put, put_number, reserve
 from kafkalog._core.bytes.wrap cimport added
+from kafkalog._core.text.text_buffer cimport TextBuffer, put, put_number, reserve
 
 cdef enum:
     OFFSET_ENTRY = 8            # i32 offset - base, i32 file position

@@ -9,23 +9,23 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
 from kafkalog._core.batch.batch cimport BatchRow, peek_batch, read_row
-from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.cursor cimport Cursor
-from kafkalog._core.bytes.endian cimport load16, load32
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
-from kafkalog._core.text.jumps cimport Jumps, add_jump
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MEMORY, ERR_SHORT,
     ERR_VALUE_SIZE, ERR_WRAPPER_NESTED, HEADER_TO_MAGIC, OK, V2_RECORDS_AT,
 )
+from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
+from kafkalog._core.batch.unpack cimport Unpacker
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.endian cimport load16, load32
+from kafkalog._core.bytes.store cimport Store
+from kafkalog._core.bytes.wrap cimport added
+from kafkalog._core.text.jumps cimport Jumps, add_jump
 from kafkalog._core.text.lines cimport (
     BODY_EXPANSION, LINE_SPACE, put_batch_rest, put_batch_start, put_data, put_message_fields, put_record_fields,
 )
-from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
-from kafkalog._core.bytes.store cimport Store
 from kafkalog._core.text.text_buffer cimport Out, TextBuffer, kl_unlikely, put, put_number, reserve
-from kafkalog._core.batch.unpack cimport Unpacker
-from kafkalog._core.bytes.wrap cimport added
 
 cdef enum:
     RENDER_MORE = 100           # the buffer ends before the batch at `position` does; `needed` bytes would help

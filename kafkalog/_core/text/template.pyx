@@ -9,19 +9,19 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from kafkalog._core.batch.batch cimport STOP_END, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow, peek_batch, read_row
-from kafkalog._core.bytes.buffers cimport Held, hold
-from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
-from kafkalog._core.bytes.endian cimport store32
-from kafkalog._core.text.escape cimport JSON_EXPANSION, PLAIN_EXPANSION, put_base64, put_hex, put_json_string
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.headers cimport Header, headers_of, take_header
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_MEMORY,
     HEADER_TO_MAGIC, MAGIC_AT, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT,
 )
-from kafkalog._core.text.text_buffer cimport Out, TextBuffer, is_utf8, put, put_bytes, put_number, reserve
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.endian cimport store32
 from kafkalog._core.bytes.wrap cimport added, subtracted
+from kafkalog._core.text.escape cimport JSON_EXPANSION, PLAIN_EXPANSION, put_base64, put_hex, put_json_string
+from kafkalog._core.text.text_buffer cimport Out, TextBuffer, is_utf8, put, put_bytes, put_number, reserve
 
 cdef enum:
     TEMPLATE_MORE = 100         # the buffer ends before the batch at `position` does; `needed` bytes would help

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.encode import encode_ready
-from kafkalog._core.log.append_engine import ReadyBatch
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.format import CompressionType
 from kafkalog.server.error_codes import ErrorCode, code_of

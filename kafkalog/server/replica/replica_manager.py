@@ -38,7 +38,7 @@ from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.types import LogAppendInfo, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog._core.log.append_engine import ReadyBatch
+    from kafkalog._core.batch.ready_batch import ReadyBatch
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.server.node.node import Node
     from kafkalog.server.node.pool import Run

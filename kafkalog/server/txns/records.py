@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafkalog._core.batch.encode import encode_ready
-from kafkalog._core.log.append_engine import ReadyBatch
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog.errors import InvalidRecord
 from kafkalog.records.encoder import encoded
 from kafkalog.records.internal import coordinator_record

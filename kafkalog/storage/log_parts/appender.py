@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog._core.batch.scan import BatchTable, scan
-from kafkalog._core.log.append_engine import AppendEngine, ReadyBatch
+from kafkalog._core.log.append_engine import AppendEngine
 from kafkalog._core.log.assign import assign
 from kafkalog._core.log.plan import append_info, first_old_format, plan_append
 from kafkalog.errors import KafkalogError

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog._core.batch.scan import BatchTable, scan
-from kafkalog._core.log.append_engine import ReadyBatch
 from kafkalog._core.log.plan import AppendPlan, append_info, place_append, plan_append
 from kafkalog._core.log.producers import ORIGIN_CLIENT
 from kafkalog._core.log.staged import Staged
