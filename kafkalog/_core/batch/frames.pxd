@@ -58,7 +58,7 @@ cdef enum Fault:
     FAULT_ZSTD_DECLARED
     FAULT_ZSTD_REFUSED              # by the codec, for want of room or for damage
     FAULT_GZIP_CUT
-    FAULT_SAID                      # what the codec said is all there is to say
+    FAULT_REPORTED                  # by the codec, in its own words
 
 
 cdef struct Finding:

@@ -31,7 +31,7 @@ cdef class Unpacker:
     cdef Py_ssize_t most            # content that the store may have
     cdef Finding out
     cdef readonly bint busy
-    cdef readonly object said       # what the package said of FAULT_SAID and FAULT_ZSTD_REFUSED, else None
+    cdef readonly object codec_error    # the codec's words for FAULT_REPORTED and FAULT_ZSTD_REFUSED, else None
     cdef readonly int codec
     cdef readonly int64_t limit
     cdef readonly Py_ssize_t payload_position   # in the batch of the last run_batch

@@ -29,7 +29,7 @@ class Tool:
 @final
 class Unpacker:
     busy: bool
-    said: str | None
+    codec_error: str | None
     codec: int
     limit: int
     payload_position: int

@@ -12,7 +12,7 @@ from kafkalog._core.batch.batch cimport BatchRow
 from kafkalog._core.batch.frames cimport (
     BLOCK_SLACK, FAULT_BLOCK_END, FAULT_CODEC, FAULT_GZIP_CUT, FAULT_LIMIT, FAULT_LZ4_BLOCK, FAULT_LZ4_BLOCK_CHECK,
     FAULT_LZ4_BLOCK_SIZE, FAULT_LZ4_DEPENDENT, FAULT_LZ4_HEADER, FAULT_LZ4_HEADER_CHECK, FAULT_LZ4_LARGE_BLOCK,
-    FAULT_LZ4_MAGIC, FAULT_LZ4_NO_END, FAULT_LZ4_RESERVED, FAULT_LZ4_VERSION, FAULT_SAID, FAULT_SNAPPY_GROWTH,
+    FAULT_LZ4_MAGIC, FAULT_LZ4_NO_END, FAULT_LZ4_RESERVED, FAULT_LZ4_VERSION, FAULT_REPORTED, FAULT_SNAPPY_GROWTH,
     FAULT_SNAPPY_HEADER, FAULT_SNAPPY_LENGTH, FAULT_SNAPPY_SIZE, FAULT_SNAPPY_VERSION, FAULT_ZSTD_CUT,
     FAULT_ZSTD_DECLARED, FAULT_ZSTD_KIND, FAULT_ZSTD_MAGIC, FAULT_ZSTD_NONE, FAULT_ZSTD_REFUSED,
     FAULT_ZSTD_SKIPPABLE, LZ4_GROWTH, SNAPPY_GROWTH, Block4, Finding, Lz4Frame, ZstdFrame, found, found_value,
@@ -72,9 +72,9 @@ FAULT_TEXT = {
     FAULT_ZSTD_SKIPPABLE: "a skippable frame runs past the end",
     FAULT_ZSTD_KIND: "a block has the reserved kind",
     FAULT_ZSTD_DECLARED: "the frame declares {value} bytes, its blocks can hold {other}",
-    FAULT_ZSTD_REFUSED: "{said}",
+    FAULT_ZSTD_REFUSED: "{codec_error}",
     FAULT_GZIP_CUT: "the stream is cut off",
-    FAULT_SAID: "{said}",
+    FAULT_REPORTED: "{codec_error}",
 }
 
 
@@ -135,8 +135,9 @@ cdef class Unpacker:
 
     def text(self, int status) -> str:
         """Return the meaning of a status of `unpack`."""
-        said = self.said
-        return FAULT_TEXT[status].format(value=self.out.value, other=self.out.other, limit=self.limit, said=said)
+        return FAULT_TEXT[status].format(
+            value=self.out.value, other=self.out.other, limit=self.limit, codec_error=self.codec_error
+        )
 
     cdef int run(
         self, Store store, int codec, object owner, const uint8_t* start, Py_ssize_t size, int magic, int64_t limit
@@ -150,7 +151,7 @@ cdef class Unpacker:
         self.start = start
         self.size = size
         self.codec = codec
-        self.said = None
+        self.codec_error = None
         self.limit = max(min(limit, <int64_t>(MOST - HEADROOM - store.size)), 0)
         self.most = store.size + <Py_ssize_t>self.limit
         try:
@@ -225,7 +226,7 @@ cdef class Unpacker:
             else:
                 self.store.fill_block(tool.function, self.lend(at, size), room, tool.last)
         except tool.error as error:
-            self.said = str(error)
+            self.codec_error = str(error)
             return found(&self.out, fault, position)
         return OK
 
@@ -280,7 +281,7 @@ cdef class Unpacker:
             return found(&self.out, FAULT_LIMIT, at)
         if length > <int64_t>SNAPPY_GROWTH * size + BLOCK_SLACK:
             return found_value(&self.out, FAULT_SNAPPY_GROWTH, at, size, length)
-        return self.expand(self.tool(SNAPPY), at, size, <Py_ssize_t>length, FAULT_SAID, at)
+        return self.expand(self.tool(SNAPPY), at, size, <Py_ssize_t>length, FAULT_REPORTED, at)
 
     cdef int unpack_zstd(self) except -1:
         """All frames. One that may pass the limit gets room for the limit and one byte more, to be sure."""
@@ -302,7 +303,7 @@ cdef class Unpacker:
                 status = self.expand(
                     tool, at, frame.end - at, <Py_ssize_t>min(frame.bound, <int64_t>room + 1), FAULT_ZSTD_REFUSED, at
                 )
-                if status != OK and frame.bound > room and lacks_room(self.said):
+                if status != OK and frame.bound > room and lacks_room(self.codec_error):
                     return found(&self.out, FAULT_LIMIT, at)
                 if status == OK:
                     status = self.checked(at)
@@ -378,8 +379,8 @@ cdef class Unpacker:
             try:
                 self.store.append(inflater.decompress(self.lend(next, taken), self.most - self.store.size + 1))
             except tool.error as error:
-                self.said = str(error)
-                return found(&self.out, FAULT_SAID, at[0])
+                self.codec_error = str(error)
+                return found(&self.out, FAULT_REPORTED, at[0])
             next += taken
             if self.store.size > self.most:
                 return found(&self.out, FAULT_LIMIT, at[0])
@@ -399,9 +400,9 @@ cdef bint has_magic(const uint8_t* p, Py_ssize_t n) noexcept nogil:
         p += 1
 
 
-cdef bint lacks_room(str said):
+cdef bint lacks_room(str codec_error):
     """True for what the packages of zstd say where a frame did not fit."""
-    return "whole buffer" in said or "full frame" in said
+    return "whole buffer" in codec_error or "full frame" in codec_error
 
 
 def zstd_frame_at(data, Py_ssize_t start) -> tuple[int, int, bool] | None:

@@ -25,7 +25,7 @@ cdef struct Entries:
     int64_t wrong
     int64_t odd                     # right enough for a look-up, but not as the present releases write them
     int64_t first_wrong             # number of the first wrong entry, what it says and what is there
-    int64_t said
+    int64_t indexed
     int64_t found
 
 

@@ -366,14 +366,14 @@ cdef class BatchCheck(BatchWalk):
         return &self.open_from[number]
 
 
-cdef inline void note_wrong(Entries* entries, int64_t number, int64_t said, int64_t found) noexcept nogil:
+cdef inline void note_wrong(Entries* entries, int64_t number, int64_t indexed, int64_t found) noexcept nogil:
     if entries.wrong == 0:
-        entries.first_wrong, entries.said, entries.found = number, said, found
+        entries.first_wrong, entries.indexed, entries.found = number, indexed, found
     entries.wrong += 1
 
 
 cdef tuple _result(Entries* entries):
-    return entries.at, entries.wrong, entries.odd, entries.first_wrong, entries.said, entries.found
+    return entries.at, entries.wrong, entries.odd, entries.first_wrong, entries.indexed, entries.found
 
 
 cdef bint could_begin(const uint8_t* p, int64_t left, int64_t base_offset) noexcept nogil:

@@ -280,15 +280,15 @@ cdef class OffsetEntries(Entries):
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_OFFSET)
 
-    def packed(self, list brought not None, int64_t last_offset) -> bytes | None:
+    def packed(self, list new_entries not None, int64_t last_offset) -> bytes | None:
         """The entries that a write brings, as `AppendPlan.entries` has them, in the form they have in the file.
 
         None where one cannot be added, after one of `last_offset` and those before it.
         """
-        cdef bytes out = PyBytes_FromStringAndSize(NULL, OFFSET_ENTRY * len(brought))
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, OFFSET_ENTRY * len(new_entries))
         cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(out)
         cdef int64_t offset, position
-        for entry in brought:
+        for entry in new_entries:
             offset, position = entry[0], entry[1]
             if offset <= last_offset or not 0 <= minus(offset, self.base_offset) <= MOST or not 0 <= position <= MOST:
                 return None
@@ -350,12 +350,12 @@ cdef class TimeEntries(Entries):
         self.check()
         return count_at_most(self.data, self.used, minus(minus(offset, self.base_offset), 1), BY_TIME_OFFSET)
 
-    def packed(self, list brought not None, int64_t last_timestamp, int64_t last_offset) -> bytes | None:
+    def packed(self, list new_entries not None, int64_t last_timestamp, int64_t last_offset) -> bytes | None:
         """As that of OffsetEntries; what brings no time (-1) has no entry here."""
-        cdef bytes out = PyBytes_FromStringAndSize(NULL, TIME_ENTRY * len(brought))
+        cdef bytes out = PyBytes_FromStringAndSize(NULL, TIME_ENTRY * len(new_entries))
         cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(out)
         cdef int64_t timestamp, offset
-        for entry in brought:
+        for entry in new_entries:
             timestamp, offset = entry[2], entry[3]
             if timestamp < 0:
                 continue

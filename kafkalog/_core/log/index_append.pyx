@@ -1,7 +1,7 @@
 """The index entries of a write, added to both indexes of its segment in one call.
 
-`brought` is a list as `AppendPlan.entries`. Files are written by one call of the system each, where they are open and
-the system's own; whatever is not so, and whatever an index refuses, goes the index's own way.
+`new_entries` is a list as `AppendPlan.entries`. Each file is written by one system call, where it is open and the
+system's own; any other file, and any entry that an index refuses, goes through the index's own methods.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -37,7 +37,7 @@ HANDLE.name, LENGTH.name, RESERVED.name, IS_AS_KNOWN.name = b"_file", b"length",
 PWRITE.name, FD.name = b"_pwrite", b"_fd"
 
 
-def write_indexed(segment, put, list brought not None, tail) -> None:
+def write_indexed(segment, put, list new_entries not None, tail) -> None:
     """Append to a segment by `put()`, then the entries that this brings; `tail` is then the segment's.
 
     Space for the entries is reserved first. On any error the segment is as before.
@@ -47,13 +47,13 @@ def write_indexed(segment, put, list brought not None, tail) -> None:
     times = opened(segment, &TIMES) or segment.time_index
     slot_set(segment, &CHANGED, True)
     try:
-        reserve(offsets, &OFFSETS, len(brought), OFFSET_ENTRY)
-        reserve(times, &TIMES, len(brought), TIME_ENTRY)
+        reserve(offsets, &OFFSETS, len(new_entries), OFFSET_ENTRY)
+        reserve(times, &TIMES, len(new_entries), TIME_ENTRY)
         put()
-        if not extend_offsets(offsets, brought):
-            offsets.extend(brought)
-        if not extend_times(times, brought):
-            times.extend(brought)
+        if not extend_offsets(offsets, new_entries):
+            offsets.extend(new_entries)
+        if not extend_times(times, new_entries):
+            times.extend(new_entries)
         slot_set(segment, &CHANGED, True)   # again: a flush meanwhile has synced what was there before
         slot_set(segment, &TAIL, tail)
     except BaseException:
@@ -75,32 +75,32 @@ cdef int reserve(object index, IndexSlots* slots, Py_ssize_t more, Py_ssize_t si
     return 0
 
 
-def extend_offsets(index, list brought not None) -> bool:
+def extend_offsets(index, list new_entries not None) -> bool:
     """True when an offset index got all entries, in one write; False, with nothing changed, where one is refused."""
     entries, file = slot_get(index, &OFFSETS.entries), slot_get(index, &OFFSETS.file)
     cdef Py_ssize_t count = entries.count
     cdef Py_ssize_t room = <Py_ssize_t>slot_get(file, &LENGTH) // OFFSET_ENTRY
-    if not brought or slot_get(index, &OFFSETS.read_only) or count + len(brought) > room:
+    if not new_entries or slot_get(index, &OFFSETS.read_only) or count + len(new_entries) > room:
         return False
-    packed = entries.packed(brought, slot_get(index, &OFFSETS.last) if count else -1)
+    packed = entries.packed(new_entries, slot_get(index, &OFFSETS.last) if count else -1)
     if packed is None:
         return False
     write(file, packed, count * OFFSET_ENTRY)
     entries.add(packed)
-    slot_set(index, &OFFSETS.last, brought[len(brought) - 1][0])
+    slot_set(index, &OFFSETS.last, new_entries[len(new_entries) - 1][0])
     return True
 
 
-def extend_times(index, list brought not None) -> bool:
+def extend_times(index, list new_entries not None) -> bool:
     """True when a time index got all entries that have a time, in one write; its last slot stays free."""
     entries, file, last = (
         slot_get(index, &TIMES.entries), slot_get(index, &TIMES.file), slot_get(index, &TIMES.last)
     )
     cdef Py_ssize_t count = entries.count
     cdef Py_ssize_t room = <Py_ssize_t>slot_get(file, &LENGTH) // TIME_ENTRY
-    if slot_get(index, &TIMES.read_only) or count + len(brought) >= room:
+    if slot_get(index, &TIMES.read_only) or count + len(new_entries) >= room:
         return False
-    packed = entries.packed(brought, last.timestamp, last.offset if count else -1)
+    packed = entries.packed(new_entries, last.timestamp, last.offset if count else -1)
     if packed is None:
         return False
     if packed:

@@ -78,7 +78,7 @@ cdef class Out:
             put_uvarint(p, <uint32_t>second)
         return 0
 
-    cdef bytes taken(self):
+    cdef bytes take_bytes(self):
         data = PyBytes_FromStringAndSize(<const char*>self.data, self.used)
         self.used = 0
         return data
@@ -142,7 +142,7 @@ cdef class MessageWriter:
         if self.defaults[i] is not REQUIRED and not (i >= self.plain and self.defaults[i] is None):
             out = Out.__new__(Out)
             write_field(self, i, out, self.defaults[i])
-            self.given[i] = out.taken()
+            self.given[i] = out.take_bytes()
         return 0
 
     def write(self, tree, bytes head=b""):
@@ -154,7 +154,7 @@ cdef class MessageWriter:
         cdef Out out = Out.__new__(Out)
         out.put(<const char*>head, len(head))
         write_struct(self, out, tree)
-        return out.taken()
+        return out.take_bytes()
 
     def write_pieces(self, tree, bytes head=b""):
         """Write a message in pieces, as `write` does: a range of a file of `size` bytes stays a piece."""
@@ -163,7 +163,7 @@ cdef class MessageWriter:
         out.put(<const char*>head, len(head))
         write_struct(self, out, tree)
         if out.used:
-            out.pieces.append(out.taken())
+            out.pieces.append(out.take_bytes())
         return out.pieces
 
 
@@ -372,7 +372,7 @@ cdef int write_sized(MessageWriter plan, Py_ssize_t i, Out out, value) except -1
     if out.pieces is not None and hasattr(value, "size"):
         write_size(plan, out, value.size, False, plan.names[i])
         if value.size:
-            out.pieces += (out.taken(), value)
+            out.pieces += (out.take_bytes(), value)
         return 0
     if not isinstance(value, (bytes, bytearray, memoryview)):
         refuse(plan, f"{plan.names[i]} is a {type(value).__name__}: give bytes")
