@@ -1,1 +1,1 @@
-"""What a cleaner decides and writes: the offset map, the records kept, the transactions that can go."""
+"""The decisions and the writing of a clean: the offset map, the records kept, the transactions that can go."""

@@ -1,1 +1,1 @@
-"""What a log does with batches: checks, offsets, producers, transactions, index entries, the append in one call."""
+"""The compiled part of a log: checks, offsets, producers, transactions, index entries, the append in one call."""
