@@ -19,7 +19,8 @@ export KAFKALOG_THREADS_S="${KAFKALOG_THREADS_S:-60}"
 # an emulated processor has no room for the sanitizer's shadow of all memory
 # what they print must not be caught by pytest, which dies with them
 LD_PRELOAD="$LIBRARY" "$PYTHON" -m pytest -q --capture=sys -p no:cacheprovider tests/_core tests/records tests/golden \
-    tests/server/wire tests/test_fuzz_faces.py tests/test_many_threads.py \
+    tests/server/wire tests/storage/test_append*.py tests/storage/test_log_parts.py tests/test_fuzz_faces.py \
+    tests/test_many_threads.py \
     --deselect tests/_core/test_arrow.py::test_nothing_is_left_behind \
     --deselect tests/_core/test_offset_map.py::test_memory_is_given_back \
     --deselect tests/_core/test_cpu.py::test_a_processor_without_the_fast_instructions "$@"
