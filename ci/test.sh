@@ -12,7 +12,7 @@ status=0
 python -m ruff check .
 python -m mypy --strict kafkalog & # one process, which would leave the other processors idle
 types=$!
-python -m pytest -n "${KAFKALOG_WORKERS:-2}" --dist loadfile "$@" || status=$?
+python -m pytest -n "${KAFKALOG_WORKERS:-2}" --dist loadfile --durations=40 --durations-min=5 "$@" || status=$?
 wait "$types" || status=1
 [ "$status" = 0 ] || exit "$status"
 if [ $# -eq 0 ]; then bash ci/bench.sh quick; fi
