@@ -30,7 +30,7 @@ from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
 from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.following import Row as Asked
-from kafkalog.server.replica.following_session import AskingSession
+from kafkalog.server.replica.following_session import FollowerSession
 from kafkalog.server.replica.leader_source import CONSUMER, LeaderSource
 from kafkalog.types import TopicPartition
 
@@ -319,7 +319,7 @@ async def _probe(nodes: Nodes, goes_on: Callable[[], bool]) -> list[float]:
 
 
 async def _look(source: LeaderSource, waiting: deque[tuple[int, float]], lags: list[float]) -> None:
-    session, offset, mark = AskingSession(), 0, 0
+    session, offset, mark = FollowerSession(), 0, 0
     while True:
         answers = await source.fetch(
             session.next({PROBE: Asked(offset, -1, -1, -1, 1 << 20)}), {TOPIC: None}
@@ -352,7 +352,7 @@ async def _consumed(nodes: Nodes) -> float:
     """CPU seconds of the leader while a consumer fetches the same, as many bytes at once as a follower."""
     limits = FetchLimits()
     source = LeaderSource(await nodes.to_leader(), CONSUMER, limits)
-    session = AskingSession()
+    session = FollowerSession()
     wanted = {
         TopicPartition(TOPIC, index): Asked(0, -1, -1, -1, limits.partition_max_bytes) for index in range(PARTITIONS)
     }

@@ -16,7 +16,7 @@ from kafkalog.server.groups.records import offset_record
 from kafkalog.server.groups.values import CommittedOffset
 from kafkalog.util.java_hash import partition_of
 from tests.commands import kafkalog, ok, started
-from tests.server.groups.groups import commit
+from tests.server.groups.groups import commit_offset
 from tests.server.groups.other_kinds import share_records, streams_records
 from tests.server.nodes import node_for
 
@@ -30,7 +30,7 @@ def data(tmp_path: Path) -> Path:
         async with node_for(data) as node:
             await node.topics.create("t", 2)
             for group_id, partition, offset in (("g", 0, 2), ("g", 1, 3), ("other", 0, 9)):
-                assert await commit(node, offset, group_id, partition=partition) == 0
+                assert await commit_offset(node, offset, group_id, partition=partition) == 0
             new = {("t", 0): CommittedOffset(5, -1, "", 0)}
             await node.groups.commit_offsets_in_transaction("open", "x", 7, 0, new)
 

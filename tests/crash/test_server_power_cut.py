@@ -27,7 +27,7 @@ from kafkalog.storage.partition_metadata import read_partition_metadata
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import MODES, DiskFS, Image, write_image
-from tests.server.groups.groups import commit
+from tests.server.groups.groups import commit_offset
 from tests.server.nodes import SMALL, call
 from tests.server.txns import calls
 
@@ -70,12 +70,12 @@ async def produced(node: Node, topic: str, value: bytes, name: str | None = None
 
 
 async def in_transaction(node: Node, value: bytes, sequence: int, producer: Any, is_committed: bool) -> None:
-    assert await calls.add(node, producer, x=[0]) == {("x", 0): 0}
+    assert await calls.add_partitions(node, producer, x=[0]) == {("x", 0): 0}
     await produced(
         node, "x", value, "x", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
         base_sequence=sequence,
     )  # fmt: skip
-    assert (await calls.end(node, producer, committed=is_committed)).error_code == 0
+    assert (await calls.end_transaction(node, producer, committed=is_committed)).error_code == 0
 
 
 def values(target: Path, topic: str) -> list[bytes]:
@@ -86,7 +86,7 @@ def values(target: Path, topic: str) -> list[bytes]:
 
 async def work(node: Node, told: list[Acknowledged], rng: Random) -> None:
     """Clients that go on until enough states were taken."""
-    producer = await calls.init(node)
+    producer = await calls.init_producer(node)
     for number in range(30):
         value, last = b"%d" % number, told[-1]
         what = rng.choice(["produce", "produce", "commit", "transaction"])
@@ -94,7 +94,7 @@ async def work(node: Node, told: list[Acknowledged], rng: Random) -> None:
             await produced(node, "t", value)
             told.append(last._replace(values=(*last.values, value)))
         elif what == "commit":
-            assert await commit(node, number) == 0
+            assert await commit_offset(node, number) == 0
             told.append(last._replace(offset=number))
         else:
             is_committed = rng.random() < 0.7
@@ -122,8 +122,8 @@ def test_a_power_cut_takes_nothing_that_a_server_has_flushed(place: Path, seed: 
         async with node_on(root, fs) as node:
             for name in ("t", "x"):
                 await node.topics.create(name, 1)
-            await calls.init(node)
-            assert await commit(node, 0) == 0
+            await calls.init_producer(node)
+            assert await commit_offset(node, 0) == 0
             told[0] = Acknowledged(offset=0)
             fs.on_change = on_change
             await work(node, told, rng)
@@ -177,9 +177,9 @@ async def _check(target: Path, image: Image, least: Acknowledged, where: str) ->
             at = node.groups.offsets.get("g", ("t", 0))
             assert at is not None and at.offset >= least.offset, where
             log = node.replicas.partition(*TopicPartition("x", 0)).log
-            again = await calls.init(node)
+            again = await calls.init_producer(node)
             if again.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:  # one that had begun is aborted
-                again = await calls.init(node)
+                again = await calls.init_producer(node)
             assert again.error_code == 0, where
             assert log.last_stable_offset == log.log_end_offset, f"{where}: a transaction is left open"
             await in_transaction(node, b"after", 0, again, True)

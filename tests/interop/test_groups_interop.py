@@ -17,7 +17,7 @@ from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.values import CommittedOffset
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
-from tests.server.groups.groups import commit, fetch, stable
+from tests.server.groups.groups import commit_offset, fetch_offset, form_group
 from tests.server.nodes import call, node_for
 
 QUICK = {"group.initial.rebalance.delay.ms": "0"}
@@ -118,18 +118,18 @@ async def _go_on(data: Path) -> None:
         assert not any(node.groups.offsets.has_pending(group_id) for group_id in groups)
         assert groups["classic"].protocol_type == "consumer"
         assert (await call(node, "delete_groups", 2, {"groups_names": ["gone"]})).results[0].error_code == 0
-        joined = await stable(node, "ours", assignment=b"\0\1\0\0\0\0\xff\xff\xff\xff")
+        joined = await form_group(node, "ours", assignment=b"\0\1\0\0\0\0\xff\xff\xff\xff")
         who = {"member_id": joined.member_id, "generation_id_or_member_epoch": joined.generation_id}
-        assert await commit(node, 5, "ours", **who) == 0
+        assert await commit_offset(node, 5, "ours", **who) == 0
         beat = {
             "group_id": "ours-next", "member_id": "m", "member_epoch": 0, "rebalance_timeout": 60_000,
             "topic_partitions": [], "subscribed_topic_names": ["t"],
         }  # fmt: skip
         assert (await call(node, "consumer_group_heartbeat", 1, beat)).error_code == 0
         who = {"member_id": "m", "generation_id_or_member_epoch": 2}
-        assert await commit(node, 6, "ours-next", **who) == 0
+        assert await commit_offset(node, 6, "ours-next", **who) == 0
         await _commit_in_transaction(node)
-        assert (await fetch(node, "ours")).committed_offset == 5
+        assert (await fetch_offset(node, "ours")).committed_offset == 5
 
 
 async def _commit_in_transaction(node: Any) -> None:

@@ -29,7 +29,7 @@ from kafkalog.testing import kafka_server
 from tests.interop.broker import Broker
 from tests.interop.group_members import LIMIT_S, SHARE, asked, share_beat, streams_beat
 from tests.server.groups.other_kinds import COMMITTED, EPOCH, answer
-from tests.server.groups.test_other_kinds import EVERYTHING, FILTERS, GROUPS, LISTED, TABLE, Taken, kept
+from tests.server.groups.test_other_kinds import EVERYTHING, FILTERS, GROUPS, LISTED, TABLE, Taken, read_group_records
 
 VERSIONS: Final = ("4.3", "4.4")
 ACKNOWLEDGED: Final = 12
@@ -209,7 +209,7 @@ def commit_error(bootstrap: str, group_id: str) -> int:
 
 def visit(data: Path, before: dict[str, tuple[str, ...]]) -> None:
     """A stay on our server, in which others try to use the names of the broker's groups."""
-    records, state = kept(data), (data / SHARE_STATE / f"{0:020}.log").read_bytes()
+    records, state = read_group_records(data), (data / SHARE_STATE / f"{0:020}.log").read_bytes()
     with kafka_server(directory=data) as server:
         produce(server.bootstrap, 20, 25)
         assert listed(server.bootstrap) == before
@@ -223,7 +223,7 @@ def visit(data: Path, before: dict[str, tuple[str, ...]]) -> None:
         fetch = {"group_id": "streams", "topics": [{"name": "t", "partition_indexes": [0]}]}
         fetched = asked(server.bootstrap, "offset_fetch", 9, {"groups": [fetch], "require_stable": True})
         assert fetched.groups[0].topics[0].partitions[0].committed_offset == COMMITTED
-    assert kept(data) == records
+    assert read_group_records(data) == records
     assert (data / SHARE_STATE / f"{0:020}.log").read_bytes() == state
 
 

@@ -19,7 +19,7 @@ from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.txns.transaction import prepared
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from tests.server.nodes import SMALL, call
-from tests.server.txns.calls import add, init, produce, with_node
+from tests.server.txns.calls import add_partitions, init_producer, produce, with_node
 
 COUNT = 300
 
@@ -58,8 +58,8 @@ def test_transactions_stay_as_they_were_left(tmp_path: Path, is_ending: bool) ->
     path = tmp_path / "data"
 
     async def work(node: Node) -> None:
-        producer = await init(node, transaction_timeout=1)
-        await add(node, producer)
+        producer = await init_producer(node, transaction_timeout=1)
+        await add_partitions(node, producer)
         assert await produce(node, producer) == 0
         known = node.transactions.describe("x")[1]
         if is_ending:

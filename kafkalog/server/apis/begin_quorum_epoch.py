@@ -21,7 +21,7 @@ async def handle(node: Node, context: RequestContext, request: BeginQuorumEpochR
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     term, leader = read_begin(request)
     node.quorum.cluster.check(request.cluster_id, f"node {leader}")
-    state = await node.quorum.heard(term, leader)
+    state = await node.quorum.learn_leader(term, leader)
     node.quorum.news.set()
     return begin_answer(state)
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, ConsumerMember
-from kafkalog.server.groups.consumer_heartbeat import Beat, Refused
+from kafkalog.server.groups.consumer_heartbeat import Heartbeat, Refused
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.groups import group_setting
@@ -50,7 +50,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         return refused(node, context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     try:
         _check(node, context, request)
-        done = await node.groups.consumer_beat(request.group_id, _event(context, request), may_see)
+        done = await node.groups.consumer_heartbeat(request.group_id, _event(context, request), may_see)
     except Refused as error:
         return refused(node, context, request, error.code, error.message)
     is_member = done.member is not None and done.epoch >= 0
@@ -62,7 +62,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         "member_id": done.member.id if done.member is not None else request.member_id,
         "member_epoch": done.epoch,
         "heartbeat_interval": interval_ms if is_member else 0,
-        "assignment": _assignment(done.member) if done.is_assignment_told and done.member is not None else None,
+        "assignment": _assignment(done.member) if done.sends_assignment and done.member is not None else None,
     }
 
 
@@ -104,12 +104,12 @@ def _wrong_join(request: _Request) -> str | None:
     return None
 
 
-def _event(context: RequestContext, request: _Request) -> Beat:
+def _event(context: RequestContext, request: _Request) -> Heartbeat:
     names = request.subscribed_topic_names
     owned: dict[Any, frozenset[int]] | None = None  # an id of zeros is None, which no member is assigned
     if request.topic_partitions is not None:
         owned = {row.topic_id: frozenset(row.partitions) for row in request.topic_partitions}
-    return Beat(
+    return Heartbeat(
         request.member_id or _new_id(),
         request.member_epoch,
         request.instance_id,

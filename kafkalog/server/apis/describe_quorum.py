@@ -30,7 +30,7 @@ async def handle(node: Node, context: RequestContext, request: DescribeQuorumReq
             if (topic.topic_name, one.partition_index) == WHOLE:
                 version = quorum.metadata
                 ends = version.ends(quorum.own_set.ids)
-                rows.append(describe_row(quorum.state, version.kept_changes, ends))
+                rows.append(describe_row(quorum.state, version.stored_changes, ends))
             else:
                 rows.append(_unknown(one.partition_index))
         topics.append({"topic_name": topic.topic_name, "partitions": rows})

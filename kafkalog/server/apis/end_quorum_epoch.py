@@ -27,7 +27,7 @@ async def handle(node: Node, context: RequestContext, request: EndQuorumEpochReq
     node.quorum.cluster.check(request.cluster_id, f"node {asked[2]}")
     code = 0
     try:
-        await node.quorum.handover.give(*asked)
+        await node.quorum.handover.hand_over(*asked)
     except KafkalogError as error:
         code = error.code
     return end_answer(code, node.quorum.state)

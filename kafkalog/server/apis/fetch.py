@@ -179,7 +179,7 @@ def _forgotten(version: int, request: _Request) -> list[Key]:
 def _params(node: Node, context: RequestContext, request: _Request, replica_id: int) -> FetchParams:
     most = min(request.max_bytes, node.config["fetch.max.bytes"])
     if replica_id >= 0:
-        copies = node.quorum.lending.lends_to(replica_id)
+        copies = node.quorum.copy_grant.is_granted_to(replica_id)
         return FetchParams(request.max_wait, min(request.min_bytes, most), most, "log_end", replica_id, copies)
     by_quota = node.quotas.max_fetch_bytes(context) if node.quotas.file.state.quotas else None
     if by_quota is not None:

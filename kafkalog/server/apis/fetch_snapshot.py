@@ -28,7 +28,7 @@ async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequ
     if len(rows) != 1 or rows[0].partition != WHOLE.partition:
         raise InvalidRequest(f"one snapshot is there, of {WHOLE.topic}")
     quorum = node.quorum
-    if not quorum.leads and not quorum.lending.lends_to(request.replica_id):
+    if not quorum.leads and not quorum.copy_grant.is_granted_to(request.replica_id):
         return refused(node, context, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     if node.credentials.file.state.users and not is_private(context.connection):
         return refused(node, context, request, NeedsTls.code, None)

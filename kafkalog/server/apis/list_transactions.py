@@ -8,7 +8,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.patterns import matching_names
 from kafkalog.server.security.acls import Operation, ResourceType
-from kafkalog.server.txns.listing import unknown_states
+from kafkalog.server.txns.states import BY_TITLE
 from kafkalog.util.safe_pattern import PatternError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ async def handle(node: Node, context: RequestContext, request: ListTransactionsR
         if allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one.transactional_id)
     ]  # fmt: skip
     answer = _answer(context, ErrorCode.NONE)
-    return {**answer, "unknown_state_filters": unknown_states(request.state_filters), "transaction_states": states}
+    unknown = [one for one in request.state_filters if one not in BY_TITLE]
+    return {**answer, "unknown_state_filters": unknown, "transaction_states": states}
 
 
 def _answer(context: RequestContext, error_code: int) -> dict[str, object]:

@@ -19,7 +19,7 @@ class Subscriber(NamedTuple):
 
     instance_id: str | None
     topics: frozenset[UUID]
-    had: Partitions
+    previous: Partitions
 
 
 Members = Mapping[str, Subscriber]
@@ -34,7 +34,7 @@ class _Loads:
     """
 
     def __init__(self, members: Members, topics: Iterable[UUID]) -> None:
-        self.given: dict[str, set[Place]] = {member_id: set() for member_id in members}
+        self.assigned: dict[str, set[Place]] = {member_id: set() for member_id in members}
         self.readers: dict[UUID, tuple[str, ...]] = {}
         by_topics: dict[frozenset[UUID], list[str]] = {}
         for member_id, one in members.items():
@@ -48,7 +48,7 @@ class _Loads:
     def start(self) -> None:
         """Build the heaps. Called once, before `least`, when the members have the partitions they keep."""
         for readers in set(self.readers.values()):
-            heap = self._heaps[readers] = [(len(self.given[one]), one) for one in readers]
+            heap = self._heaps[readers] = [(len(self.assigned[one]), one) for one in readers]
             heapify(heap)
             for one in readers:
                 self._heaps_of.setdefault(one, []).append(heap)
@@ -58,7 +58,7 @@ class _Loads:
         heap = self._heaps[self.readers[topic_id]]
         while True:
             count, member_id = heap[0]
-            now = len(self.given[member_id])
+            now = len(self.assigned[member_id])
             if count == now:
                 return member_id
             if count < now:
@@ -68,16 +68,16 @@ class _Loads:
 
     def move(self, place: Place, member_id: str, to: str) -> None:
         """Move a partition from one member to another."""
-        self.given[member_id].remove(place)
-        self.given[to].add(place)
+        self.assigned[member_id].remove(place)
+        self.assigned[to].add(place)
         for heap in self._heaps_of.get(member_id, ()):
-            heappush(heap, (len(self.given[member_id]), member_id))
+            heappush(heap, (len(self.assigned[member_id]), member_id))
 
 
 def uniform(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
     """Assign partitions as evenly as possible; members keep as many of their partitions as possible."""
     loads = _Loads(members, partitions)
-    owner = _kept(members, partitions, loads.given)
+    owner = _keep_previous(members, partitions, loads.assigned)
     missing = [
         (topic_id, number)
         for topic_id, count in partitions.items()
@@ -86,16 +86,16 @@ def uniform(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
     ]
     loads.start()
     for place in sorted(missing, key=lambda place: (len(loads.readers[place[0]]), place)):
-        loads.given[loads.least(place[0])].add(place)
+        loads.assigned[loads.least(place[0])].add(place)
     _even_out(loads)
-    return {member_id: _by_topic(places) for member_id, places in loads.given.items()}
+    return {member_id: _by_topic(places) for member_id, places in loads.assigned.items()}
 
 
-def _kept(members: Members, partitions: Mapping[UUID, int], loads: dict[str, set[Place]]) -> dict[Place, str]:
+def _keep_previous(members: Members, partitions: Mapping[UUID, int], loads: dict[str, set[Place]]) -> dict[Place, str]:
     owner: dict[Place, str] = {}
     for member_id in sorted(members):
         one = members[member_id]
-        for topic_id, numbers in one.had.items():
+        for topic_id, numbers in one.previous.items():
             for number in numbers:
                 place = (topic_id, number)
                 if topic_id in one.topics and number < partitions.get(topic_id, 0) and place not in owner:
@@ -106,14 +106,14 @@ def _kept(members: Members, partitions: Mapping[UUID, int], loads: dict[str, set
 
 def _even_out(loads: _Loads) -> None:
     """Move partitions from the most loaded members to readers with at least two fewer, until no such pair is left."""
-    given = loads.given
+    assigned = loads.assigned
     moved = True
     while moved:
         moved = False
-        for member_id in sorted(given, key=lambda one: (-len(given[one]), one)):
-            for place in sorted(given[member_id], reverse=True):
+        for member_id in sorted(assigned, key=lambda one: (-len(assigned[one]), one)):
+            for place in sorted(assigned[member_id], reverse=True):
                 least = loads.least(place[0])
-                if len(given[member_id]) - len(given[least]) >= 2:
+                if len(assigned[member_id]) - len(assigned[least]) >= 2:
                     loads.move(place, member_id, least)
                     moved = True
 
@@ -121,15 +121,15 @@ def _even_out(loads: _Loads) -> None:
 def range_(members: Members, partitions: Mapping[UUID, int]) -> Assignment:
     """Assign each reader a range of each topic, so that a member gets the same partition numbers of several topics."""
     order = sorted(members, key=lambda one: (members[one].instance_id is None, members[one].instance_id or "", one))
-    given: dict[str, set[Place]] = {member_id: set() for member_id in members}
+    assigned: dict[str, set[Place]] = {member_id: set() for member_id in members}
     for topic_id, count in partitions.items():
         readers = [member_id for member_id in order if topic_id in members[member_id].topics]
         first = 0
         for position, member_id in enumerate(readers):
             size = count // len(readers) + (position < count % len(readers))
-            given[member_id] |= {(topic_id, number) for number in range(first, first + size)}
+            assigned[member_id] |= {(topic_id, number) for number in range(first, first + size)}
             first += size
-    return {member_id: _by_topic(places) for member_id, places in given.items()}
+    return {member_id: _by_topic(places) for member_id, places in assigned.items()}
 
 
 def _by_topic(places: set[Place]) -> dict[UUID, frozenset[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -12,8 +13,8 @@ from kafkalog.records.message import MessageError, Source
 from kafkalog.records.schemas.consumer_protocol import SUBSCRIPTION
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_member import ClassicMember, Members
-from kafkalog.server.groups.held import MEMBER_BYTES
-from kafkalog.server.groups.values import Joined
+from kafkalog.server.groups.memory_limit import MEMBER_BYTES
+from kafkalog.server.groups.values import Joined, Synced
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
@@ -31,42 +32,32 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
+@dataclass(slots=True, eq=False)
 class ClassicGroup:
     """The members of a group, their leader and their generation.
 
     `rebalance.py` changes it. Not thread-safe.
     """
 
-    __slots__ = (
-        "_state", "assignment_bytes", "generation", "id", "initial_left_ms", "instances", "leader", "members",
-        "new_member_added", "pending", "pending_sync", "previous_state", "protocol", "protocol_type", "state_ms",
-    )  # fmt: skip
-
-    def __init__(self, group_id: str, now_ms: int) -> None:
-        self.id = group_id
-        self._state = State.EMPTY
-        self.previous_state = State.DEAD
-        self.state_ms = now_ms
-        self.generation = 0
-        self.protocol_type: str | None = None
-        self.protocol: str | None = None
-        self.leader: str | None = None
-        self.members = Members()
-        self.assignment_bytes = 0  # of the latest assignments
-        self.instances: dict[str, str] = {}
-        self.pending: set[str] = set()  # ids given to clients that have not joined with them yet (KIP-394)
-        self.pending_sync: set[str] = set()
-        self.new_member_added = False
-        self.initial_left_ms: int | None = None
-
-    @property
-    def state(self) -> State:
-        """Current state; `move_to` changes it."""
-        return self._state
+    id: str
+    state_ms: int
+    state: State = State.EMPTY  # `move_to` changes it
+    previous_state: State = State.DEAD
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: Members = field(default_factory=Members)
+    assignment_bytes: int = 0  # of the latest assignments
+    instances: dict[str, str] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)  # ids of clients that have not joined with them yet (KIP-394)
+    pending_sync: set[str] = field(default_factory=set)
+    new_member_added: bool = False
+    initial_left_ms: int | None = None
 
     def move_to(self, state: State, now_ms: int) -> None:
         """Enter another state at `now_ms`. The retention of an empty group's offsets starts at that time."""
-        self.previous_state, self._state, self.state_ms = self._state, state, now_ms
+        self.previous_state, self.state, self.state_ms = self.state, state, now_ms
 
     @property
     def is_empty(self) -> bool:
@@ -135,6 +126,10 @@ class ClassicGroup:
             members=self.listing() if is_leader else (),
         )  # fmt: skip
 
+    def synced(self, member: ClassicMember) -> Synced:
+        """Return the SyncGroup answer with the member's assignment."""
+        return Synced(0, self.protocol_type, self.protocol, member.assignment)
+
     def subscribed_topics(self) -> set[str] | None:
         """Return the topics that the members are subscribed to, or None if unknown."""
         if self.protocol_type != CONSUMER:
@@ -179,8 +174,8 @@ class ClassicGroup:
     @classmethod
     def of_fields(cls, group_id: str, fields: Message, now_ms: int) -> ClassicGroup:
         """Build the group from a record's fields: STABLE if it has members, else EMPTY."""
-        kept_ms = fields.get("currentStateTimestamp", -1)
-        group = cls(group_id, now_ms if kept_ms == -1 else kept_ms)
+        timestamp_ms = fields.get("currentStateTimestamp", -1)
+        group = cls(group_id, now_ms if timestamp_ms == -1 else timestamp_ms)
         group.generation = fields["generation"]
         group.protocol_type = fields["protocolType"] or None
         group.protocol, group.leader = fields["protocol"], fields["leader"]
@@ -197,7 +192,7 @@ class ClassicGroup:
             if member.instance_id is not None:
                 group.instances[member.instance_id] = member.id
         if group.members:
-            group.previous_state, group._state = State.COMPLETING_REBALANCE, State.STABLE
+            group.previous_state, group.state = State.COMPLETING_REBALANCE, State.STABLE
         return group
 
 

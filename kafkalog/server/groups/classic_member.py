@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkalog.server.groups.effects import Waiter
-from kafkalog.server.groups.held import MEMBER_BYTES, NAME_BYTES
+from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES
 from kafkalog.server.groups.values import Joining
 
 
@@ -69,14 +69,14 @@ def held_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
 
 
 class Members(dict[str, ClassicMember]):
-    """The members of a group by id; `spoken` counts the members that support each protocol."""
+    """The members of a group by id; `supported` counts the members that support each protocol."""
 
-    __slots__ = ("held_bytes", "spoken")
+    __slots__ = ("held_bytes", "supported")
 
     def __init__(self, members: Iterable[ClassicMember] = ()) -> None:
         super().__init__()
         self.held_bytes = 0
-        self.spoken: Counter[str] = Counter()
+        self.supported: Counter[str] = Counter()
         for member in members:
             self[member.id] = member
 
@@ -98,11 +98,11 @@ class Members(dict[str, ClassicMember]):
 
     def common(self) -> set[str]:
         """Return the protocols that all members support."""
-        return {name for name, count in self.spoken.items() if count == len(self)}
+        return {name for name, count in self.supported.items() if count == len(self)}
 
     def _count(self, member: ClassicMember, sign: int) -> None:
         self.held_bytes += sign * member.held_bytes
         for name in {name for name, _ in member.protocols}:
-            self.spoken[name] += sign
-            if not self.spoken[name]:
-                del self.spoken[name]
+            self.supported[name] += sign
+            if not self.supported[name]:
+                del self.supported[name]

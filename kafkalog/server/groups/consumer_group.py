@@ -6,12 +6,13 @@ Only `apply` changes the group, both while it is loaded and in use, so the group
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.groups import records
-from kafkalog.server.groups.held import MEMBER_BYTES, NAME_BYTES
+from kafkalog.server.groups.memory_limit import MEMBER_BYTES, NAME_BYTES
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
@@ -101,35 +102,28 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
+@dataclass(slots=True, eq=False)
 class ConsumerGroup:
     """The state that a group's records describe. Not thread-safe."""
 
-    __slots__ = (
-        "epoch", "has_current_topics", "held_bytes", "id", "instances", "members", "metadata_hash", "owners", "regexes",
-        "target_epoch", "targets",
-    )  # fmt: skip
-
-    def __init__(self, group_id: str) -> None:
-        self.id = group_id
-        self.epoch = 1  # the first member gets epoch 2, as from a broker
-        self.metadata_hash = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.instances: dict[str, str] = {}
-        self.target_epoch = 0
-        self.targets: dict[str, Partitions] = {}
-        self.regexes: dict[str, ResolvedRegex] = {}
-        self.owners: dict[tuple[UUID, int], str] = {}  # the member that has a partition or must still revoke it
-        self.held_bytes = 0  # estimated memory of the members' subscriptions
-        self.has_current_topics = False  # the topics are unchanged since they were last compared
+    id: str
+    epoch: int = 1  # the first member gets epoch 2, as from a broker
+    metadata_hash: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    target_epoch: int = 0
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    owners: dict[tuple[UUID, int], str] = field(default_factory=dict)  # who has a partition or must still revoke it
+    held_bytes: int = 0  # estimated memory of the members' subscriptions
+    has_current_topics: bool = False  # the topics are unchanged since they were last compared
 
     def copy(self) -> ConsumerGroup:
         """Return a copy that can be changed independently; the items it contains are immutable."""
-        other = ConsumerGroup(self.id)
-        other.epoch, other.metadata_hash, other.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
-        other.members, other.instances = dict(self.members), dict(self.instances)
-        other.targets, other.regexes, other.owners = dict(self.targets), dict(self.regexes), dict(self.owners)
-        other.has_current_topics, other.held_bytes = self.has_current_topics, self.held_bytes
-        return other
+        return replace(
+            self, members=dict(self.members), instances=dict(self.instances), targets=dict(self.targets),
+            regexes=dict(self.regexes), owners=dict(self.owners),
+        )  # fmt: skip
 
     @property
     def state(self) -> GroupState:
@@ -167,7 +161,7 @@ class ConsumerGroup:
                 return True
             self.epoch, self.metadata_hash = value["epoch"], value.get("metadataHash", 0)
         elif kind == records.CONSUMER_MEMBER:
-            self._member(member_id, value)
+            self._apply_member(member_id, value)
         elif kind == records.TARGET:
             self.target_epoch = -1 if value is None else value["assignmentEpoch"]
         elif kind == records.TARGET_MEMBER:
@@ -176,7 +170,7 @@ class ConsumerGroup:
             else:
                 self.targets[member_id] = records.partitions_of(value["topicPartitions"])
         elif kind == records.CURRENT_MEMBER:
-            self._current(member_id, value)
+            self._apply_current(member_id, value)
         elif kind == records.REGULAR_EXPRESSION:
             pattern = names["regularExpression"]
             if value is None:
@@ -186,13 +180,13 @@ class ConsumerGroup:
                 self.regexes[pattern] = ResolvedRegex(topics, value["version"], value["timestamp"])
         return False
 
-    def _member(self, member_id: str, value: Message | None) -> None:
+    def _apply_member(self, member_id: str, value: Message | None) -> None:
         old = self.members.get(member_id)
         if old is not None:
             self.held_bytes -= old.held_bytes
         if value is None:
             if old is not None:
-                self._own(old, old._replace(assigned=NO_PARTITIONS, revoking=NO_PARTITIONS))
+                self._update_owners(old, old._replace(assigned=NO_PARTITIONS, revoking=NO_PARTITIONS))
                 del self.members[member_id]
                 if old.instance_id is not None and self.instances.get(old.instance_id) == member_id:
                     del self.instances[old.instance_id]
@@ -213,7 +207,7 @@ class ConsumerGroup:
         if member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 
-    def _current(self, member_id: str, value: Message | None) -> None:
+    def _apply_current(self, member_id: str, value: Message | None) -> None:
         old = self.members.get(member_id)
         if old is None:
             if value is None:
@@ -234,10 +228,10 @@ class ConsumerGroup:
                 revoking=records.partitions_of(value["partitionsPendingRevocation"]),
                 epochs=records.epochs_of(rows, value["memberEpoch"]),
             )
-        self._own(old, new)
+        self._update_owners(old, new)
         self.members[member_id] = new
 
-    def _own(self, old: ConsumerMember, new: ConsumerMember) -> None:
+    def _update_owners(self, old: ConsumerMember, new: ConsumerMember) -> None:
         for place in _places(old):
             if self.owners.get(place) == old.id:
                 del self.owners[place]

@@ -6,8 +6,8 @@ A heartbeat results in the records to write and in a copy of the group to which 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from kafkalog.server.error_codes import ErrorCode
@@ -24,12 +24,16 @@ from kafkalog.server.groups.consumer_group import (
 )
 from kafkalog.server.groups.reconcile import reconcile
 from kafkalog.server.groups.records import Record, record, tombstone
+from kafkalog.util.safe_pattern import PatternError
 
 if TYPE_CHECKING:
     from kafkalog.records.schema import Message
+    from kafkalog.server.node.topics import Topics
+
+_MEMBER_RECORDS: Final = (records.CURRENT_MEMBER, records.TARGET_MEMBER, records.CONSUMER_MEMBER)
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """A heartbeat. Fields that a member sends only on change are else None; `regex` "" removes the pattern."""
 
     member_id: str
@@ -54,17 +58,36 @@ class Refused(Exception):
         self.message = message
 
 
-class TopicsView(Protocol):
-    """The existing topics, as groups use them."""
+class VisibleTopics:
+    """The topics of the node, as groups use them."""
+
+    __slots__ = ("_found", "_may_see", "_topics")
+
+    def __init__(
+        self, topics: Topics, may_see: Callable[[str], bool], found: Mapping[str, frozenset[str] | PatternError]
+    ) -> None:
+        self._topics = topics
+        self._may_see = may_see
+        self._found = found  # by pattern
 
     def places(self, names: Iterable[str]) -> dict[UUID, int]:
         """Return the number of partitions of each of these topics that exists."""
+        found = (self._topics.get(name) for name in names)
+        return {topic.id: topic.partitions for topic in found if topic is not None}
 
     def ids(self, names: Iterable[str]) -> frozenset[UUID]:
         """Return the ids of those of these topics that exist."""
+        return frozenset(self.places(names))
 
     def matching(self, pattern: str) -> frozenset[str]:
-        """Return the topics that match a pattern. Refused if the pattern is invalid."""
+        """Return the visible topics whose whole name matches a pattern. Refused if the pattern is invalid."""
+        found = self._found[pattern]
+        if isinstance(found, PatternError):
+            raise Refused(
+                ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{pattern}` is not a valid regular "
+                f"expression: {found}."
+            )  # fmt: skip
+        return frozenset(filter(self._may_see, found))
 
 
 class Rules(NamedTuple):
@@ -82,7 +105,7 @@ class HeartbeatResult(NamedTuple):
     records: tuple[Record, ...]
     member: ConsumerMember | None  # None if it left
     epoch: int
-    is_assignment_told: bool = False
+    sends_assignment: bool = False
     replaced: str | None = None  # id of the static member that it replaced
 
 
@@ -114,28 +137,33 @@ class _Draft:
 
     def remove(self, member_id: str) -> None:
         """Delete all records of a member."""
-        for kind in (records.CURRENT_MEMBER, records.TARGET_MEMBER, records.CONSUMER_MEMBER):
+        for kind in _MEMBER_RECORDS:
             self.put(kind, (member_id,), None)
 
-    def beaten(
-        self, member: ConsumerMember | None, epoch: int, is_assignment_told: bool = False, replaced: str | None = None
+    def remove_unused_patterns(self) -> None:
+        """Delete the records of patterns that no member is subscribed to."""
+        for pattern in set(self.group.regexes) - self.group.patterns():
+            self.put(records.REGULAR_EXPRESSION, (pattern,), None)
+
+    def result(
+        self, member: ConsumerMember | None, epoch: int, sends_assignment: bool = False, replaced: str | None = None
     ) -> HeartbeatResult:
         """Return the result."""
-        return HeartbeatResult(self.group, tuple(self.records), member, epoch, is_assignment_told, replaced)
+        return HeartbeatResult(self.group, tuple(self.records), member, epoch, sends_assignment, replaced)
 
 
-def beat(group: ConsumerGroup, event: Beat, topics: TopicsView, rules: Rules) -> HeartbeatResult:
+def heartbeat(group: ConsumerGroup, event: Heartbeat, topics: VisibleTopics, rules: Rules) -> HeartbeatResult:
     """Apply a heartbeat of a member or of a client that joins. Refused with the broker's error code."""
     draft = _Draft(group)
     if event.epoch in (LEFT, LEFT_FOR_A_WHILE):
         return _leave(draft, event)
-    old, replaced = _member(group, event, rules)
+    old, replaced = _find_member(group, event, rules)
     if replaced is not None:
-        _take_place(draft, replaced, event)
+        _replace_static(draft, replaced, event)
         old = draft.group.members[event.member_id]
     is_bumped = _update_subscription(draft, old, event, topics, rules)
     if is_bumped or not group.has_current_topics:
-        is_bumped = _look_at_topics(draft, topics) or is_bumped
+        is_bumped = _update_topics(draft, topics) or is_bumped
         draft.group.has_current_topics = True
     if is_bumped:
         draft.bump(_hash(draft.group, topics))
@@ -144,25 +172,20 @@ def beat(group: ConsumerGroup, event: Beat, topics: TopicsView, rules: Rules) ->
     before = draft.group.members[event.member_id]
     after = _reconcile(draft, before, event)
     is_full = event.topics is not None and event.rebalance_timeout_ms >= 0 and event.owned is not None
-    is_told = event.epoch == 0 or is_full or after.assigned != (old or after).assigned
-    return draft.beaten(after, after.epoch, is_told, None if replaced is None else replaced.id)
+    sends_assignment = event.epoch == 0 or is_full or after.assigned != (old or after).assigned
+    return draft.result(after, after.epoch, sends_assignment, None if replaced is None else replaced.id)
 
 
-def _member(group: ConsumerGroup, event: Beat, rules: Rules) -> tuple[ConsumerMember | None, ConsumerMember | None]:
+def _find_member(
+    group: ConsumerGroup, event: Heartbeat, rules: Rules
+) -> tuple[ConsumerMember | None, ConsumerMember | None]:
     """Return (the sender, None if new; the static member that it replaces, or None)."""
     known = group.members.get(event.member_id)
     if event.instance_id is not None:
         holder_id = group.instances.get(event.instance_id)
         holder = None if holder_id is None else group.members[holder_id]
         if event.epoch > 0:
-            if holder is None:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {event.instance_id} is unknown.")
-            if holder.id != event.member_id:
-                raise Refused(
-                    ErrorCode.FENCED_INSTANCE_ID,
-                    f"Static member {event.member_id} with instance id {event.instance_id} was fenced by member "
-                    f"{holder.id}.",
-                )
+            _check_instance(group, event)
         elif holder is not None and holder.id != event.member_id:
             if holder.epoch != LEFT_FOR_A_WHILE:
                 raise Refused(
@@ -184,23 +207,30 @@ def _member(group: ConsumerGroup, event: Beat, rules: Rules) -> tuple[ConsumerMe
     return known, None
 
 
-def _check_epoch(member: ConsumerMember, event: Beat) -> None:
+def _check_instance(group: ConsumerGroup, event: Heartbeat) -> None:
+    holder_id = group.instances.get(event.instance_id or "")
+    if holder_id is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {event.instance_id} is unknown.")
+    if holder_id != event.member_id:
+        raise Refused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {event.member_id} with instance id {event.instance_id} was fenced by member {holder_id}.",
+        )
+
+
+def _check_epoch(member: ConsumerMember, event: Heartbeat) -> None:
     if event.epoch == 0:
         return
-    if event.epoch > member.epoch:
-        raise Refused(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a greater member epoch ({event.epoch}) than the one known by the group "
-            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
-        )
     # the answer with the newer epoch may have been lost: accepted if the member owns only what it was assigned
-    if event.epoch < member.epoch and (
+    is_fenced = event.epoch > member.epoch or event.epoch < member.epoch and (
         event.epoch != member.previous_epoch or event.owned is None or not _is_within(event.owned, member.assigned)
-    ):
+    )
+    if is_fenced:
         raise Refused(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a smaller member epoch ({event.epoch}) than the one known by the group "
-            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+            f"The consumer group member has a {'greater' if event.epoch > member.epoch else 'smaller'} member epoch "
+            f"({event.epoch}) than the one known by the group coordinator ({member.epoch}). The member must abandon "
+            "all its partitions and rejoin.",
         )
 
 
@@ -208,7 +238,7 @@ def _is_within(owned: Partitions, assigned: Partitions) -> bool:
     return all(numbers <= assigned.get(topic_id, frozenset()) for topic_id, numbers in owned.items())
 
 
-def _take_place(draft: _Draft, old: ConsumerMember, event: Beat) -> None:
+def _replace_static(draft: _Draft, old: ConsumerMember, event: Heartbeat) -> None:
     """Replace a static member that returns under another id; the new member keeps its assignment."""
     target = draft.group.targets.get(old.id, NO_PARTITIONS)
     new = old._replace(id=event.member_id, epoch=0, previous_epoch=0)
@@ -219,7 +249,7 @@ def _take_place(draft: _Draft, old: ConsumerMember, event: Beat) -> None:
 
 
 def _update_subscription(
-    draft: _Draft, old: ConsumerMember | None, event: Beat, topics: TopicsView, rules: Rules
+    draft: _Draft, old: ConsumerMember | None, event: Heartbeat, topics: VisibleTopics, rules: Rules
 ) -> bool:
     """Update the member's subscription. Return True if the group needs a new assignment for it."""
     known = old or ConsumerMember(event.member_id)
@@ -244,8 +274,7 @@ def _update_subscription(
     if is_pattern_new:
         assert new.regex is not None
         _put_pattern(draft, new.regex, found, rules.now_ms)
-    for pattern in set(draft.group.regexes) - draft.group.patterns():
-        draft.put(records.REGULAR_EXPRESSION, (pattern,), None)
+    draft.remove_unused_patterns()
     return (
         old is None or new.topics != old.topics or new.regex != old.regex or new.assignor != old.assignor
         or new.rack_id != old.rack_id
@@ -258,7 +287,7 @@ def _put_pattern(draft: _Draft, pattern: str, found: frozenset[str], now_ms: int
     draft.put(records.REGULAR_EXPRESSION, (pattern,), fields)
 
 
-def _look_at_topics(draft: _Draft, topics: TopicsView) -> bool:
+def _update_topics(draft: _Draft, topics: VisibleTopics) -> bool:
     """Match the patterns again. Return True if the subscribed topics changed since the last assignment."""
     for pattern in sorted(draft.group.patterns()):
         known = draft.group.regexes.get(pattern)
@@ -271,7 +300,7 @@ def _look_at_topics(draft: _Draft, topics: TopicsView) -> bool:
     return _hash(draft.group, topics) != draft.group.metadata_hash
 
 
-def _hash(group: ConsumerGroup, topics: TopicsView) -> int:
+def _hash(group: ConsumerGroup, topics: VisibleTopics) -> int:
     """Return a hash of the group's topics and their partition counts; 0 without topics."""
     import hashlib  # the import takes milliseconds, so not at startup
 
@@ -283,7 +312,7 @@ def _hash(group: ConsumerGroup, topics: TopicsView) -> int:
     return int.from_bytes(digest[:8], "big", signed=True) or 1
 
 
-def _assign(draft: _Draft, topics: TopicsView, rules: Rules) -> None:
+def _assign(draft: _Draft, topics: VisibleTopics, rules: Rules) -> None:
     """Compute the target assignment and record the changes."""
     group = draft.group
     ids: dict[frozenset[str], frozenset[UUID]] = {}  # most members read the same topics
@@ -306,7 +335,7 @@ def _assignor(group: ConsumerGroup, rules: Rules) -> str:
     return votes.most_common(1)[0][0] or rules.assignors[0] if votes else rules.assignors[0]
 
 
-def _reconcile(draft: _Draft, member: ConsumerMember, event: Beat) -> ConsumerMember:
+def _reconcile(draft: _Draft, member: ConsumerMember, event: Heartbeat) -> ConsumerMember:
     group = draft.group
     after = reconcile(
         member,
@@ -316,31 +345,23 @@ def _reconcile(draft: _Draft, member: ConsumerMember, event: Beat) -> ConsumerMe
         lambda topic_id, partition: group.owners.get((topic_id, partition)) in (None, member.id),
     )
     if after is None:
-        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"Member {member.id} has to join the group again.")
+        raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, f"Member {member.id} must rejoin the group.")
     if after != member:
         draft.put(records.CURRENT_MEMBER, (member.id,), after.assignment_fields())
     return after
 
 
-def _leave(draft: _Draft, event: Beat) -> HeartbeatResult:
+def _leave(draft: _Draft, event: Heartbeat) -> HeartbeatResult:
     group = draft.group
     member = group.members.get(event.member_id)
     if event.instance_id is not None:
-        holder_id = group.instances.get(event.instance_id)
-        if holder_id is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {event.instance_id} is unknown.")
-        if holder_id != event.member_id:
-            raise Refused(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {event.member_id} with instance id {event.instance_id} was fenced by member "
-                f"{holder_id}.",
-            )
+        _check_instance(group, event)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {event.member_id} is not a member of group {group.id}.")
     if event.epoch == LEFT_FOR_A_WHILE:
-        away = member._replace(epoch=LEFT_FOR_A_WHILE, revoking=NO_PARTITIONS, state=MemberState.STABLE)
-        draft.put(records.CURRENT_MEMBER, (member.id,), away.assignment_fields())
-        return draft.beaten(away, LEFT_FOR_A_WHILE)
+        after = member._replace(epoch=LEFT_FOR_A_WHILE, revoking=NO_PARTITIONS, state=MemberState.STABLE)
+        draft.put(records.CURRENT_MEMBER, (member.id,), after.assignment_fields())
+        return draft.result(after, LEFT_FOR_A_WHILE)
     return fence(group, member.id)._replace(epoch=LEFT)
 
 
@@ -348,21 +369,17 @@ def fence(group: ConsumerGroup, member_id: str) -> HeartbeatResult:
     """Remove a member that left or timed out, and start an epoch that reassigns its partitions."""
     draft = _Draft(group)
     draft.remove(member_id)
-    for pattern in set(draft.group.regexes) - draft.group.patterns():
-        draft.put(records.REGULAR_EXPRESSION, (pattern,), None)
+    draft.remove_unused_patterns()
     draft.bump(group.metadata_hash if draft.group.members else 0)
     draft.group.has_current_topics = False
-    return draft.beaten(None, LEFT)
+    return draft.result(None, LEFT)
 
 
 def delete(group: ConsumerGroup) -> list[Record]:
     """Return the tombstones of all records of a group."""
-    made: list[Record] = []
-    for member_id in group.members:
-        made += [
-            tombstone(kind, group.id, member_id)
-            for kind in (records.CURRENT_MEMBER, records.TARGET_MEMBER, records.CONSUMER_MEMBER)
-        ]
-    made += [tombstone(records.REGULAR_EXPRESSION, group.id, pattern) for pattern in group.regexes]
     kinds = (records.TARGET, records.CONSUMER_PARTITIONS, records.CONSUMER_GROUP)
-    return [*made, *(tombstone(kind, group.id) for kind in kinds)]
+    return [
+        *(tombstone(kind, group.id, member_id) for member_id in group.members for kind in _MEMBER_RECORDS),
+        *(tombstone(records.REGULAR_EXPRESSION, group.id, pattern) for pattern in group.regexes),
+        *(tombstone(kind, group.id) for kind in kinds),
+    ]

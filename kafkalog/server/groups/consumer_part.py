@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
-from uuid import UUID
+from collections.abc import Callable
+from typing import Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups import records
 from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from kafkalog.server.groups.consumer_heartbeat import Beat, HeartbeatResult, Refused, Rules, beat, delete, fence
+from kafkalog.server.groups.consumer_heartbeat import (
+    Heartbeat,
+    HeartbeatResult,
+    Refused,
+    Rules,
+    VisibleTopics,
+    delete,
+    fence,
+    heartbeat,
+)
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.group_base import GroupBase
 from kafkalog.server.groups.group_log import group_error_code
@@ -20,50 +28,15 @@ from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.settings.groups import group_setting
 from kafkalog.util.safe_pattern import PatternError
 
-if TYPE_CHECKING:
-    from kafkalog.server.node.topics import Topics
-
 _LOG: Final = logging.getLogger(__name__)
 _REVOKE_TIMER: Final = "revoke "
-
-
-class KnownTopics:
-    """The topics of the node, as groups use them (`TopicsView`)."""
-
-    __slots__ = ("_found", "_may_see", "_topics")
-
-    def __init__(
-        self, topics: Topics, may_see: Callable[[str], bool], found: Mapping[str, frozenset[str] | PatternError]
-    ) -> None:
-        self._topics = topics
-        self._may_see = may_see
-        self._found = found  # by pattern
-
-    def places(self, names: Iterable[str]) -> dict[UUID, int]:
-        """Return the number of partitions of each of these topics that exists."""
-        found = (self._topics.get(name) for name in names)
-        return {topic.id: topic.partitions for topic in found if topic is not None}
-
-    def ids(self, names: Iterable[str]) -> frozenset[UUID]:
-        """Return the ids of those of these topics that exist."""
-        return frozenset(self.places(names))
-
-    def matching(self, pattern: str) -> frozenset[str]:
-        """Return the visible topics whose whole name matches a pattern. Refused if the pattern is invalid."""
-        found = self._found[pattern]
-        if isinstance(found, PatternError):
-            raise Refused(
-                ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{pattern}` is not a valid regular "
-                f"expression: {found}."
-            )  # fmt: skip
-        return frozenset(filter(self._may_see, found))
 
 
 class ConsumerPart(GroupBase):
     """Consumer group operations, mixed into `GroupCoordinator`."""
 
-    async def consumer_beat(
-        self, group_id: str, event: Beat, may_see: Callable[[str], bool] = lambda name: True
+    async def consumer_heartbeat(
+        self, group_id: str, event: Heartbeat, may_see: Callable[[str], bool] = lambda name: True
     ) -> HeartbeatResult:
         """Handle a heartbeat and return its result. Refused with the code for the client.
 
@@ -72,16 +45,13 @@ class ConsumerPart(GroupBase):
         error = await self.ready(group_id)
         if error:
             raise Refused(error, ErrorCode(error).message or "")
-        found = await self._found_by_patterns(group_id, event.regex)
+        found = await self._match_patterns(group_id, event.regex)
         group = self.groups.get(group_id)
-        before_it: tuple[records.Record, ...] = ()
-        if isinstance(group, ClassicGroup):
-            is_free = group.is_empty and not group.pending
-            if event.epoch != 0 or not is_free:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-            before_it = (records.tombstone(records.CLASSIC_GROUP, group_id),)
+        tombstones: tuple[records.Record, ...] = ()
+        if isinstance(group, ClassicGroup) and event.epoch == 0 and group.is_empty and not group.pending:
+            tombstones = (records.tombstone(records.CLASSIC_GROUP, group_id),)
             group = None
-        elif isinstance(group, OtherGroup):
+        elif isinstance(group, ClassicGroup | OtherGroup):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group is None:
             if event.epoch != 0:
@@ -89,54 +59,53 @@ class ConsumerPart(GroupBase):
             group = ConsumerGroup(group_id)
         config = self._node.config
         rules = Rules(config["group.consumer.assignors"], config["group.consumer.max.size"], self._node.clock())
-        done = beat(group, event, KnownTopics(self._node.topics, may_see, found), rules)
+        done = heartbeat(group, event, VisibleTopics(self._node.topics, may_see, found), rules)
         before = group.members.get(event.member_id)
-        if not self.held.has_room(done.group.held_bytes - self.held.of(group_id)):
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The members of groups take all memory they may have.")
-        self._keep(done._replace(records=(*before_it, *done.records)))
+        if not self.memory.has_room(done.group.held_bytes - self.memory.of(group_id)):
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The memory limit for group members is reached.")
+        self._store(done._replace(records=(*tombstones, *done.records)))
         if done.replaced is not None:
             self._end_timers(group_id, done.replaced)
         self._watch(done, event, before)
-        error = await self.log.settled(group_id) if done.records or before_it else 0
+        error = await self.log.settled(group_id) if done.records or tombstones else 0
         if error:
             raise Refused(ErrorCode(error), ErrorCode(error).message or "")
         return done
 
-    async def _found_by_patterns(
+    async def _match_patterns(
         self, group_id: str, pattern: str | None
     ) -> dict[str, frozenset[str] | PatternError]:
         """Return the matching topics of each pattern of the group and of the new `pattern`."""
         found: dict[str, frozenset[str] | PatternError] = {}
         while True:
             group = self.groups.get(group_id)
-            wanted = group.patterns() if isinstance(group, ConsumerGroup) else set()
-            missing = (wanted | {pattern} if pattern else wanted) - found.keys()
+            patterns = group.patterns() if isinstance(group, ConsumerGroup) else set()
+            missing = (patterns | {pattern} if pattern else patterns) - found.keys()
             if not missing:
                 return found
             found |= await self._node.topic_patterns.of(sorted(missing))  # the group may get another pattern meanwhile
 
-    def _write(self, group_id: str, made: list[records.Record]) -> None:
-        try:
-            self.log.append(group_id, made)
-        except (KafkalogError, OSError) as error:
-            _LOG.error("group %s cannot be written: %s", group_id, error)
-            code = ErrorCode(group_error_code(error))
-            raise Refused(code, code.message or str(error)) from error
-
-    def _keep(self, done: HeartbeatResult) -> None:
-        """Write the records, then store the group. A change that cannot be written is not made."""
+    def _store(self, done: HeartbeatResult) -> None:
+        """Write the records, then store the group. Refused, without a change, if they cannot be written."""
+        group_id = done.group.id
         if done.records:
-            self._write(done.group.id, list(done.records))
-        self.groups[done.group.id] = done.group
-        self.held.put(done.group.id, done.group.held_bytes)
+            try:
+                self.log.append(group_id, done.records)
+            except (KafkalogError, OSError) as error:
+                _LOG.error("group %s cannot be written: %s", group_id, error)
+                code = ErrorCode(group_error_code(error))
+                raise Refused(code, code.message or str(error)) from error
+        self.groups[group_id] = done.group
+        self.memory.put(group_id, done.group.held_bytes)
 
-    def _watch(self, done: HeartbeatResult, event: Beat, before: ConsumerMember | None) -> None:
-        group_id, member = done.group.id, done.member
-        if member is None:
-            self._end_timers(group_id, event.member_id)
-            return
-        session_ms = self._session_ms(group_id)
-        self.timers.set(group_id, MEMBER_TIMER + member.id, session_ms)
+    def _watch(self, done: HeartbeatResult, event: Heartbeat, before: ConsumerMember | None) -> None:
+        if done.member is None:
+            self._end_timers(done.group.id, event.member_id)
+        else:
+            self._watch_member(done.group.id, done.member, before)
+
+    def _watch_member(self, group_id: str, member: ConsumerMember, before: ConsumerMember | None = None) -> None:
+        self.timers.set(group_id, MEMBER_TIMER + member.id, self._session_ms(group_id))
         timer = _REVOKE_TIMER + member.id
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self.timers.set(group_id, timer, None)
@@ -152,23 +121,21 @@ class ConsumerPart(GroupBase):
 
     def watch_all(self, group: ConsumerGroup) -> None:
         """Start the timers of a loaded group."""
-        session_ms = self._session_ms(group.id)
         for member in group.members.values():
-            self.timers.set(group.id, MEMBER_TIMER + member.id, session_ms)
-            if member.state is MemberState.UNREVOKED_PARTITIONS:
-                self.timers.set(group.id, _REVOKE_TIMER + member.id, member.rebalance_timeout_ms)
+            self._watch_member(group.id, member)
 
     def on_consumer_timer(self, group: ConsumerGroup, name: str) -> None:
         """Remove a member whose session timed out or that did not revoke its partitions in time."""
         prefix = _REVOKE_TIMER if name.startswith(_REVOKE_TIMER) else MEMBER_TIMER
         member_id = name.removeprefix(prefix)  # only once: a member's id may be "revoke m"
         if name.startswith(prefix) and member_id in group.members:
-            _LOG.info("group %s: member %s is out: %s", group.id, member_id, name.split()[0])
+            reason = "revocation" if prefix == _REVOKE_TIMER else "session"
+            _LOG.info("group %s: removing member %s: its %s timed out", group.id, member_id, reason)
             self._fence(group, member_id)
 
     def _fence(self, group: ConsumerGroup, member_id: str) -> int:
         try:
-            self._keep(fence(group, member_id))
+            self._store(fence(group, member_id))
         except Refused as error:
             # retry after another session timeout
             self.timers.set(group.id, MEMBER_TIMER + member_id, self._session_ms(group.id))
@@ -197,5 +164,5 @@ class ConsumerPart(GroupBase):
         """
         self.log.append_many(group.id, delete(group))
         self.timers.cancel(group.id)
-        self.held.put(group.id, 0)
+        self.memory.put(group.id, 0)
         del self.groups[group.id]

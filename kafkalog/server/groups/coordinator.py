@@ -76,6 +76,10 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        self._disband_all()
+
+    def _disband_all(self) -> None:
+        """Answer the pending requests of all groups with NOT_COORDINATOR."""
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 effects = rebalance.disband(group, ErrorCode.NOT_COORDINATOR, self._node.clock())
@@ -92,36 +96,35 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         for partition in range(partitions):
             try:
                 log = self._node.replicas.partition(OFFSETS_TOPIC, partition).log
-                self._take(await self._node.run(replay_log, log))
+                self._add_replayed(await self._node.run(replay_log, log))
             except Exception as error:  # the groups of the other partitions remain usable
-                known = isinstance(error, KafkalogError | OSError)
-                told = None if known else error
-                _LOG.error("the groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition, error, exc_info=told)
+                cause = None if isinstance(error, KafkalogError | OSError) else error
+                _LOG.error("the groups of %s-%d cannot be read: %s", OFFSETS_TOPIC, partition, error, exc_info=cause)
                 self._failed.add(partition)
             self._unloaded.discard(partition)
         try:
-            await self.adopt(positions)
+            await self.import_positions(positions)
         except (KafkalogError, OSError) as error:
-            _LOG.error("positions that readers kept by name cannot be taken in: %s", error)
+            _LOG.error("cannot import the positions of named readers: %s", error)
 
-    def _take(self, replay: Replay) -> None:
+    def _add_replayed(self, replay: Replay) -> None:
         now_ms = self._node.clock()
         unreadable = replay.drop_unreadable()
         if unreadable:
             names = ", ".join(ascii(group_id[:80]) for group_id in sorted(unreadable)[:10])
-            _LOG.error("%d groups have records that cannot be read, and are not served: %s", len(unreadable), names)
+            _LOG.error("%d groups have unreadable records and are not served: %s", len(unreadable), names)
             self._unreadable |= unreadable
-        self.offsets.take(replay.offsets)
+        self.offsets.update(replay.offsets)
         for group_id, fields in replay.classic.items():
             group = self.groups[group_id] = ClassicGroup.of_fields(group_id, fields, now_ms)
             self._run(group, [rebalance.session(group, member_id) for member_id in group.members])
         for group_id, consumers in replay.consumer.items():
             self.groups[group_id] = consumers
-            self.held.put(group_id, consumers.held_bytes)
+            self.memory.put(group_id, consumers.held_bytes)
             self.watch_all(consumers)
         others = replay.kept_for_broker()
         if others:
-            _LOG.info("%d share and streams groups of a broker are kept for it", len(others))
+            _LOG.info("%d share and streams groups of a broker are kept but not served", len(others))
         self.groups.update(others)
         for group_id in replay.offsets.groups():
             self.groups.setdefault(group_id, ClassicGroup(group_id, now_ms))
@@ -172,7 +175,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             return ErrorCode.UNKNOWN_SERVER_ERROR  # the error that writing such a record would give all members
         known = group.members.get(event.member_id)
         more = held_bytes(event.protocols) - (0 if known is None else known.held_bytes)
-        return 0 if self.held.has_room(more) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return 0 if self.memory.has_room(more) else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def sync(self, group_id: str, event: Syncing) -> Synced:
         """Handle SyncGroup; return once the leader has sent the assignments."""
@@ -183,7 +186,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
-        if not self.held.has_room(sum(map(len, event.assignments.values())) - group.assignment_bytes):
+        if not self.memory.has_room(sum(map(len, event.assignments.values())) - group.assignment_bytes):
             return Synced(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._run(group, rebalance.sync(group, event, waiter, self._rules()))
@@ -245,7 +248,7 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
             else:
                 member_id = name.removeprefix(MEMBER_TIMER)
                 if member_id in group.members:
-                    _LOG.info("group %s: member %s was silent for too long", group_id, member_id)
+                    _LOG.info("group %s: the session of member %s timed out", group_id, member_id)
                 self._run(group, rebalance.on_session_end(group, member_id, rules))
                 self._drop_unused(group)
 
@@ -299,15 +302,12 @@ class GroupCoordinator(OffsetPart, ConsumerPart):
 
     def _forget_all(self) -> None:
         """Remove all groups after `__consumer_offsets` was deleted, as a restart would."""
-        _LOG.warning("%s was deleted, and all %d groups with it", OFFSETS_TOPIC, len(self.groups))
-        for group in list(self.groups.values()):
-            self.timers.cancel(group.id)
-            if isinstance(group, ClassicGroup):
-                effects = rebalance.disband(group, ErrorCode.NOT_COORDINATOR, self._node.clock())
-                self._run(group, [effect for effect in effects if isinstance(effect, Reply)])
+        _LOG.warning("%s was deleted, along with all %d groups", OFFSETS_TOPIC, len(self.groups))
+        self.timers.cancel_all()
+        self._disband_all()
         self.groups.clear()
         self.offsets.clear()
-        self.held.clear()
+        self.memory.clear()
         self._failed.clear()
         self._unreadable.clear()
 

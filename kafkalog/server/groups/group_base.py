@@ -14,7 +14,7 @@ from kafkalog.server.groups.classic_group import ClassicGroup
 from kafkalog.server.groups.consumer_group import ConsumerGroup
 from kafkalog.server.groups.effects import Effect, Reply, Wake, Write
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, GroupLog, group_error_code
-from kafkalog.server.groups.held import HeldBytes
+from kafkalog.server.groups.memory_limit import MemoryLimit
 from kafkalog.server.groups.offsets import GroupOffsets
 from kafkalog.server.groups.other_group import OtherGroup
 from kafkalog.server.groups.timers import GroupTimers
@@ -34,7 +34,7 @@ class GroupBase:
         self._node = node
         self.groups: dict[str, Group] = {}
         self.offsets = GroupOffsets()
-        self.held = HeldBytes(node.config["kafkalog.groups.members.max.bytes"])
+        self.memory = MemoryLimit(node.config["kafkalog.groups.members.max.bytes"])
         self.log = GroupLog(node)
         self.timers = GroupTimers(node, self._on_timer)
         self._unloaded: set[int] = set()  # partitions that are still to be read
@@ -67,9 +67,9 @@ class GroupBase:
 
     def _run(self, group: ClassicGroup, effects: Iterable[Effect]) -> None:
         """Carry out effects, and those that result from them."""
-        left = list(effects)
-        while left:
-            effect = left.pop(0)
+        queue = list(effects)
+        while queue:
+            effect = queue.pop(0)
             if isinstance(effect, Reply):
                 if not effect.waiter.done():  # the client may have disconnected
                     effect.waiter.set_result(effect.answer)
@@ -84,10 +84,10 @@ class GroupBase:
                     _LOG.error("group %s cannot be written: %s", group.id, error)
                     code = group_error_code(error)
                 if code or self.log.is_alone(group.id):
-                    left = [*effect.then(code), *left]
+                    queue = [*effect.then(code), *queue]
                 else:
                     self._settle_later(group, effect)
-        self.held.put(group.id, group.held_bytes)
+        self.memory.put(group.id, group.held_bytes)
 
     def _settle_later(self, group: ClassicGroup, effect: Write) -> None:
         """Carry out the effects after a record once it is replicated."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-MOST_RECORDS: Final = 1000
+MAX_RECORDS: Final = 1000
 """Limit of records in a batch, for changes that need not be atomic."""
 _OVERHEAD_BYTES: Final = 64
 """Upper bound of the overhead of a batch, and of that of a record."""
@@ -27,7 +27,7 @@ _AVAILABLE_LATER: Final = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.REQUEST_TIMED_OUT,
 })  # fmt: skip
-_NOT_HERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+_NOT_LED_HERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
 _TOO_LARGE: Final = frozenset({
     ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE,
 })  # fmt: skip
@@ -61,7 +61,7 @@ class GroupLog:
         if self._codec == CompressionType.NONE:
             batch = encode_ready(list(records), timestamp=self._node.clock())
         if batch is None:
-            batch = self._filled(RecordsBuilder(compression=self._codec), records)
+            batch = self._fill(RecordsBuilder(compression=self._codec), records)
         return int(self._node.replicas.append_now(self._place(group_id), batch, "coordinator"))
 
     def append_many(self, group_id: str, records: Sequence[Record]) -> None:
@@ -85,7 +85,7 @@ class GroupLog:
         )
         place, replicas = self._place(group_id), self._node.replicas
         guard = replicas.partition(*place).log.maybe_start_verification(producer_id, 0, producer_epoch, False)
-        return int(replicas.append_now(place, self._filled(builder, records), "coordinator", guard=guard))
+        return int(replicas.append_now(place, self._fill(builder, records), "coordinator", guard=guard))
 
     async def settled(self, group_id: str) -> int:
         """Wait until the group's records are replicated. Return 0, or the error code for the client, which retries.
@@ -94,7 +94,7 @@ class GroupLog:
         """
         place = self._place(group_id)
         code: int = await self._node.replicas.settled([place])
-        return told_code(code)
+        return client_code(code)
 
     def is_alone(self, group_id: str) -> bool:
         """Return True if this node leads the group's partition and has its only copy."""
@@ -103,7 +103,7 @@ class GroupLog:
     def _place(self, group_id: str) -> TopicPartition:
         return TopicPartition(OFFSETS_TOPIC, self.partition_for(group_id))
 
-    def _filled(self, builder: RecordsBuilder, records: Sequence[Record]) -> bytearray:
+    def _fill(self, builder: RecordsBuilder, records: Sequence[Record]) -> bytearray:
         now_ms = self._node.clock()
         for key, value in records:
             builder.append(now_ms, key, value)
@@ -111,7 +111,7 @@ class GroupLog:
 
 
 def in_batches(records: Sequence[Record], most_bytes: int) -> Iterator[list[Record]]:
-    """Yield the records in batches of at most `MOST_RECORDS` records and `most_bytes` bytes.
+    """Yield the records in batches of at most `MAX_RECORDS` records and `most_bytes` bytes.
 
     A record that exceeds the bytes is a batch by itself.
     """
@@ -119,7 +119,7 @@ def in_batches(records: Sequence[Record], most_bytes: int) -> Iterator[list[Reco
     left = 0
     for one in records:
         size = _OVERHEAD_BYTES + len(one.key) + len(one.value or b"")
-        if batch and (size > left or len(batch) == MOST_RECORDS):
+        if batch and (size > left or len(batch) == MAX_RECORDS):
             yield batch
             batch = []
         if not batch:
@@ -132,14 +132,14 @@ def in_batches(records: Sequence[Record], most_bytes: int) -> Iterator[list[Reco
 
 def group_error_code(error: Exception) -> int:
     """Return the error code for a member whose group's record could not be written."""
-    return told_code(code_of(error))
+    return client_code(code_of(error))
 
 
-def told_code(code: int) -> int:
+def client_code(code: int) -> int:
     """Return the error code for a member from the error code of the append."""
     if code in _AVAILABLE_LATER:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if code in _NOT_HERE:
+    if code in _NOT_LED_HERE:
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.UNKNOWN_SERVER_ERROR if code in _TOO_LARGE else code
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -36,7 +37,7 @@ class Committer(NamedTuple):
     version: int = _FIRST_WITH_EPOCHS
 
     @property
-    def is_nobody(self) -> bool:
+    def is_anonymous(self) -> bool:
         """True if the request has no generation, member id or instance id."""
         return self.generation < 0 and not self.member_id and self.instance_id is None
 
@@ -65,22 +66,15 @@ class OffsetPart(GroupBase):
         With `retention_ms` at least 0, the offsets expire after that time; -1 applies `offsets.retention.minutes`.
         """
         error = await self.ready(group_id)
-        codes, kept, made = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
+        codes, accepted, batch = await self._new_offsets(group_id, {} if error else offsets, retention_ms)
         error = error or self._check_commit(group_id, committer, offsets)  # no await from here to the append
         if error:
             return dict.fromkeys(offsets, int(error))
-        if kept:
+        if accepted:
             self._touch(group_id, committer)
-            try:
-                last = self.log.append(group_id, made)
-            except (KafkalogError, OSError) as failure:
-                _LOG.error("offsets of group %s cannot be written: %s", group_id, failure)
-                return codes | dict.fromkeys(kept, int(commit_error_code(failure)))
-            for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
-                self.offsets.put(group_id, place, one, at)
-            self._has_offsets(group_id)
-            error = await self.log.settled(group_id)
-        return codes | dict.fromkeys(kept, int(error)) if error else codes
+            append = partial(self.log.append, group_id, batch)
+            codes |= await self._append(group_id, accepted, append, partial(self.offsets.put, group_id))
+        return codes
 
     async def commit_offsets_in_transaction(
         self,
@@ -101,33 +95,43 @@ class OffsetPart(GroupBase):
         """
         committer = Committer(member_id, generation, group_instance_id)
         error = await self.ready(group_id)
-        codes, kept, made = await self._new_offsets(group_id, {} if error else offsets, -1)
+        codes, accepted, batch = await self._new_offsets(group_id, {} if error else offsets, -1)
         error = error or self._check_commit(group_id, committer, offsets, is_transactional=True) or verify()
         if error:
             return dict.fromkeys(offsets, int(error))
-        if kept:
-            try:
-                last = self.log.append_in_transaction(group_id, made, producer_id, producer_epoch)
-            except (KafkalogError, OSError) as failure:
-                _LOG.error("offsets of %s in group %s cannot be written: %s", transactional_id, group_id, failure)
-                return codes | dict.fromkeys(kept, int(commit_error_code(failure)))
-            for at, (place, one) in enumerate(kept.items(), last - len(kept) + 1):
-                self.offsets.put_pending(producer_id, group_id, place, one, at)
-            self._has_offsets(group_id)
-            error = await self.log.settled(group_id)
-        return codes | dict.fromkeys(kept, int(error)) if error else codes
+        if accepted:
+            append = partial(self.log.append_in_transaction, group_id, batch, producer_id, producer_epoch)
+            put = partial(self.offsets.put_pending, producer_id, group_id)
+            codes |= await self._append(group_id, accepted, append, put, transactional_id)
+        return codes
+
+    async def _append(
+        self,
+        group_id: str,
+        accepted: Mapping[Place, CommittedOffset],
+        append: Callable[[], int],
+        put: Callable[[Place, CommittedOffset, int], object],
+        transactional_id: str | None = None,
+    ) -> dict[Place, int]:
+        """Append offsets, then store them by `put`; `append` returns the last offset. Return the code of each."""
+        try:
+            last = append()
+        except (KafkalogError, OSError) as failure:
+            transaction = "" if transactional_id is None else f" in transaction {transactional_id}"
+            _LOG.error("offsets of group %s%s cannot be written: %s", group_id, transaction, failure)
+            return dict.fromkeys(accepted, int(commit_error_code(failure)))
+        for record_offset, (place, one) in enumerate(accepted.items(), last - len(accepted) + 1):
+            put(place, one, record_offset)
+        if group_id not in self.groups:  # a request that commits nothing creates no group
+            self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
+        return dict.fromkeys(accepted, int(await self.log.settled(group_id)))
 
     def on_transaction_ended(
         self, producer_id: int, producer_epoch: int, partitions: Iterable[int], is_committed: bool
     ) -> None:
         """Apply a transaction's markers, which were written to these partitions of `__consumer_offsets`."""
-        meant = set(partitions)
-        self.offsets.end_transaction(producer_id, is_committed, lambda group: self.partition_for(group) in meant)
-
-    def _has_offsets(self, group_id: str) -> None:
-        """Register the group once it has an offset; a request that commits nothing creates no group."""
-        if group_id not in self.groups:
-            self.groups[group_id] = ClassicGroup(group_id, self._node.clock())
+        ended = set(partitions)
+        self.offsets.end_transaction(producer_id, is_committed, lambda group: self.partition_for(group) in ended)
 
     async def _new_offsets(
         self, group_id: str, offsets: Mapping[Place, NewOffset | CommittedOffset], retention_ms: int
@@ -137,8 +141,8 @@ class OffsetPart(GroupBase):
         now_ms = self._node.clock()
         expire_ms = None if retention_ms < 0 else min(now_ms + retention_ms, MAX_LONG)
         codes: dict[Place, int] = {}
-        kept: dict[Place, CommittedOffset] = {}
-        made: list[Record] = []
+        accepted: dict[Place, CommittedOffset] = {}
+        batch: list[Record] = []
         turns = CooperativeYield()
         for place, new in offsets.items():
             await turns.row()
@@ -148,9 +152,10 @@ class OffsetPart(GroupBase):
                 continue
             codes[place] = 0
             topic_id = getattr(new, "topic_id", None)
-            one = kept[place] = CommittedOffset(new.offset, new.leader_epoch, metadata, now_ms, expire_ms, topic_id)
-            made.append(records.offset_record(group_id, *place, one))
-        return codes, kept, made
+            one = CommittedOffset(new.offset, new.leader_epoch, metadata, now_ms, expire_ms, topic_id)
+            accepted[place] = one
+            batch.append(records.offset_record(group_id, *place, one))
+        return codes, accepted, batch
 
     def _check_commit(
         self, group_id: str, committer: Committer, offsets: Iterable[Place], *, is_transactional: bool = False
@@ -168,7 +173,7 @@ class OffsetPart(GroupBase):
             )  # fmt: skip
         if committer.generation < 0 and group.is_empty:
             return 0
-        if committer.is_nobody:
+        if committer.is_anonymous:
             return 0 if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
             return _check_epoch(group, committer, [(one, place[1]) for one, place in self._ids_of(offsets)])
@@ -203,12 +208,12 @@ class OffsetPart(GroupBase):
             return 0
         return _check_epoch(group, Committer(member_id or "", epoch))
 
-    def fetched(self, group_id: str, place: Place, is_stable_wanted: bool) -> CommittedOffset | None:
+    def fetched(self, group_id: str, place: Place, requires_stable: bool) -> CommittedOffset | None:
         """Return the committed offset, or None.
 
-        Return `UNSTABLE` if `is_stable_wanted` and an open transaction has an offset for the partition.
+        Return `UNSTABLE` if `requires_stable` and an open transaction has an offset for the partition.
         """
-        if is_stable_wanted and self.offsets.is_pending(group_id, place):
+        if requires_stable and self.offsets.is_pending(group_id, place):
             return UNSTABLE
         one = self.offsets.get(group_id, place)
         return None if one is None or self._is_of_another(place[0], one) else one
@@ -246,19 +251,18 @@ class OffsetPart(GroupBase):
             place: int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if read is None or place[0] in read else 0
             for place in places
         }
-        gone = [place for place, code in codes.items() if not code and self.offsets.get(group_id, place) is not None]
+        deleted = [place for place, code in codes.items() if not code and self.offsets.get(group_id, place) is not None]
         try:
-            for first in range(0, len(gone), TURN_ROWS):
-                self._drop(group_id, gone[first : first + TURN_ROWS])
+            for first in range(0, len(deleted), TURN_ROWS):
+                self._drop(group_id, deleted[first : first + TURN_ROWS])
                 await asyncio.sleep(0)
         except (KafkalogError, OSError) as failure:
             return commit_error_code(failure), {}
-        error = await self.log.settled(group_id) if gone else 0
+        error = await self.log.settled(group_id) if deleted else 0
         return (error, {}) if error else (0, codes)
 
     def _drop(self, group_id: str, places: list[Place]) -> None:
-        made = [records.tombstone(records.OFFSET, group_id, *place) for place in places]
-        self.log.append_many(group_id, made)
+        self.log.append_many(group_id, [records.tombstone(records.OFFSET, group_id, *place) for place in places])
         for place in places:
             self.offsets.remove(group_id, place)
 
@@ -272,44 +276,44 @@ class OffsetPart(GroupBase):
             try:
                 self._drop(group_id, places)
             except (KafkalogError, OSError) as error:
-                _LOG.error("offsets of topic %s in group %s cannot be taken back: %s", topic, group_id, error)
+                _LOG.error("offsets of topic %s in group %s cannot be deleted: %s", topic, group_id, error)
 
     # Import of readers' positions
 
-    async def adopt(self, positions: Iterable[KeptPosition]) -> int:
+    async def import_positions(self, positions: Iterable[KeptPosition]) -> int:
         """Commit positions that readers saved themselves, if newer than the committed offset; return their number."""
-        adopted = 0
-        left_out: set[str] = set()
+        imported = 0
+        skipped: set[str] = set()
         for one in positions:
             topic = self._node.topics.get(one.topic)
             if topic is None or one.partition >= topic.partitions or await self.ready(one.group_id):
                 continue
             if isinstance(self.groups.get(one.group_id), OtherGroup):
-                left_out.add(one.group_id)
+                skipped.add(one.group_id)
                 continue
             place = (one.topic, one.partition)
             known = self.offsets.get(one.group_id, place)
             if known is not None and known.commit_ms >= one.committed_ms:
                 continue
             new = CommittedOffset(one.offset, -1, "", self._node.clock(), None, topic.id)
-            at = self.log.append(one.group_id, [records.offset_record(one.group_id, *place, new)])
-            self.offsets.put(one.group_id, place, new, at)
+            record_offset = self.log.append(one.group_id, [records.offset_record(one.group_id, *place, new)])
+            self.offsets.put(one.group_id, place, new, record_offset)
             self.groups.setdefault(one.group_id, ClassicGroup(one.group_id, self._node.clock()))
-            adopted += 1
-        if adopted:
-            _LOG.info("%d positions that readers kept by name are offsets of groups now", adopted)
-        if left_out:
-            names = ", ".join(ascii(name) for name in sorted(left_out))
-            _LOG.warning("positions of readers are not taken in: a broker has groups of the names %s", names)
-        return adopted
+            imported += 1
+        if imported:
+            _LOG.info("imported %d positions of named readers as group offsets", imported)
+        if skipped:
+            names = ", ".join(ascii(name) for name in sorted(skipped))
+            _LOG.warning("positions of named readers were not imported: a broker has groups named %s", names)
+        return imported
 
     # Expiry
 
     def _expire_later(self) -> None:
         period_ms = self._node.config["offsets.retention.check.interval.ms"]
-        self._expiry = self._node.later(period_ms, self._expire_and_go_on)
+        self._expiry = self._node.later(period_ms, self._expire_periodically)
 
-    def _expire_and_go_on(self) -> None:
+    def _expire_periodically(self) -> None:
         self._expiring = asyncio.get_running_loop().create_task(self.expire())
         self._expire_later()
 
@@ -329,9 +333,9 @@ class OffsetPart(GroupBase):
             try:
                 dropped += self._expire_group(group, retention_ms)
             except (KafkalogError, OSError) as error:
-                _LOG.error("old offsets of group %s cannot be taken back: %s", group.id, error)
+                _LOG.error("expired offsets of group %s cannot be deleted: %s", group.id, error)
         if dropped:
-            _LOG.info("%d offsets were not needed for %d minutes", dropped, retention_ms // 60_000)
+            _LOG.info("deleted %d offsets that expired after %d minutes", dropped, retention_ms // 60_000)
         return dropped
 
     def _expire_group(self, group: ServedGroup, retention_ms: int) -> int:
@@ -364,20 +368,16 @@ class OffsetPart(GroupBase):
 
     def forget(self, group: ServedGroup) -> None:
         """Write tombstones for everything recorded for a group without members, offsets first, and remove it."""
-        places = [*self.offsets.all_of(group.id)]
-        places += [place for place in self.offsets.pending_places(group.id) if place not in places]
-        made = [records.tombstone(records.OFFSET, group.id, *place) for place in places]
-        self.log.append_many(group.id, [*made, *self.group_tombstones(group)])
+        tombstones = [records.tombstone(records.OFFSET, group.id, *place) for place in self.offsets.places_of(group.id)]
+        if isinstance(group, ConsumerGroup):
+            tombstones += consumer_heartbeat.delete(group)
+        else:
+            tombstones.append(records.tombstone(records.CLASSIC_GROUP, group.id))
+        self.log.append_many(group.id, tombstones)
         self.offsets.drop_group(group.id)
         self.timers.cancel(group.id)
-        self.held.put(group.id, 0)
+        self.memory.put(group.id, 0)
         del self.groups[group.id]
-
-    def group_tombstones(self, group: ServedGroup) -> list[Record]:
-        """Return the tombstones of the group's own records."""
-        if isinstance(group, ConsumerGroup):
-            return consumer_heartbeat.delete(group)
-        return [records.tombstone(records.CLASSIC_GROUP, group.id)]
 
 
 UNSTABLE: Final = CommittedOffset(-1, -1, "", -1)

@@ -12,26 +12,26 @@ Place = tuple[str, int]
 """A topic and a partition number."""
 
 
-class Kept(NamedTuple):
+class StoredOffset(NamedTuple):
     """A committed offset and the offset of its record in `__consumer_offsets`; -1 if unknown."""
 
     committed: CommittedOffset
-    at: int
+    record_offset: int
 
 
 class GroupOffsets:
     """Committed offsets of each group, by topic and partition. Not thread-safe."""
 
-    __slots__ = ("_groups", "_pending", "_waiting")
+    __slots__ = ("_groups", "_pending", "_pending_counts")
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[Place, Kept]] = {}
-        self._pending: dict[int, dict[str, dict[Place, Kept]]] = {}  # by producer id, then by group
-        self._waiting: dict[str, Counter[Place]] = {}  # number of transactions with an offset for each
+        self._groups: dict[str, dict[Place, StoredOffset]] = {}
+        self._pending: dict[int, dict[str, dict[Place, StoredOffset]]] = {}  # by producer id, then by group
+        self._pending_counts: dict[str, Counter[Place]] = {}  # number of transactions with an offset for each
 
     def groups(self) -> list[str]:
         """Return the groups that have offsets, committed or pending."""
-        return [*self._groups, *(group for group in self._waiting if group not in self._groups)]
+        return [*self._groups, *(group for group in self._pending_counts if group not in self._groups)]
 
     def has(self, group_id: str) -> bool:
         """Return True if a group has offsets, committed or pending."""
@@ -39,16 +39,16 @@ class GroupOffsets:
 
     def get(self, group_id: str, place: Place) -> CommittedOffset | None:
         """Return the group's committed offset for a partition, or None."""
-        kept = self._groups.get(group_id, {}).get(place)
-        return None if kept is None else kept.committed
+        stored = self._groups.get(group_id, {}).get(place)
+        return None if stored is None else stored.committed
 
     def all_of(self, group_id: str) -> dict[Place, CommittedOffset]:
         """Return all committed offsets of a group."""
-        return {place: kept.committed for place, kept in self._groups.get(group_id, {}).items()}
+        return {place: stored.committed for place, stored in self._groups.get(group_id, {}).items()}
 
-    def put(self, group_id: str, place: Place, committed: CommittedOffset, at: int = -1) -> None:
-        """Store a committed offset; `at` is the offset of its record."""
-        self._groups.setdefault(group_id, {})[place] = Kept(committed, at)
+    def put(self, group_id: str, place: Place, committed: CommittedOffset, record_offset: int = -1) -> None:
+        """Store a committed offset; `record_offset` is the offset of its record."""
+        self._groups.setdefault(group_id, {})[place] = StoredOffset(committed, record_offset)
 
     def remove(self, group_id: str, place: Place) -> None:
         """Remove a group's offset for a partition, both committed and pending."""
@@ -59,9 +59,9 @@ class GroupOffsets:
                 del self._groups[group_id]
         if not self.is_pending(group_id, place):
             return
-        del self._waiting[group_id][place]
-        if not self._waiting[group_id]:
-            del self._waiting[group_id]
+        del self._pending_counts[group_id][place]
+        if not self._pending_counts[group_id]:
+            del self._pending_counts[group_id]
         for groups in self._pending.values():
             pending = groups.get(group_id)
             if pending is not None and pending.pop(place, None) is not None and not pending:
@@ -70,44 +70,45 @@ class GroupOffsets:
     # Transactions
 
     def put_pending(
-        self, producer_id: int, group_id: str, place: Place, committed: CommittedOffset, at: int = -1
+        self, producer_id: int, group_id: str, place: Place, committed: CommittedOffset, record_offset: int = -1
     ) -> None:
         """Store an offset that takes effect when the producer's transaction commits."""
         places = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         if place not in places:
-            self._waiting.setdefault(group_id, Counter())[place] += 1
-        places[place] = Kept(committed, at)
+            self._pending_counts.setdefault(group_id, Counter())[place] += 1
+        places[place] = StoredOffset(committed, record_offset)
 
     def is_pending(self, group_id: str, place: Place) -> bool:
         """Return True if an open transaction holds an offset of this group for the partition."""
-        return place in self._waiting.get(group_id, ())
+        return place in self._pending_counts.get(group_id, ())
 
     def has_pending(self, group_id: str) -> bool:
         """Return True if any open transaction holds offsets of this group."""
-        return group_id in self._waiting
+        return group_id in self._pending_counts
 
-    def pending_places(self, group_id: str) -> set[Place]:
-        """Return the partitions for which open transactions hold offsets of this group."""
-        return set(self._waiting.get(group_id, ()))
+    def places_of(self, group_id: str) -> list[Place]:
+        """Return the partitions for which a group has offsets, committed ones first, then those only pending."""
+        committed = self._groups.get(group_id, {})
+        return [*committed, *sorted(self._pending_counts.get(group_id, Counter()).keys() - committed.keys())]
 
-    def end_transaction(self, producer_id: int, is_committed: bool, is_meant: Callable[[str], bool]) -> list[str]:
-        """End a producer's transaction for the groups for which `is_meant` is true; return those with pending offsets.
+    def end_transaction(self, producer_id: int, is_committed: bool, includes: Callable[[str], bool]) -> list[str]:
+        """End a producer's transaction in the groups for which `includes` is true; return those with pending offsets.
 
         A committed offset stays if its record comes after the transaction's.
         """
         groups = self._pending.get(producer_id, {})
-        ended = [group for group in groups if is_meant(group)]
+        ended = [group for group in groups if includes(group)]
         for group_id in ended:
-            waiting = self._waiting[group_id]
+            waiting = self._pending_counts[group_id]
             for place, pending in groups.pop(group_id).items():
                 waiting[place] -= 1
                 if not waiting[place]:
                     del waiting[place]
-                kept = self._groups.get(group_id, {}).get(place)
-                if is_committed and (kept is None or kept.at <= pending.at):
+                stored = self._groups.get(group_id, {}).get(place)
+                if is_committed and (stored is None or stored.record_offset <= pending.record_offset):
                     self._groups.setdefault(group_id, {})[place] = pending
             if not waiting:
-                del self._waiting[group_id]
+                del self._pending_counts[group_id]
         if not groups:
             self._pending.pop(producer_id, None)
         return ended
@@ -116,8 +117,7 @@ class GroupOffsets:
 
     def drop_group(self, group_id: str) -> list[Place]:
         """Remove all offsets of a group; return their partitions, including those with only pending offsets."""
-        places = [*self._groups.get(group_id, ())]
-        places += [place for place in sorted(self.pending_places(group_id)) if place not in places]
+        places = self.places_of(group_id)
         for place in places:
             self.remove(group_id, place)
         return places
@@ -126,21 +126,21 @@ class GroupOffsets:
         """Remove all offsets."""
         self._groups.clear()
         self._pending.clear()
-        self._waiting.clear()
+        self._pending_counts.clear()
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, Place]]:
         """Yield (group, place) of each committed or pending offset for a topic."""
         for group_id in self.groups():
-            for place in {*self._groups.get(group_id, ()), *self.pending_places(group_id)}:
+            for place in self.places_of(group_id):
                 if place[0] == topic:
                     yield group_id, place
 
-    def take(self, other: GroupOffsets) -> None:
+    def update(self, other: GroupOffsets) -> None:
         """Add the offsets of other groups, such as those of a newly loaded partition."""
         self._groups.update(other._groups)
         for producer_id, groups in other._pending.items():
             self._pending.setdefault(producer_id, {}).update(groups)
-        self._waiting.update(other._waiting)
+        self._pending_counts.update(other._pending_counts)
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))

@@ -6,6 +6,7 @@ It is tracked so that no other group takes its name: nothing is written, expired
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -51,19 +52,17 @@ class OtherMember(NamedTuple):
     state: int = _STABLE
 
 
+@dataclass(slots=True, eq=False)
 class OtherGroup:
     """The state that a group's records describe; `epoch` is None before its own record and after its tombstone."""
 
-    __slots__ = ("epoch", "id", "kind", "members", "target_epoch", "topology_epoch", "validated_epoch")
-
-    def __init__(self, group_id: str, kind: Kind) -> None:
-        self.id = group_id
-        self.kind = kind
-        self.epoch: int | None = None
-        self.members: dict[str, OtherMember] = {}
-        self.target_epoch = 0
-        self.topology_epoch: int | None = None
-        self.validated_epoch = -1
+    id: str
+    kind: Kind
+    epoch: int | None = None
+    members: dict[str, OtherMember] = field(default_factory=dict)
+    target_epoch: int = 0
+    topology_epoch: int | None = None
+    validated_epoch: int = -1
 
     def apply(self, number: int, names: Message, value: Message | None) -> None:
         """Apply a record of a type in `KIND_OF`."""

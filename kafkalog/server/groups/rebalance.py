@@ -6,6 +6,7 @@ The rules are those of a broker of 4.3.1; KIP-62, KIP-134, KIP-345, KIP-394 and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
@@ -116,10 +117,7 @@ def _join_static(group: ClassicGroup, event: Joining, waiter: Waiter, rules: Rul
     if group.state is State.STABLE and group.select_protocol() == group.protocol:
         return [*out, Write(group.fields(), lambda error: _replaced(group, member, old, old_leader, error, waiter))]
     member.awaiting_join = waiter
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-        _prepare(group, rules, out)
-    else:
-        _complete_if_all_joined(group, rules, out)
+    _rebalance_if_active(group, rules, out)
     return out
 
 
@@ -185,7 +183,7 @@ def _prepare_or_complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -
 def _prepare(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
     """Start a rebalance: members that do not join in time are removed from the group."""
     if group.state is State.COMPLETING_REBALANCE:
-        _drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
+        _assign(group, {}, ErrorCode.REBALANCE_IN_PROGRESS, out)
     group.pending_sync.clear()
     out.append(Wake(SYNC_TIMER, None))
     was_empty = group.state is State.EMPTY
@@ -209,26 +207,27 @@ def _complete_if_all_joined(group: ClassicGroup, rules: Rules, out: list[Effect]
         _complete(group, rules, out)
 
 
-def _drop_assignments(group: ClassicGroup, error: int, out: list[Effect]) -> None:
-    group.assignment_bytes = 0
+def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], error: int, out: list[Effect]) -> None:
+    """Set the members' assignments, and answer the SyncGroup requests that wait for them."""
+    group.assignment_bytes = sum(map(len, assignments.values()))
     for member in group.members.values():
-        member.assignment = b""
+        member.assignment = assignments.get(member.id, b"")
         if member.awaiting_sync is not None:
             waiter, member.awaiting_sync = member.awaiting_sync, None
-            out.append(Reply(waiter, Synced(error)))
-            out.append(Wake(MEMBER_TIMER + member.id, member.session_timeout_ms))
+            out.append(Reply(waiter, Synced(error) if error else group.synced(member)))
+            out.append(session(group, member.id))
 
 
 def on_join_timer(group: ClassicGroup, rules: Rules) -> list[Effect]:
     """End the join phase. A group that was empty waits again while new members keep joining."""
-    out: list[Effect] = []
     if group.state is not State.PREPARING_REBALANCE:
-        return out
+        return []
     left_ms = group.initial_left_ms
     if left_ms and group.new_member_added:
         delay_ms = min(rules.initial_delay_ms, left_ms)
         group.new_member_added, group.initial_left_ms = False, max(left_ms - delay_ms, 0)
         return [Wake(JOIN_TIMER, delay_ms)]
+    out: list[Effect] = []
     _complete(group, rules, out)
     return out
 
@@ -261,7 +260,7 @@ def _complete(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
         waiter, member.awaiting_join, member.is_new = member.awaiting_join, None, False
         if waiter is not None:
             out.append(Reply(waiter, group.joined(member)))
-        out.append(Wake(MEMBER_TIMER + member.id, member.session_timeout_ms))
+        out.append(session(group, member.id))
         group.pending_sync.add(member.id)
     out.append(Wake(SYNC_TIMER, group.rebalance_timeout_ms))
 
@@ -285,16 +284,13 @@ def sync(group: ClassicGroup, event: Syncing, waiter: Waiter, rules: Rules) -> l
     if error:
         return [Reply(waiter, Synced(error))]
     member = group.members[event.member_id]
-    timer = Wake(MEMBER_TIMER + member.id, member.session_timeout_ms)
-    if group.state is State.STABLE:
-        group.pending_sync.discard(member.id)
-        return [timer, Reply(waiter, Synced(0, group.protocol_type, group.protocol, member.assignment))]
-    if member.awaiting_sync is not None:
-        out: list[Effect] = [Reply(member.awaiting_sync, Synced(ErrorCode.UNKNOWN_MEMBER_ID))]
-    else:
-        out = []
-    member.awaiting_sync = waiter
     group.pending_sync.discard(member.id)
+    if group.state is State.STABLE:
+        return [session(group, member.id), Reply(waiter, group.synced(member))]
+    out: list[Effect] = []
+    if member.awaiting_sync is not None:
+        out.append(Reply(member.awaiting_sync, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
+    member.awaiting_sync = waiter
     if member.id != group.leader:
         return out
     generation = group.generation
@@ -306,10 +302,11 @@ def sync(group: ClassicGroup, event: Syncing, waiter: Waiter, rules: Rules) -> l
             return []
         after: list[Effect] = []
         if error:
-            _drop_assignments(group, error, after)
+            _assign(group, {}, error, after)
             _prepare(group, rules, after)
         else:
-            _hand_out(group, assignments, rules, after)
+            _assign(group, assignments, 0, after)
+            group.move_to(State.STABLE, rules.now_ms)
         return after
 
     return [*out, Write(fields, written)]
@@ -318,23 +315,12 @@ def sync(group: ClassicGroup, event: Syncing, waiter: Waiter, rules: Rules) -> l
 def _sync_refusal(group: ClassicGroup, event: Syncing) -> int:
     if event.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    for told, own in ((event.protocol_type, group.protocol_type), (event.protocol, group.protocol)):
-        if told is not None and told != own:
+    for sent, own in ((event.protocol_type, group.protocol_type), (event.protocol, group.protocol)):
+        if sent is not None and sent != own:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is State.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.UNKNOWN_MEMBER_ID if group.state in (State.EMPTY, State.DEAD) else 0
-
-
-def _hand_out(group: ClassicGroup, assignments: dict[str, bytes], rules: Rules, out: list[Effect]) -> None:
-    group.assignment_bytes = sum(map(len, assignments.values()))
-    for member in group.members.values():
-        member.assignment = assignments.get(member.id, b"")
-        if member.awaiting_sync is not None:
-            waiter, member.awaiting_sync = member.awaiting_sync, None
-            out.append(Reply(waiter, Synced(0, group.protocol_type, group.protocol, member.assignment)))
-            out.append(Wake(MEMBER_TIMER + member.id, member.session_timeout_ms))
-    group.move_to(State.STABLE, rules.now_ms)
 
 
 def heartbeat(
@@ -372,7 +358,7 @@ def leave(group: ClassicGroup, member_id: str, instance_id: str | None, rules: R
     if error:
         return error, out
     _remove(group, group.members[member_id], out)
-    _after_removal(group, rules, out)
+    _rebalance_if_active(group, rules, out)
     return 0, out
 
 
@@ -388,7 +374,7 @@ def on_session_end(group: ClassicGroup, member_id: str, rules: Rules) -> list[Ef
     if member is None or member.is_waiting:
         return out
     _remove(group, member, out)
-    _after_removal(group, rules, out)
+    _rebalance_if_active(group, rules, out)
     return out
 
 
@@ -406,10 +392,10 @@ def _remove(group: ClassicGroup, member: ClassicMember, out: list[Effect]) -> No
         out.append(Reply(member.awaiting_sync, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
 
 
-def _after_removal(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
+def _rebalance_if_active(group: ClassicGroup, rules: Rules, out: list[Effect]) -> None:
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         _prepare(group, rules, out)
-    elif group.state is State.PREPARING_REBALANCE:
+    else:
         _complete_if_all_joined(group, rules, out)
 
 
@@ -418,11 +404,9 @@ def disband(group: ClassicGroup, error: int, now_ms: int) -> list[Effect]:
     out: list[Effect] = [Wake(JOIN_TIMER, None), Wake(SYNC_TIMER, None)]
     for member in list(group.members.values()):
         _remove(group, member, out)
-    out = [_with_error(one, error) if isinstance(one, Reply) else one for one in out]
+    for index, one in enumerate(out):
+        if isinstance(one, Reply):
+            out[index] = one._replace(answer=one.answer._replace(error_code=error))
     out += [Wake(MEMBER_TIMER + one, None) for one in group.pending]
     group.move_to(State.DEAD, now_ms)
     return out
-
-
-def _with_error(reply: Reply, error: int) -> Reply:
-    return reply._replace(answer=reply.answer._replace(error_code=error))

@@ -49,14 +49,14 @@ def _next(
     kept: dict[UUID, frozenset[int]] = {}
     revoking: dict[UUID, frozenset[int]] = {}
     added: dict[UUID, frozenset[int]] = {}
-    has_to_wait = False
+    must_wait = False
     for topic_id in {**member.assigned, **target}:
-        wanted = target.get(topic_id, frozenset())
-        had = member.assigned.get(topic_id, frozenset())
-        _put(kept, topic_id, had & wanted)
-        _put(revoking, topic_id, had - wanted)
-        free = frozenset(one for one in wanted - had if is_free(topic_id, one))
-        has_to_wait = has_to_wait or free != wanted - had
+        targeted = target.get(topic_id, frozenset())
+        assigned = member.assigned.get(topic_id, frozenset())
+        _put(kept, topic_id, assigned & targeted)
+        _put(revoking, topic_id, assigned - targeted)
+        free = frozenset(one for one in targeted - assigned if is_free(topic_id, one))
+        must_wait = must_wait or free != targeted - assigned
         _put(added, topic_id, free)
     if revoking and _still_has(owned, revoking):
         return member._replace(state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking)
@@ -64,8 +64,11 @@ def _next(
     for topic_id, partitions in added.items():
         kept[topic_id] = kept.get(topic_id, frozenset()) | partitions
         epochs |= {(topic_id, number): target_epoch for number in partitions}
-    return with_epoch(member, target_epoch)._replace(
-        state=MemberState.UNRELEASED_PARTITIONS if has_to_wait else MemberState.STABLE,
+    return member._replace(
+        epoch=target_epoch,
+        # the previous epoch is kept, since the answer may be lost
+        previous_epoch=member.previous_epoch if member.epoch == target_epoch else member.epoch,
+        state=MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE,
         assigned=kept,
         revoking=NO_PARTITIONS,
         epochs=epochs,
@@ -75,10 +78,3 @@ def _next(
 def _put(to: dict[UUID, frozenset[int]], topic_id: UUID, partitions: frozenset[int]) -> None:
     if partitions:
         to[topic_id] = partitions
-
-
-def with_epoch(member: ConsumerMember, epoch: int) -> ConsumerMember:
-    """Return the member in `epoch`. Its previous epoch is kept, since the answer may be lost."""
-    if epoch == member.epoch:
-        return member
-    return member._replace(epoch=epoch, previous_epoch=member.epoch)

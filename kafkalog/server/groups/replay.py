@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.records.control import ControlType, control_record
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _LEGACY_OFFSET: Final = 0
 _CONSUMER: Final = frozenset(range(records.CONSUMER_GROUP, records.CURRENT_MEMBER + 1)) | {records.REGULAR_EXPRESSION}
-_KEPT: Final = _CONSUMER | KIND_OF.keys() | {_LEGACY_OFFSET, records.OFFSET, records.CLASSIC_GROUP}
+_KNOWN_TYPES: Final = _CONSUMER | KIND_OF.keys() | {_LEGACY_OFFSET, records.OFFSET, records.CLASSIC_GROUP}
 NO_PRODUCER: Final = -1
 
 
+@dataclass(slots=True, eq=False)
 class Replay:
     """The state of a partition's groups after the records applied so far. Not thread-safe.
 
@@ -35,15 +37,12 @@ class Replay:
     that exist or existed.
     """
 
-    __slots__ = ("classic", "consumer", "offsets", "others", "unread", "unreadable")
-
-    def __init__(self) -> None:
-        self.offsets = GroupOffsets()
-        self.classic: dict[str, Message] = {}
-        self.consumer: dict[str, ConsumerGroup] = {}
-        self.others: dict[str, OtherGroup] = {}
-        self.unread: Counter[int | None] = Counter()  # by the number in the key, None without a key
-        self.unreadable: dict[bytes, str] = {}
+    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    classic: dict[str, Message] = field(default_factory=dict)
+    consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
+    others: dict[str, OtherGroup] = field(default_factory=dict)
+    unread: Counter[int | None] = field(default_factory=Counter)  # by the number in the key, None without a key
+    unreadable: dict[bytes, str] = field(default_factory=dict)
 
     def apply(self, key: bytes | None, value: bytes | None, at: int, producer_id: int = NO_PRODUCER) -> None:
         """Apply one record; `at` is its offset, `producer_id` is set if it belongs to a transaction.
@@ -53,7 +52,7 @@ class Replay:
         be read.
         """
         number = None if key is None or len(key) < 2 else int.from_bytes(key[:2], "big", signed=True)
-        if key is None or number not in _KEPT:
+        if key is None or number not in _KNOWN_TYPES:
             if number not in WITHOUT_STATE:
                 self.unread[number] += 1
             return
@@ -149,8 +148,8 @@ def replay_log(log: Walkable, into: Replay | None = None) -> Replay:
         for row in range(chunk.first, chunk.last):
             _replay_batch(replay, chunk, row)
     for number, count in sorted(replay.unread.items(), key=str):
-        what = "that have no key" if number is None else f"whose keys are of the type {number}"
-        _LOG.warning("%d records of groups %s are left as they are: their kind is not kept here", count, what)
+        what = "without a key" if number is None else f"of unknown type {number}"
+        _LOG.warning("ignored %d group records %s; they stay in the log", count, what)
     return replay
 
 
@@ -166,4 +165,4 @@ def _replay_batch(replay: Replay, chunk: Chunk, row: int) -> None:
         try:
             replay.apply(record.key, record.value, record.offset, producer_id)
         except MessageError as error:
-            _LOG.error("a record of groups at offset %d of %s cannot be read: %s", record.offset, chunk.path, error)
+            _LOG.error("a group record at offset %d of %s cannot be read: %s", record.offset, chunk.path, error)

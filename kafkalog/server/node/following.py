@@ -16,11 +16,11 @@ from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.node.leaders_metadata import LeadersMetadata
 from kafkalog.server.quorum.cluster_id import OtherCluster
 from kafkalog.server.quorum.decisions import METADATA
-from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.replica.following import FetchLimits
-from kafkalog.server.replica.following_throttle import FollowingThrottle
 from kafkalog.server.replica.leader_source import LeaderSource
 from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
+from kafkalog.server.replica.throttle import FollowingThrottle
 from kafkalog.server.replica.voter_source import LIMITS, VoterSource, copy_ahead
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.types import TopicPartition
@@ -152,7 +152,7 @@ class Following:
     def _now(self) -> tuple[int, int] | None:
         quorum = self._node.quorum
         leader = quorum.leader
-        is_to_follow = not self._holds and not quorum.leads and leader not in (NOBODY, self._node.node_id)
+        is_to_follow = not self._holds and not quorum.leads and leader not in (NO_NODE, self._node.node_id)
         return (leader, quorum.state.term) if is_to_follow else None
 
     async def _follow(self) -> None:

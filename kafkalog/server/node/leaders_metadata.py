@@ -19,7 +19,15 @@ from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.quorum import messages, metadata
 from kafkalog.server.quorum.decisions import Position, may_copy_metadata
 from kafkalog.server.quorum.version_file import Version, Versions
-from kafkalog.server.replica.topic_changes import Alter, Change, Delete, Grow, Make, TopicState, topic_changes
+from kafkalog.server.replica.topic_changes import (
+    AddPartitions,
+    AlterSettings,
+    Change,
+    CreateTopic,
+    DeleteTopic,
+    TopicState,
+    topic_changes,
+)
 
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
@@ -35,7 +43,7 @@ class Read(NamedTuple):
 
     versions: Versions
     cluster: Cluster
-    common: metadata.Common | None
+    common: metadata.SharedMetadata | None
     settings: dict[str, dict[str, str]]
 
     @property
@@ -134,7 +142,7 @@ class LeadersMetadata:
             and (key.topic not in theirs or theirs[key.topic].id != topic.id)
         ]  # fmt: skip
 
-    async def _common(self, connection: PeerConnection, term: int, is_needed: bool) -> metadata.Common | None:
+    async def _common(self, connection: PeerConnection, term: int, is_needed: bool) -> metadata.SharedMetadata | None:
         try:
             return await metadata.ask(connection, self._node.node_id, term)
         except metadata.NeedsTls as error:
@@ -165,13 +173,13 @@ class LeadersMetadata:
     async def _make_so(self, change: Change) -> None:
         topics = self._node.topics
         match change:
-            case Make(name, topic_id, partitions, settings):
+            case CreateTopic(name, topic_id, partitions, settings):
                 await topics.create(name, partitions, settings, topic_id=topic_id)
-            case Grow(name, partitions):
+            case AddPartitions(name, partitions):
                 await topics.add_partitions(name, partitions)
-            case Alter(name, changes):
+            case AlterSettings(name, changes):
                 await topics.alter(name, changes)
-            case Delete(name):
+            case DeleteTopic(name):
                 await self._leave(name)
                 await topics.delete(name)
 

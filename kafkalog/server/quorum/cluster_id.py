@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _HINT: Final = (
-    "a copy of the set's topics begins in an empty directory: start this node in one; or take the node out of"
-    " kafkalog.replicas, and its topics stay as they are"
+    "start this node in an empty directory, into which it copies the set's topics; or remove it from"
+    " kafkalog.replicas, and it keeps its own topics"
 )
 
 
@@ -40,24 +40,24 @@ class ClusterId:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._made = ""
+        self._new_id = ""
         self._turn = asyncio.Lock()
 
     @property
-    def offered(self) -> str:
+    def proposed_id(self) -> str:
         """Id under which this node leads: its own, or a new one if it has none."""
-        if not self._node.cluster_id and not self._made:
-            self._made = new_topic_id()
-        return self._node.cluster_id or self._made
+        if not self._node.cluster_id and not self._new_id:
+            self._new_id = new_topic_id()
+        return self._node.cluster_id or self._new_id
 
     async def lead(self) -> None:
-        """Store the offered id. StorageError."""
-        await self._keep(self.offered)
+        """Store the proposed_id id. StorageError."""
+        await self._keep(self.proposed_id)
 
-    def check(self, theirs: str | None, who: str) -> None:
+    def check(self, theirs: str | None, sender: str) -> None:
         """Raise OtherCluster if `theirs` is the id of another cluster than this node's."""
         if theirs and self._node.cluster_id not in ("", theirs):
-            raise self._refused(theirs, who)
+            raise self._refused(theirs, sender)
 
     def check_candidate(self, theirs: str | None) -> None:
         """Raise OtherCluster if this node may not vote for a candidate of that cluster, None or "" for none.
@@ -65,23 +65,24 @@ class ClusterId:
         A node with topics and without an id may have another origin than the candidate.
         """
         mine = self._node.cluster_id
-        if (theirs or "") != mine and (mine or self._topics()):
+        if (theirs or "") != mine and (mine or self.topic_ids()):
             raise self._refused(theirs or "", "a candidate")
 
-    async def take(self, theirs: str | None, who: str, topics: Mapping[str, PeerTopic] | None = None) -> None:
+    async def take(self, theirs: str | None, sender: str, topics: Mapping[str, PeerTopic] | None = None) -> None:
         """Store this id if the node has none. OtherCluster, StorageError.
 
         `topics` are those of the other node, by name: each topic here must exist there, with the same id.
         """
-        self.check(theirs, who)
+        self.check(theirs, sender)
         if not theirs or self._node.cluster_id:
             return
-        own = self._topics()
+        own = self.topic_ids()
         if any(name not in (topics or {}) or (topics or {})[name].id != topic_id for name, topic_id in own.items()):
-            raise self._refused(theirs, who)
+            raise self._refused(theirs, sender)
         await self._keep(theirs)
 
-    def _topics(self) -> dict[str, UUID]:
+    def topic_ids(self) -> dict[str, UUID | None]:
+        """Return the id of each topic of this node, by name."""
         return {topic.name: topic.id for topic in self._node.topics.each()}
 
     async def _keep(self, cluster_id: str) -> None:
@@ -92,13 +93,13 @@ class ClusterId:
             directory = self._directory()
             await node.run(keep_identity, directory, Identity(node.node_id, cluster_id), node.store.fs)
             node.cluster_id = cluster_id
-            _LOG.info("this node is of cluster %s", cluster_id)
+            _LOG.info("this node belongs to cluster %s", cluster_id)
 
     def _directory(self) -> str:
         return str(next(one.path for one in self._node.store.online))
 
-    def _refused(self, theirs: str, who: str) -> OtherCluster:
+    def _refused(self, theirs: str, sender: str) -> OtherCluster:
         mine = self._node.cluster_id
-        here = f"has data of cluster {mine}" if mine else "has topics, and is of no cluster yet"
-        there = f"is of cluster {theirs}" if theirs else "is of no cluster yet"
-        return OtherCluster(f"{who} {there}, and this directory {here}", path=self._directory(), hint=_HINT)
+        here = f"has data of cluster {mine}" if mine else "has topics and no cluster id"
+        there = f"belongs to cluster {theirs}" if theirs else "has no cluster id"
+        return OtherCluster(f"{sender} {there}, but this directory {here}", path=self._directory(), hint=_HINT)

@@ -40,12 +40,12 @@ counts as never received. A forced leader needs no votes and may lack records th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafkalog.server.quorum.file import NOBODY, QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QuorumState
 from kafkalog.server.quorum.replica_set import ReplicaSet
 from kafkalog.server.quorum.version_file import NONE, Version, Versions
 from kafkalog.types import TopicPartition
@@ -68,7 +68,7 @@ class Ballot(NamedTuple):
     topics: Mapping[str, UUID | None] = MappingProxyType({})
 
 
-class Standing(NamedTuple):
+class VoterState(NamedTuple):
     """A voter's own data: its log positions, metadata versions and topics by name."""
 
     positions: Positions
@@ -88,11 +88,6 @@ class Vote(NamedTuple):
 def position_of(last_epoch: int, log_end_offset: int) -> Position:
     """Return the position of a log. A log without records is behind all others, whatever epoch has begun in it."""
     return (last_epoch, log_end_offset) if log_end_offset > 0 else EMPTY
-
-
-def ahead_of(mine: Positions, theirs: Positions) -> dict[TopicPartition, Position]:
-    """Return the partitions that have more records here than there."""
-    return {key: position for key, position in mine.items() if position > theirs.get(key, EMPTY)}
 
 
 def next_term(term: int, node_id: int, replicas: ReplicaSet) -> int:
@@ -126,7 +121,7 @@ def is_deleted_there(version: Version, begun: Version, last_epoch: int) -> bool:
     return version != NONE and version >= max(begun, (last_epoch, 0))
 
 
-def compared(ballot: Ballot, mine: Standing) -> dict[TopicPartition, Position]:
+def ahead_of_candidate(ballot: Ballot, mine: VoterState) -> dict[TopicPartition, Position]:
     """Return what this node has more of than the candidate: positions by partition, and METADATA.
 
     A topic that the candidate lacks has an entry only if METADATA has one, so that it can copy the topic with the
@@ -151,54 +146,49 @@ def may_copy_metadata(own: Versions, theirs: Versions, given_up: Iterable[Positi
     return is_deleted_there(theirs.complete, own.begun, last_epoch)
 
 
-def decide_vote(state: QuorumState, ballot: Ballot, mine: Standing, replicas: ReplicaSet) -> Vote:
+def decide_vote(state: QuorumState, ballot: Ballot, mine: VoterState, replicas: ReplicaSet) -> Vote:
     """Decide on a ballot for a term above the node's own. Grant it if the candidate is behind in nothing.
 
     The comparison covers every partition and the metadata. In its own term the node may still vote while no one leads.
     It may have heard of the term before the request, and an answer that granted the vote may have been lost.
     """
     if not is_own_term(ballot.term, ballot.candidate, replicas):
-        return Vote(False, state, f"node {ballot.candidate} is no candidate of term {ballot.term}")
-    is_open = (state.term, state.leader) == (ballot.term, NOBODY) and state.voted_for in (NOBODY, ballot.candidate)
+        return Vote(False, state, f"node {ballot.candidate} cannot be a candidate in term {ballot.term}")
+    is_open = (state.term, state.leader) == (ballot.term, NO_NODE) and state.voted_for in (NO_NODE, ballot.candidate)
     if ballot.term <= state.term and not is_open:
         return Vote(False, state, f"its term {ballot.term} is not above {state.term}")
-    ahead = compared(ballot, mine)
+    ahead = ahead_of_candidate(ballot, mine)
     for key, position in ahead.items():
         if key == METADATA:
-            words = f"the metadata has (term, changes) {position} here, and there {ballot.version}"
+            reason = f"the metadata is at (term, changes) {position} here, but at {ballot.version} there"
         else:
-            words = f"{key} is at (epoch, offset) {position} here, and there at {ballot.positions.get(key, EMPTY)}"
-        return Vote(False, state, words, ahead)
-    return Vote(True, QuorumState(ballot.term, NOBODY, ballot.candidate))
+            reason = f"{key} is at (epoch, offset) {position} here, but at {ballot.positions.get(key, EMPTY)} there"
+        return Vote(False, state, reason, ahead)
+    return Vote(True, QuorumState(ballot.term, NO_NODE, ballot.candidate))
 
 
-def has_won(granted: Collection[int], replicas: ReplicaSet, *, is_forced: bool = False) -> bool:
-    """Return True if a candidate with these votes, including its own, leads."""
-    return is_forced or replicas.is_majority(granted)
-
-
-def heard(state: QuorumState, term: int, leader: int, replicas: ReplicaSet) -> QuorumState:
+def after_report(state: QuorumState, term: int, leader: int, replicas: ReplicaSet) -> QuorumState:
     """Return the state after a report that `leader` (-1: none) leads in `term`.
 
     A later term is adopted, and so is the leader of this term if none was known. Contradictory reports are ignored.
     """
-    known = leader == NOBODY or is_own_term(term, leader, replicas)
+    known = leader == NO_NODE or is_own_term(term, leader, replicas)
     if not known or term < state.term:
         return state
     if term > state.term:
         return QuorumState(term, leader)
-    if state.leader == NOBODY and leader != NOBODY:
+    if state.leader == NO_NODE and leader != NO_NODE:
         return state._replace(leader=leader)
     return state
 
 
-def may_resume(state: QuorumState, node_id: int, told: Mapping[int, tuple[int, int]], replicas: ReplicaSet) -> bool:
+def may_resume(state: QuorumState, node_id: int, reports: Mapping[int, tuple[int, int]], replicas: ReplicaSet) -> bool:
     """Return True if a restarted leader may ask to continue, after others reported (term, leader).
 
     A majority, including the node, must report that it leads in the term it knows, and no one may report a later term.
     The node then takes a new term, with votes: the others' logs may have records that its crash lost.
     """
-    if state.leader != node_id or any(term > state.term for term, _ in told.values()):
+    if state.leader != node_id or any(term > state.term for term, _ in reports.values()):
         return False
-    agreed = {one for one, (term, leader) in told.items() if (term, leader) == (state.term, node_id)}
+    agreed = {one for one, (term, leader) in reports.items() if (term, leader) == (state.term, node_id)}
     return replicas.is_majority(agreed | {node_id})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog.errors import ApiError, FencedLeaderEpoch, KafkalogError
 from kafkalog.server.quorum.errors import NotController
-from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.replica.partition import Partition
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 TIMEOUT: Final = "kafkalog.handover.timeout.ms"
-NEAR_MS: Final = 1000
-"""Appends stop once the successor had everything at most this long ago: it then catches up soon."""
-HELD_SECONDS: Final = 5.0
+CLOSE_LAG_MS: Final = 1000
+"""Lag of the successor at which appends stop: it then catches up soon."""
+HOLD_SECONDS: Final = 5.0
 """Limit for holding appends while the successor fetches the last records, and again while its vote is pending."""
 RETURN_SECONDS: Final = 1.0
 TRIES: Final = 30
 """Number of times that a leader which stepped down asks for the votes itself, every RETURN_SECONDS."""
-_LOOK_SECONDS: Final = 0.01
+_POLL_SECONDS: Final = 0.01
 
 
 class NotCaughtUp(ApiError):
@@ -66,13 +66,10 @@ class HandOver:
 
     async def stop(self) -> None:
         """Stop waiting for the successor's vote and release the held appends."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await self._cancel_task()
         self._release()
 
-    async def give(self, term: int, leader: int, successor: int) -> None:
+    async def hand_over(self, term: int, leader: int, successor: int) -> None:
         """Wait until the successor has all records of this leader, which then appends nothing until the vote.
 
         FencedLeaderEpoch if this node does not lead in the term. NotCaughtUp if the successor is too slow.
@@ -80,16 +77,16 @@ class HandOver:
         async with self._turn:
             self._check(term, leader, successor)
             within_s = self._node.config[TIMEOUT] / 1000
-            _LOG.info("node %d is to lead: it has %g s to come close", successor, within_s)
-            if not await self._until(lambda: self._behind(successor, NEAR_MS) is None, within_s):
-                raise self._not_caught_up(successor, NEAR_MS)
+            _LOG.info("handing over to node %d, which has %g s to catch up", successor, within_s)
+            if not await self._until(lambda: self._behind(successor, CLOSE_LAG_MS) is None, within_s):
+                raise self._not_caught_up(successor, CLOSE_LAG_MS)
             self._check(term, leader, successor)
-            await self._settle_task()
+            await self._cancel_task()
             self._hold()
             is_given = False
             try:
-                await self._changes_settled(min(within_s, HELD_SECONDS))
-                is_given = await self._until(lambda: self._has_all(successor), min(within_s, HELD_SECONDS))
+                await self._changes_settled(min(within_s, HOLD_SECONDS))
+                is_given = await self._until(lambda: self._has_all(successor), min(within_s, HOLD_SECONDS))
                 if not is_given:
                     raise self._not_caught_up(successor, 0)
                 self._check(term, leader, successor)
@@ -104,7 +101,7 @@ class HandOver:
         if not quorum.leads or (quorum.state.term, self._node.node_id) != (term, leader):
             raise FencedLeaderEpoch(f"node {self._node.node_id} does not lead in term {term}")
         if successor not in quorum.others(self._node.node_id):
-            raise FencedLeaderEpoch(f"node {successor} is none of the others")
+            raise FencedLeaderEpoch(f"node {successor} is not another node of the set")
 
     @property
     def _changing(self) -> tuple[Changing, ...]:
@@ -125,8 +122,8 @@ class HandOver:
         for one in late:
             one.cancel()
         if late:
-            raise NotCaughtUp("a change of topics or settings is not done in time")
-        await self._node.quorum.metadata.counted()  # the successor takes the version that is on disk
+            raise NotCaughtUp("a change of topics or settings did not finish in time")
+        await self._node.quorum.metadata.save()  # the successor takes the version that is on disk
 
     def _partitions(self) -> Iterator[Partition]:
         for key in tuple(self._node.store.logs):
@@ -153,18 +150,18 @@ class HandOver:
     def _not_caught_up(self, successor: int, lag_ms: int) -> KafkalogError:
         found = self._behind(successor, lag_ms)
         if not self._node.quorum.leads:
-            return FencedLeaderEpoch("another node leads meanwhile")
-        _LOG.warning("node %d did not catch up, and this node leads on: %s", successor, found)
+            return FencedLeaderEpoch("another node leads now")
+        _LOG.warning("node %d did not catch up, so this node stays the leader: %s", successor, found)
         where = "an append" if found is None else str(found.topic_partition)
         return NotCaughtUp(f"node {successor} did not catch up with {where}")
 
-    async def _until(self, is_so: Callable[[], bool], seconds: float) -> bool:
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while not is_so():
+        while not condition():
             if loop.time() >= deadline or not self._node.quorum.leads:
                 return False
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return True
 
     def _hold(self) -> None:
@@ -179,7 +176,7 @@ class HandOver:
 
     # After the handover
 
-    async def _settle_task(self) -> None:
+    async def _cancel_task(self) -> None:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -188,20 +185,13 @@ class HandOver:
     async def _wait_for_vote(self, term: int) -> None:
         quorum = self._node.quorum
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + HELD_SECONDS
+        deadline = loop.time() + HOLD_SECONDS
         try:
-            while (quorum.leads or quorum.leader == NOBODY) and loop.time() < deadline:
-                await asyncio.sleep(_LOOK_SECONDS)
+            while (quorum.leads or quorum.leader == NO_NODE) and loop.time() < deadline:
+                await asyncio.sleep(_POLL_SECONDS)
         finally:
             self._release()  # waiting requests get the next leader
         if quorum.leads:
-            _LOG.warning("the successor did not ask for votes: this node leads on in term %d", term)
+            _LOG.warning("the successor did not ask for votes: this node stays the leader in term %d", term)
             return
-        for _ in range(TRIES):
-            await asyncio.sleep(RETURN_SECONDS)
-            if quorum.state.leader != NOBODY:
-                return
-            try:
-                await quorum.promote()
-            except (KafkalogError, OSError) as error:
-                _LOG.warning("nobody leads, and this node, which did, cannot lead on: %s", error)
+        await quorum.regain(RETURN_SECONDS, TRIES)

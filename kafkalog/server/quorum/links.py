@@ -85,4 +85,4 @@ def _protocol_of(config: ServerConfig) -> str:
     for one in listeners_of(config):
         if one.name == name.upper():
             return one.protocol
-    raise ConfigError(f"{_LISTENER}={name}, and there is no such listener", hint="it names one of listeners")
+    raise ConfigError(f"{_LISTENER}={name}, but no listener has this name", hint="use a name from listeners")

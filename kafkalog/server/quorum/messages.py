@@ -5,13 +5,13 @@ The term is in the row of `__cluster_metadata`, the topic that stands for the wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from uuid import UUID
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.server.quorum.decisions import EMPTY, Ballot, Position, Positions
-from kafkalog.server.quorum.file import NOBODY, QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QuorumState
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kio.schema.vote.v2.response import VoteResponse
 
     from kafkalog.server.wire.writer import Tree
-    from kafkalog.storage.log import UnifiedLog
 
 VOTE: Final = 52
 BEGIN_QUORUM_EPOCH: Final = 53
@@ -97,7 +96,7 @@ def read_ballot(request: VoteRequest) -> tuple[Ballot, bool]:
                 positions[key] = (row.last_offset_epoch, row.last_offset)
                 topics[topic.topic_name] = getattr(row, "replica_directory_id", None)
     if whole is None:
-        raise InvalidRequest(f"a request for a vote has no row of {WHOLE.topic}, which says the term")
+        raise InvalidRequest(f"the vote request has no row for {WHOLE.topic}, so it has no term")
     version = (whole.last_offset_epoch, whole.last_offset)
     ballot = Ballot(whole.replica_epoch, whole.replica_id, positions, version, topics)
     return ballot, bool(getattr(whole, "pre_vote", False))
@@ -109,15 +108,15 @@ def vote_answer(is_granted: bool, state: QuorumState, ahead: Positions = _NOTHIN
     It has a row for each partition that the candidate may copy from here, with the log's last epoch as leader epoch. A
     row for METADATA means that the metadata may be copied.
     """
-    whole = _whole_row({"leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted})
+    row = {"error_code": 0, "leader_id": state.leader, "leader_epoch": state.term, "vote_granted": is_granted}
     by_topic: dict[str, list[Tree]] = {}
     for key, (last_epoch, _) in ahead.items():
         by_topic.setdefault(key.topic, []).append({
-            "partition_index": key.partition, "error_code": 0, "leader_id": NOBODY, "leader_epoch": last_epoch,
+            "partition_index": key.partition, "error_code": 0, "leader_id": NO_NODE, "leader_epoch": last_epoch,
             "vote_granted": False,
         })  # fmt: skip
     topics = [{"topic_name": name, "partitions": rows} for name, rows in by_topic.items()]
-    return {"error_code": 0, "topics": [whole, *topics]}
+    return {"error_code": 0, "topics": [_whole(row), *topics]}
 
 
 def read_vote(response: VoteResponse) -> tuple[bool, int]:
@@ -135,61 +134,49 @@ def read_ahead(response: VoteResponse) -> dict[TopicPartition, int]:
 
 def begin_request(state: QuorumState, voter: int, cluster_id: str) -> Tree:
     """Return a new leader's notification to another node."""
-    row = {
-        "partition_index": WHOLE.partition, "voter_directory_id": None, "leader_id": state.leader,
-        "leader_epoch": state.term,
-    }  # fmt: skip
-    topics = [{"topic_name": WHOLE.topic, "partitions": [row]}]
-    return {"cluster_id": cluster_id or None, "voter_id": voter, "topics": topics, "leader_endpoints": ()}
+    row = {"voter_directory_id": None, "leader_id": state.leader, "leader_epoch": state.term}
+    return {"cluster_id": cluster_id or None, "voter_id": voter, "topics": [_whole(row)], "leader_endpoints": ()}
 
 
 def read_begin(request: BeginQuorumEpochRequest) -> tuple[int, int]:
     """Return (term, leader) of a new leader's notification. InvalidRequest."""
-    try:
-        row = _whole_of(request)
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None
+    row = _whole_of_request(request)
     return row.leader_epoch, row.leader_id
 
 
 def begin_answer(state: QuorumState) -> Tree:
     """Return the answer to a new leader's notification."""
-    return _answer({"leader_id": state.leader, "leader_epoch": state.term})
+    return end_answer(0, state)
 
 
 def end_request(term: int, leader: int, successor: int, cluster_id: str) -> Tree:
     """Return the request that asks the leader of a term to hand over to this successor."""
     row = {
-        "partition_index": WHOLE.partition, "leader_id": leader, "leader_epoch": term,
-        "preferred_successors": (successor,),
+        "leader_id": leader, "leader_epoch": term, "preferred_successors": (successor,),
         "preferred_candidates": ({"candidate_id": successor, "candidate_directory_id": None},),
     }  # fmt: skip
-    topics = [{"topic_name": WHOLE.topic, "partitions": [row]}]
-    return {"cluster_id": cluster_id or None, "topics": topics, "leader_endpoints": ()}
+    return {"cluster_id": cluster_id or None, "topics": [_whole(row)], "leader_endpoints": ()}
 
 
 def read_end(request: EndQuorumEpochRequest) -> tuple[int, int, int]:
     """Return (term, leader, successor) of a handover request. InvalidRequest."""
-    try:
-        row = _whole_of(request)
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None
+    row = _whole_of_request(request)
     named = getattr(row, "preferred_successors", None)
     successors = [one.candidate_id for one in row.preferred_candidates] if named is None else list(named)
     if len(successors) != 1:
-        raise InvalidRequest(f"a leader hands over to one node, and {len(successors)} are named")
+        raise InvalidRequest(f"a leader hands over to one node, but the request names {len(successors)}")
     return row.leader_epoch, row.leader_id, successors[0]
 
 
 def end_answer(error_code: int, state: QuorumState) -> Tree:
     """Return the answer to a handover request; code 0 means that the leader waits for the successor's vote."""
-    answer = _answer({"leader_id": state.leader, "leader_epoch": state.term})
-    return {**answer, "error_code": error_code}
+    row = {"error_code": 0, "leader_id": state.leader, "leader_epoch": state.term}
+    return {"error_code": error_code, "topics": [_whole(row)]}
 
 
 def describe_request() -> Tree:
     """Return the request that asks who leads."""
-    return {"topics": [{"topic_name": WHOLE.topic, "partitions": [{"partition_index": WHOLE.partition}]}]}
+    return {"topics": [_whole({})]}
 
 
 def describe_row(state: QuorumState, changes: int, ends: Mapping[int, int]) -> Tree:
@@ -228,16 +215,18 @@ def read_end_of(response: DescribeQuorumResponse, node_id: int) -> tuple[int, in
     for voter in row.current_voters:
         if voter.replica_id == node_id:
             return row.leader_epoch, voter.log_end_offset
-    raise ValueError(f"it says nothing of node {node_id}")
+    raise ValueError(f"the message has no row for node {node_id}")
 
 
-def _answer(row: Tree) -> Tree:
-    return {"error_code": 0, "topics": [_whole_row(row)]}
+def _whole(row: Tree) -> Tree:
+    return {"topic_name": WHOLE.topic, "partitions": [{"partition_index": WHOLE.partition, **row}]}
 
 
-def _whole_row(row: Tree) -> Tree:
-    partition = {"partition_index": WHOLE.partition, "error_code": 0, **row}
-    return {"topic_name": WHOLE.topic, "partitions": [partition]}
+def _whole_of_request(request: PartitionMessage[R]) -> R:
+    try:
+        return _whole_of(request)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
 
 
 def _whole_of(message: PartitionMessage[R]) -> R:
@@ -248,9 +237,4 @@ def _whole_of(message: PartitionMessage[R]) -> R:
         for row in topic.partitions if topic.topic_name == WHOLE.topic else ():
             if row.partition_index == WHOLE.partition and not getattr(row, "error_code", 0):
                 return row
-    raise ValueError(f"it says nothing of {WHOLE.topic}")
-
-
-def positions_of(logs: Mapping[TopicPartition, UnifiedLog], position: Callable[[int, int], Position]) -> Positions:
-    """Return the position of each log."""
-    return {key: position(log.state.leader_epoch, log.log_end_offset) for key, log in logs.items()}
+    raise ValueError(f"the message has no row for {WHOLE.topic}")

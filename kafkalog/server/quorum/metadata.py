@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 from kafkalog.errors import from_code
 from kafkalog.server.client.errors import PeerRefused
 from kafkalog.server.quorum.messages import WHOLE
-from kafkalog.server.quorum.version_file import Versions, format_versions, parse_versions
+from kafkalog.server.quorum.version_file import VersionFile, Versions
 from kafkalog.server.security.state import SecurityState, format_state, parse_state
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class NeedsTls(PeerRefused):
     code = 54
 
 
-class Common(NamedTuple):
+class SharedMetadata(NamedTuple):
     """Metadata that all nodes of a set share, and the versions that it lies between."""
 
     security: SecurityState
@@ -45,10 +45,10 @@ class Common(NamedTuple):
 
 def content_of(node: Node) -> bytes:
     """Return the node's snapshot, as sent to the others."""
-    dynamic, kept = node.dynamic, node.quorum.metadata
+    dynamic, version = node.dynamic, node.quorum.metadata
     tree = {
         "version": VERSION,
-        "metadata": json.loads(format_versions(Versions(kept.versions.begun, kept.kept))),
+        "metadata": json.loads(VersionFile.format(Versions(version.versions.begun, version.stored))),
         "security": json.loads(format_state(node.credentials.file.state)),
         "settings": dict(dynamic.everywhere),
         "groups": {name: dict(dynamic.of_group(name)) for name in dynamic.groups()},
@@ -56,24 +56,24 @@ def content_of(node: Node) -> bytes:
     return json.dumps(tree).encode()
 
 
-def read_content(content: bytes) -> Common:
+def read_content(content: bytes) -> SharedMetadata:
     """Parse a leader's snapshot. ValueError if it is invalid."""
     data = json.loads(content)
     if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise ValueError(f"the leader's settings are no object with version {VERSION}")
+        raise ValueError(f"the leader's settings are not an object of version {VERSION}")
     settings = data.get("settings")
     groups = data.get("groups")
     if not _is_text(settings) or not isinstance(groups, dict) or not all(_is_text(one) for one in groups.values()):
-        raise ValueError("the leader's settings are no names with text")
-    versions = parse_versions(json.dumps(data.get("metadata")).encode())
-    return Common(parse_state(json.dumps(data.get("security")).encode()), settings, groups, versions)
+        raise ValueError("the leader's settings are not pairs of strings")
+    versions = VersionFile.parse(json.dumps(data.get("metadata")).encode())
+    return SharedMetadata(parse_state(json.dumps(data.get("security")).encode()), settings, groups, versions)
 
 
 def _is_text(values: object) -> TypeGuard[dict[str, str]]:
     return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
 
 
-async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
+async def ask(connection: PeerConnection, node_id: int, term: int) -> SharedMetadata:
     """Fetch the leader's snapshot in as many parts as needed.
 
     PeerError, NeedsTls, the error that the leader reports; ValueError for invalid answers.
@@ -84,20 +84,23 @@ async def ask(connection: PeerConnection, node_id: int, term: int) -> Common:
             request = snapshot_request(node_id, term, snapshot, len(found))
             part = (await connection.request(FETCH_SNAPSHOT, request)).topics[0].partitions[0]
             if part.error_code == NeedsTls.code:
-                words = "users, ACLs, quotas and settings are not given in clear, for there are users with passwords"
-                raise NeedsTls(words, peer=connection.peer, hint="set security.inter.broker.protocol=SASL_SSL")
+                text = (
+                    "the leader has users with passwords, so it sends no users, ACLs, quotas or settings over an "
+                    "unencrypted connection"
+                )
+                raise NeedsTls(text, peer=connection.peer, hint="set security.inter.broker.protocol=SASL_SSL")
             if part.error_code:
-                raise from_code(int(part.error_code), "the leader does not give its settings")  # it may lead no longer
-            told = (part.snapshot_id.end_offset, part.snapshot_id.epoch)
-            if (found and told != snapshot) or part.position != len(found):
+                raise from_code(int(part.error_code), "the leader did not send its settings")  # it may lead no longer
+            current = (part.snapshot_id.end_offset, part.snapshot_id.epoch)
+            if (found and current != snapshot) or part.position != len(found):
                 break  # the snapshot changed meanwhile
             records = bytes(part.unaligned_records or b"")
-            snapshot, size, found = told, part.size, found + records
+            snapshot, size, found = current, part.size, found + records
             if size > MAX_BYTES or (not records and len(found) < size):
-                raise ValueError("the leader's settings have no end")
+                raise ValueError("the leader's settings are too large or incomplete")
         else:
             return read_content(found)
-    raise ValueError("the leader's settings change too often")
+    raise ValueError("the leader's settings kept changing")
 
 
 def snapshot_request(node_id: int, term: int, snapshot: tuple[int, int], position: int) -> Tree:
@@ -122,9 +125,9 @@ def part_of(content: bytes, snapshot: tuple[int, int], position: int, max_bytes:
     }  # fmt: skip
 
 
-async def take(node: Node, common: Common) -> None:
+async def take(node: Node, shared: SharedMetadata) -> None:
     """Apply the leader's metadata to this node; unchanged data is not written. StorageError, ConfigError."""
     file = node.credentials.file
-    if format_state(common.security) != format_state(file.state):
-        await file.change(node.run, lambda _: common.security)
-    await node.dynamic.take(common.settings, common.groups)
+    if format_state(shared.security) != format_state(file.state):
+        await file.change(node.run, lambda _: shared.security)
+    await node.dynamic.take(shared.settings, shared.groups)

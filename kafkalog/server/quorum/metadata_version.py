@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.server.quorum.quorum import Quorum
 
 _LOG: Final = logging.getLogger(__name__)
-LOOK_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.02
 """Interval at which the leader asks the others for their versions while a request waits for a majority."""
 
 
@@ -58,8 +58,8 @@ class MetadataVersion:
         self._writing = asyncio.Lock()
         self._others: dict[int, int] = {}  # on the leader: number of its changes that each other node has
         self._waiting: set[asyncio.Event] = set()
-        self._looking: asyncio.Task[None] | None = None
-        self._is_over = False
+        self._polling: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     async def start(self, file: VersionFile, term: int) -> None:
         """Read the stored versions. Without them, the data is of leaders up to `term`.
@@ -67,16 +67,16 @@ class MetadataVersion:
         CorruptCheckpoint, StorageError.
         """
         self._file = file
-        kept = await self._node.run(file.read)
-        self._versions = self._on_disk = unknown(term) if kept is None else kept
+        stored = await self._node.run(file.read)
+        self._versions = self._on_disk = unknown(term) if stored is None else stored
 
     async def stop(self) -> None:
         """Stop, and wake the waiting callers: they get NotController."""
-        self._is_over = True
+        self._is_stopped = True
         self.wake()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
 
     @property
     def versions(self) -> Versions:
@@ -86,14 +86,14 @@ class MetadataVersion:
         return self._versions._replace(complete=(self._quorum.state.term, self.changes))
 
     @property
-    def kept(self) -> Version:
+    def stored(self) -> Version:
         """Version that is complete on disk."""
         return self._on_disk.complete
 
     @property
-    def kept_changes(self) -> int:
+    def stored_changes(self) -> int:
         """Number of changes by the leader of this term that are on disk here; -1 if unknown."""
-        term, changes = self.kept
+        term, changes = self.stored
         return changes if term == self._quorum.state.term else -1
 
     # Leading
@@ -103,7 +103,7 @@ class MetadataVersion:
         self._others.clear()
         self.changes = 0
         self._versions = Versions((term, MAX_LONG), (term, 0))
-        await self._keep()
+        await self.save()
 
     def resign(self) -> None:
         """Fix the version; called in the step before this node stops leading."""
@@ -118,14 +118,10 @@ class MetadataVersion:
 
     async def _count(self) -> None:
         try:
-            await self._keep()
+            await self.save()
         except KafkalogError as error:
-            _LOG.error("a change of topics or settings is not counted: %s", error)
+            _LOG.error("a change of topics or settings was not counted: %s", error)
         self.wake()
-
-    async def counted(self) -> None:
-        """Wait until everything counted so far is on disk. StorageError."""
-        await self._keep()
 
     async def replicated(self, timeout_ms: float) -> None:
         """Wait until a majority of the set has all changes that this leader has made so far.
@@ -140,8 +136,8 @@ class MetadataVersion:
         try:
             while not self._is_replicated(term, changes):
                 if loop.time() >= deadline:
-                    raise NotReplicated("no majority of the replica set has the change yet: it may stay, or not")
-                self._look()
+                    raise NotReplicated("no majority of the replica set has the change yet: it may persist or be lost")
+                self._start_polling()
                 await news.wait()
                 news.clear()
         finally:
@@ -150,9 +146,9 @@ class MetadataVersion:
 
     def _is_replicated(self, term: int, changes: int) -> bool:
         quorum = self._quorum
-        if not quorum.leads or quorum.state.term != term or self._is_over:
-            raise NotController("another node leads: whether the change stays is not known")
-        if self.kept < (term, changes):
+        if not quorum.leads or quorum.state.term != term or self._is_stopped:
+            raise NotController("another node leads: the change may persist or be lost")
+        if self.stored < (term, changes):
             return False
         have = {one for one, count in self._others.items() if count >= changes}
         assert quorum.replica_set is not None
@@ -163,38 +159,37 @@ class MetadataVersion:
         for news in self._waiting:
             news.set()
 
-    def _look(self) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look_on())
+    def _start_polling(self) -> None:
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.get_running_loop().create_task(self._poll_others())
 
-    async def _look_on(self) -> None:
+    async def _poll_others(self) -> None:
         """Poll the versions of all other nodes while a caller waits, and notify those that lag."""
         others = self._quorum.others(self._node.node_id)
         term = self._quorum.state.term
-        await asyncio.gather(*(self._look_at(other, term) for other in others))
+        await asyncio.gather(*(self._poll(other, term) for other in others))
 
-    async def _look_at(self, other: int, term: int) -> None:
-        told = -1
+    async def _poll(self, other: int, term: int) -> None:
+        notified_of = -1
         while self._waiting and self._quorum.leads and self._quorum.state.term == term:
-            wanted = self.kept_changes
-            if self._others.get(other, -1) < wanted and told < wanted:
-                await self._quorum.tell(other)
-                told = wanted
-            count = await self._asked(other, term)
+            wanted = self.stored_changes
+            if self._others.get(other, -1) < wanted and notified_of < wanted:
+                await self._quorum.notify(other)
+                notified_of = wanted
+            count = await self._count_of(other, term)
             if count > self._others.get(other, -1):
                 self._others[other] = count
                 self.wake()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _asked(self, other: int, term: int) -> int:
+    async def _count_of(self, other: int, term: int) -> int:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await self._quorum.peers.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request())
-            told, count = messages.read_end_of(answer, other)
+            answer = await self._quorum.poll.describe(other, ANSWER_SECONDS)
+            reported_term, count = messages.read_end_of(answer, other)
         except (KafkalogError, OSError, TimeoutError, ValueError, AttributeError) as error:
-            _LOG.debug("node %d does not say what it has: %s", other, error)
+            _LOG.debug("node %d did not report its version: %s", other, error)
             return -1
-        return count if told == term else -1
+        return count if reported_term == term else -1
 
     def ends(self, ids: Iterable[int]) -> Mapping[int, int]:
         """Return the number of changes of this term that each node has, -1 if unknown.
@@ -203,14 +198,14 @@ class MetadataVersion:
         """
         me, leads = self._node.node_id, self._quorum.leads
         known = self._others if leads else {}
-        return {one: known.get(one, -1) for one in ids} | {me: self.changes if leads else self.kept_changes}
+        return {one: known.get(one, -1) for one in ids} | {me: self.changes if leads else self.stored_changes}
 
     # Following
 
     async def begin(self, last: Version) -> None:
         """Store that the data here may be as new as `last`. StorageError."""
         self._versions = self._versions._replace(begun=max(last, self._versions.begun))
-        await self._keep()
+        await self.save()
 
     async def finish(self, versions: Versions) -> None:
         """Store that all of a version is here. StorageError.
@@ -218,9 +213,10 @@ class MetadataVersion:
         The caller must have checked in the same step that its leader is still followed. On return it is on disk.
         """
         self._versions = versions
-        await self._keep()
+        await self.save()
 
-    async def _keep(self) -> None:
+    async def save(self) -> None:
+        """Store the versions, if they changed. On return, everything counted so far is on disk. StorageError."""
         async with self._writing:
             versions = self.versions
             if versions != self._on_disk:

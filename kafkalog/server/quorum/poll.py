@@ -44,7 +44,7 @@ class NoPeers:
 
     async def ask(self, node_id: int, api_key: int, request: Tree) -> Any:
         """Raise ConnectionRefusedError."""
-        raise ConnectionRefusedError(f"there is no way to node {node_id}")
+        raise ConnectionRefusedError(f"no connection to node {node_id}")
 
     async def close(self) -> None:
         """Do nothing."""
@@ -59,59 +59,63 @@ class Poll:
 
     async def leaders(self) -> dict[int, tuple[int, int]]:
         """Return the (term, leader) that each other node reports; only nodes that answer."""
-        told = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
-        seen = {other: _read(messages.read_described, answer) for other, answer in told.items()}
+        answers = await self._ask_all(messages.DESCRIBE_QUORUM, lambda _: messages.describe_request())
+        seen = {other: _read(messages.read_described, answer) for other, answer in answers.items()}
         return {other: found for other, found in seen.items() if found is not None}
 
-    async def agreeing(self, mine: tuple[int, int], needed: int) -> bool:
+    async def is_agreed_by(self, mine: tuple[int, int], needed: int) -> bool:
         """Return True if at least `needed` nodes, including this one, report the (term, leader) in `mine`.
 
         It returns as soon as enough nodes agree, without waiting for late answers.
         """
-        says = 1
+        agreed = 1
         left = {
-            asyncio.ensure_future(self.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request()))
+            asyncio.ensure_future(self.describe(other))
             for other in self._quorum.others(self._node.node_id)
         }
         try:
-            while left and says < needed:
+            while left and agreed < needed:
                 done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
                 for one in done:
                     with suppress(KafkalogError, OSError, TimeoutError):
-                        says += _read(messages.read_described, one.result()) == mine
+                        agreed += _read(messages.read_described, one.result()) == mine
         finally:
             for one in left:
                 one.cancel()
             await asyncio.gather(*left, return_exceptions=True)
-        return says >= needed
+        return agreed >= needed
 
     async def votes(self, ballot: Ballot, *, is_pre_vote: bool) -> tuple[set[int], dict[int, LastEpochs]]:
         """Return the nodes that vote for this one, and the partitions that each other node lets it copy."""
         cluster = self._quorum.cluster
-        cluster_id = self._node.cluster_id if is_pre_vote else cluster.offered
-        told = await self._ask_all(
+        cluster_id = self._node.cluster_id if is_pre_vote else cluster.proposed_id
+        answers = await self._ask_all(
             messages.VOTE, lambda other: messages.vote_request(ballot, other, cluster_id, is_pre_vote=is_pre_vote)
         )
-        for one, answer in told.items():
+        for one, answer in answers.items():
             if answer.error_code == OtherCluster.code:
-                _LOG.warning("node %d has data of another cluster than %s, and never votes", one, cluster_id or "none")
-        seen = {one: _read(messages.read_vote, answer) for one, answer in told.items()}
+                _LOG.warning("node %d has data of another cluster than %s and never votes", one, cluster_id or "none")
+        seen = {one: _read(messages.read_vote, answer) for one, answer in answers.items()}
         votes = {self._node.node_id, *(one for one, vote in seen.items() if vote is not None and vote[0])}
-        ahead = {one: _read(messages.read_ahead, told[one]) for one in told if one not in votes}
+        ahead = {one: _read(messages.read_ahead, answers[one]) for one in answers if one not in votes}
         return votes, {one: found for one, found in ahead.items() if found}
 
-    async def tell(self, other: int, state: QuorumState) -> None:
+    async def notify(self, other: int, state: QuorumState) -> None:
         """Notify another node that this one leads. If it does not answer, it learns of the leader later."""
         try:
             await self.ask(
                 other, messages.BEGIN_QUORUM_EPOCH, messages.begin_request(state, other, self._node.cluster_id)
             )
         except (KafkalogError, OSError, TimeoutError) as error:
-            _LOG.info("node %d was not told that this one leads: %s", other, error)
+            _LOG.info("node %d was not notified that this node leads: %s", other, error)
+
+    async def describe(self, other: int, seconds: float = ASK_SECONDS) -> Any:
+        """Ask one node who leads. Errors as in `ask`."""
+        return await self.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request(), seconds)
 
     async def ask(self, other: int, key: int, request: Tree, seconds: float = ASK_SECONDS) -> Any:
         """Return the answer of one node. KafkalogError, OSError, TimeoutError."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds):  # `wait_for` of 3.11 may swallow the cancellation of this task
             return await self._quorum.peers.ask(other, key, request)
 
     async def _ask_all(self, key: int, request: Callable[[int], Tree]) -> dict[int, Any]:
@@ -119,19 +123,18 @@ class Poll:
         others = self._quorum.others(self._node.node_id)
         asked = (self.ask(other, key, request(other)) for other in others)
         answers = await asyncio.gather(*asked, return_exceptions=True)
+        found = {}
         for other, answer in zip(others, answers, strict=True):
             if isinstance(answer, Exception):
-                _LOG.info("node %d does not answer: %s", other, answer or type(answer).__name__)
-        return {
-            other: answer
-            for other, answer in zip(others, answers, strict=True)
-            if not isinstance(answer, BaseException)
-        }
+                _LOG.info("node %d did not answer: %s", other, answer or type(answer).__name__)
+            elif not isinstance(answer, BaseException):
+                found[other] = answer
+        return found
 
 
 def _read(read: Callable[[A], T], answer: A) -> T | None:
     try:
         return read(answer)
     except (ValueError, AttributeError) as error:
-        _LOG.info("an answer is none: %s", error)
+        _LOG.info("invalid answer: %s", error)
         return None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.quorum import messages
@@ -18,19 +18,18 @@ from kafkalog.server.quorum.cluster_id import ClusterId
 from kafkalog.server.quorum.decisions import (
     Ballot,
     Positions,
-    Standing,
     Vote,
+    VoterState,
+    after_report,
     decide_vote,
     first_term,
-    has_won,
-    heard,
     may_resume,
     next_term,
     position_of,
 )
 from kafkalog.server.quorum.errors import ElectionFailed
-from kafkalog.server.quorum.file import NOBODY, QuorumFile, QuorumState
-from kafkalog.server.quorum.handover import HELD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
+from kafkalog.server.quorum.file import NO_NODE, QuorumFile, QuorumState
+from kafkalog.server.quorum.handover import HOLD_SECONDS, TIMEOUT, HandOver, NotCaughtUp
 from kafkalog.server.quorum.log_copy_grant import LogCopyGrant
 from kafkalog.server.quorum.metadata_version import MetadataVersion
 from kafkalog.server.quorum.poll import ASK_SECONDS, LastEpochs, NoPeers, Peers, Poll
@@ -77,7 +76,7 @@ class Quorum:
 
         KafkalogError or OSError if the copy fails.
         """
-        self.lending = LogCopyGrant(node)
+        self.copy_grant = LogCopyGrant(node)
         self.handover = HandOver(node)
         self.cluster = ClusterId(node)
         self.is_handing_over = False
@@ -89,7 +88,7 @@ class Quorum:
         self._electing = asyncio.Lock()
         self._tasks: set[asyncio.Task[object]] = set()
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
         """Read the stored state. A former leader asks the others if it may continue.
@@ -101,9 +100,9 @@ class Quorum:
         store = self._node.store
         directory = next(one.path for one in store.online)
         self._file = QuorumFile(directory, fs=store.fs)
-        kept = await self._node.run(self._file.read)
+        stored = await self._node.run(self._file.read)
         last = first_term(log.state.leader_epoch for log in store.logs.values())
-        self.state = QuorumState(last) if kept is None else kept
+        self.state = QuorumState(last) if stored is None else stored
         await self.metadata.start(VersionFile(directory, fs=store.fs), self.state.term)
         self._node.topics.on_change(lambda *_: self.metadata.changed())
         self._node.credentials.file.on_change = self.metadata.changed
@@ -117,7 +116,7 @@ class Quorum:
     async def stop(self) -> None:
         """Stop all tasks in progress, without notifying the other nodes."""
         await self.handover.stop()
-        await self.lending.stop()
+        await self.copy_grant.stop()
         if self.replica_set is not None:
             await self.metadata.stop()
         for task in tuple(self._tasks):
@@ -139,9 +138,9 @@ class Quorum:
             self.leaders_changes = changes
             self.on_leaders_change()
 
-    async def tell(self, other: int) -> None:
+    async def notify(self, other: int) -> None:
         """Notify another node that this one leads, so that it asks for changes at once."""
-        await self.poll.tell(other, self.state)
+        await self.poll.notify(other, self.state)
 
     def later(self, work: Coroutine[object, None, object]) -> None:
         """Run `work` in the background while the node runs."""
@@ -158,38 +157,38 @@ class Quorum:
         node is `ahead` with.
         """
         async with self._changing:
-            vote = self._decide(ballot, "asks about" if is_pre_vote else "wants")
+            vote = self._decide(ballot, "pre-vote" if is_pre_vote else "vote")
             may_copy = False
             if vote.ahead and is_pre_vote and not self.leads and not self._electing.locked():
-                may_copy = await self.lending.begin(ballot.candidate)
-                vote = self._decide(ballot, "may copy before")
+                may_copy = await self.copy_grant.begin(ballot.candidate)
+                vote = self._decide(ballot, "pre-vote after granting a copy")
             elif vote.is_granted:
-                self.lending.end()
+                self.copy_grant.end()
             if vote.is_granted and not is_pre_vote:
                 # compare after this node has stopped following: everything that it reported to a leader counts
                 async with self._node.following.held():
                     # nothing runs between the comparison and stepping down: a leader's later appends are not
                     # acknowledged
-                    vote = self._decide(ballot, "wants")
+                    vote = self._decide(ballot, "vote")
                     if vote.is_granted:
-                        _LOG.info("node %d has this node's vote for term %d", ballot.candidate, ballot.term)
-                        await self._take(vote.state)
+                        _LOG.info("voted for node %d in term %d", ballot.candidate, ballot.term)
+                        await self._adopt(vote.state)
             return Vote(vote.is_granted, self.state, vote.reason, vote.ahead if may_copy else {})
 
-    def _decide(self, ballot: Ballot, verb: str) -> Vote:
-        mine = Standing(self.positions(), self.metadata.versions, self._topics())
+    def _decide(self, ballot: Ballot, request: str) -> Vote:
+        mine = VoterState(self.positions(), self.metadata.versions, self.cluster.topic_ids())
         vote = decide_vote(self.state, ballot, mine, self.own_set)
         if vote.reason:
-            _LOG.info("node %d %s a vote for term %d: no, %s", ballot.candidate, verb, ballot.term, vote.reason)
+            _LOG.info("refused node %d a %s for term %d: %s", ballot.candidate, request, ballot.term, vote.reason)
         return vote
 
-    async def heard(self, term: int, leader: int) -> QuorumState:
+    async def learn_leader(self, term: int, leader: int) -> QuorumState:
         """Apply a report that `leader` leads in `term` and return the state. StorageError.
 
         A leader steps down for a later term.
         """
         async with self._changing:
-            await self._take(heard(self.state, term, leader, self.own_set))
+            await self._adopt(after_report(self.state, term, leader, self.own_set))
             return self.state
 
     def role(self) -> Role:
@@ -200,8 +199,8 @@ class Quorum:
         state, ids = self.state, self.own_set.ids
         if self.leads:
             return Role(self._node.node_id, state.term, 0, ids, self.alive)
-        leader = NOBODY if state.leader == self._node.node_id else state.leader  # not confirmed as leader yet
-        return Role(leader, state.term, 0, ids, () if leader == NOBODY else (leader,))
+        leader = NO_NODE if state.leader == self._node.node_id else state.leader  # not confirmed as leader yet
+        return Role(leader, state.term, 0, ids, () if leader == NO_NODE else (leader,))
 
     @property
     def leader(self) -> int:
@@ -210,7 +209,8 @@ class Quorum:
 
     def positions(self) -> Positions:
         """Return the position of each log."""
-        return messages.positions_of(self._node.store.logs, position_of)
+        logs = self._node.store.logs
+        return {key: position_of(log.state.leader_epoch, log.log_end_offset) for key, log in logs.items()}
 
     def ballot(self, term: int) -> Ballot:
         """Return this node's ballot as a candidate.
@@ -219,10 +219,7 @@ class Quorum:
         """
         is_whole = not any(True for _ in self._node.store.offline)
         version = self.metadata.versions.complete if is_whole else NONE
-        return Ballot(term, self._node.node_id, self.positions(), version, self._topics())
-
-    def _topics(self) -> dict[str, UUID | None]:
-        return {topic.name: topic.id for topic in self._node.topics.each()}
+        return Ballot(term, self._node.node_id, self.positions(), version, self.cluster.topic_ids())
 
     # Leading
 
@@ -237,30 +234,30 @@ class Quorum:
 
     async def _elect(self, is_forced: bool) -> None:
         me = self._node.node_id
-        told = await self.poll.leaders()
-        term = next_term(max([self.state.term, *(one[0] for one in told.values())]), me, self.own_set)
+        reports = await self.poll.leaders()
+        term = next_term(max([self.state.term, *(one[0] for one in reports.values())]), me, self.own_set)
         needed: tuple[int, ...] = ()  # a leader that handed over steps down by its vote, or not at all
         if not is_forced:
-            needed = await self._taken_over(told)
+            needed = await self._request_handover(reports)
         async with self._node.following.held():  # another leader's records must not follow the start of the term
             if not is_forced:
                 would = await self._would_vote(term)
-                if not has_won(would, self.own_set) or not would.issuperset(needed):
+                if not self.own_set.is_majority(would) or not would.issuperset(needed):
                     raise self._failed(would, "would vote")
-            mine = QuorumState(term, NOBODY, me)
+            mine = QuorumState(term, NO_NODE, me)
             async with self._changing:
                 if term <= self.state.term:
-                    raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
-                await self._take(mine)
+                    raise ElectionFailed(f"term {self.state.term} began meanwhile")
+                await self._adopt(mine)
             votes, _ = await self.poll.votes(self.ballot(term), is_pre_vote=False)
             async with self._changing:
                 if self.state != mine:
-                    raise ElectionFailed(f"term {self.state.term} has begun meanwhile")
-                if not has_won(votes, self.own_set, is_forced=is_forced) or not votes.issuperset(needed):
+                    raise ElectionFailed(f"term {self.state.term} began meanwhile")
+                if not (is_forced or self.own_set.is_majority(votes)) or not votes.issuperset(needed):
                     raise self._failed(votes, "voted")
                 await self._lead(QuorumState(term, me, me), tuple(sorted(votes)))
         for other in self.own_set.others(me):
-            self.later(self.tell(other))
+            self.later(self.notify(other))
 
     async def _lead(self, state: QuorumState, alive: tuple[int, ...]) -> None:
         _LOG.info("this node leads in term %d, with %s", state.term, ", ".join(map(str, alive)))
@@ -270,7 +267,7 @@ class Quorum:
         await self._node.run(self._file.write, state)
         await self._node.run(self._begin_epochs, state.term)
         self.state, self.alive, self.leads = state, alive, True
-        self._notify()
+        self._notify_listeners()
 
     def _begin_epochs(self, term: int) -> None:
         """Begin the term at the end of each log, which puts the log ahead of one that ends there in an earlier term."""
@@ -278,16 +275,16 @@ class Quorum:
             try:
                 log.begin_epoch(term)
             except KafkalogError as error:
-                _LOG.error("the epoch %d of %s cannot begin: %s", term, key, error)
+                _LOG.error("cannot begin epoch %d of %s: %s", term, key, error)
 
     async def _resume(self) -> None:
-        while self.own_set and not self.leads:
+        while not self.leads:
             answers = await self.poll.leaders()
             for term, leader in answers.values():
-                await self.heard(term, leader)
+                await self.learn_leader(term, leader)
             is_one = len(self.own_set) == 1
-            if not is_one and self.state.leader == NOBODY:
-                return await self._regain()
+            if not is_one and self.state.leader == NO_NODE:
+                return await self.regain(REGAIN_SECONDS)
             if not is_one and self.state.leader != self._node.node_id:
                 return
             if is_one or may_resume(self.state, self._node.node_id, answers, self.own_set):
@@ -295,42 +292,42 @@ class Quorum:
                     await self.promote()
                     return
                 except (KafkalogError, OSError) as error:
-                    _LOG.warning("this node led, and cannot lead on: %s", error)
+                    _LOG.warning("this node led before its restart but cannot lead again: %s", error)
             await asyncio.sleep(RESUME_SECONDS)
 
-    async def _regain(self) -> None:
-        """After stepping down, ask for votes again if no one leads in the term."""
-        while True:
-            await asyncio.sleep(REGAIN_SECONDS)
-            if self.leads or self.state.leader != NOBODY:
+    async def regain(self, interval_s: float, tries: int = sys.maxsize) -> None:
+        """After stepping down, ask for votes again until a leader is known."""
+        for _ in range(tries):
+            await asyncio.sleep(interval_s)
+            if self.leads or self.state.leader != NO_NODE:
                 return
             try:
                 await self.promote()
             except (KafkalogError, OSError) as error:
-                _LOG.warning("nobody leads since this node stepped down, and it cannot lead again: %s", error)
+                _LOG.warning("no node has led since this node stepped down, and it cannot lead again: %s", error)
 
-    async def _take(self, state: QuorumState) -> None:
+    async def _adopt(self, state: QuorumState) -> None:
         """Adopt and store a state in which this node does not lead."""
         if state == self.state:
             return
         if self.leads:
-            _LOG.warning("this node leads no more: term %d, leader %d", state.term, state.leader)
-            self.later(self._regain())
+            _LOG.warning("this node stopped leading: term %d, leader %d", state.term, state.leader)
+            self.later(self.regain(REGAIN_SECONDS))
             self.metadata.resign()
         self.state, self.leads, self.leaders_changes = state, False, -1
-        self.lending.end()
-        self._notify()
+        self.copy_grant.end()
+        self._notify_listeners()
         assert self._file is not None
         await self._node.run(self._file.write, state)
 
-    def _notify(self) -> None:
+    def _notify_listeners(self) -> None:
         for callback in self._listeners:
             callback()
 
     @property
     def own_set(self) -> ReplicaSet:
         """The replica set of this node, which is in one."""
-        assert self.replica_set is not None, "a node alone is asked nothing about a set"
+        assert self.replica_set is not None, "this node is not in a replica set"
         return self.replica_set
 
     async def is_confirmed(self) -> bool:
@@ -341,40 +338,40 @@ class Quorum:
         if self.replica_set is None:
             return True
         mine = (self.state.term, self._node.node_id)
-        says = await self.poll.agreeing(mine, majority_of(len(self.own_set)))
-        return says and self.leads and self.state.term == mine[0]
+        is_agreed = await self.poll.is_agreed_by(mine, majority_of(len(self.own_set)))
+        return is_agreed and self.leads and self.state.term == mine[0]
 
-    # Asking
+    # Requests to other nodes
 
-    async def _taken_over(self, told: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
+    async def _request_handover(self, reports: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
         """Ask the current leader to hand over and return it in a tuple, or () if no leader answers. ElectionFailed.
 
         A leader that handed over waits for the vote.
         """
-        leaders = [(term, other) for other, (term, leader) in told.items() if leader == other]
+        leaders = [(term, other) for other, (term, leader) in reports.items() if leader == other]
         if not leaders:
             return ()
         term, leader = max(leaders)
-        await self.heard(term, leader)
-        me, within_s = self._node.node_id, self._node.config[TIMEOUT] / 1000 + HELD_SECONDS + ASK_SECONDS
+        await self.learn_leader(term, leader)
+        me, within_s = self._node.node_id, self._node.config[TIMEOUT] / 1000 + HOLD_SECONDS + ASK_SECONDS
         request = messages.end_request(term, leader, me, self._node.cluster_id)
         try:
             answer = await self.poll.ask(leader, messages.END_QUORUM_EPOCH, request, within_s)
         except (KafkalogError, OSError, TimeoutError) as error:
-            _LOG.warning("node %d led, and does not hand over: %s", leader, error)
+            _LOG.warning("node %d did not hand over: %s", leader, error)
             return ()
         if int(answer.error_code) == NotCaughtUp.code:
             raise ElectionFailed(
-                f"node {leader} leads on: node {me} did not have all of its records in time",
-                hint=f"try again once it has, or with a larger {TIMEOUT}; --force gives up what it lacks",
+                f"node {leader} stays the leader: node {me} did not have all of its records in time",
+                hint=f"try again once it has, or with a larger {TIMEOUT}; --force discards the records it lacks",
             )
         if answer.error_code:
             raise ElectionFailed(f"node {leader} does not hand over: error {int(answer.error_code)}", hint="try again")
         try:
-            for taken in self.before_taking_over:
-                await taken()
+            for step in self.before_taking_over:
+                await step()
         except (KafkalogError, OSError, TimeoutError) as error:
-            raise ElectionFailed(f"the topics of node {leader} are not known here: {error}", hint="try again") from None
+            raise ElectionFailed(f"cannot get the topics of node {leader}: {error}", hint="try again") from None
         return (leader,)
 
     async def _would_vote(self, term: int) -> set[int]:
@@ -386,27 +383,27 @@ class Quorum:
         while True:
             would, ahead = await self.poll.votes(self.ballot(term), is_pre_vote=True)
             voters = left & ahead.keys()
-            if has_won(would, self.own_set) or not voters:
+            if self.own_set.is_majority(would) or not voters:
                 return would
             voter = min(voters)
             left.discard(voter)
-            _LOG.info("node %d has more of %d partitions: it is copied first", voter, len(ahead[voter]))
+            _LOG.info("node %d is ahead in %d partitions: copying them first", voter, len(ahead[voter]))
             try:
                 async with asyncio.timeout(within_s):
                     await self.copy_ahead(voter, ahead[voter])
             except (KafkalogError, OSError, TimeoutError, ValueError) as error:
-                _LOG.warning("what node %d has more of cannot be copied: %s", voter, error or type(error).__name__)
+                _LOG.warning("cannot copy the missing records from node %d: %s", voter, error or type(error).__name__)
 
     def _failed(self, votes: set[int], verb: str) -> ElectionFailed:
         others = ", ".join(str(one) for one in self.own_set.ids if one not in votes)
         return ElectionFailed(
-            f"of {len(self.own_set)} nodes {len(votes)} {verb} for node {self._node.node_id}, a majority is needed",
-            hint=f"see the logs of {others}: who is ahead may be promoted instead",
+            f"{len(votes)} of {len(self.own_set)} nodes {verb} for node {self._node.node_id}; a majority is needed",
+            hint=f"see the logs of {others}; a node that is ahead can be promoted instead",
         )
 
 
 async def _no_copy(voter: int, ahead: object) -> None:
-    raise ConnectionRefusedError(f"there is no way to copy from node {voter}")
+    raise ConnectionRefusedError(f"no connection to copy from node {voter}")
 
 
 def make(node: Node) -> Quorum:

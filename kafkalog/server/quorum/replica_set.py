@@ -11,7 +11,7 @@ from kafkalog.errors import ConfigError
 
 SETTING: Final = "kafkalog.replicas"
 _FORM: Final = re.compile(r"(\d{1,10})@(\[[0-9A-Fa-f:.%]+\]|[^\s@:\[\]]+):(\d{1,5})")
-_HINT: Final = f"{SETTING}=1@first:9092,2@second:9092,3@third:9092, the same on all of them"
+_HINT: Final = f"{SETTING}=1@first:9092,2@second:9092,3@third:9092, the same on all nodes"
 
 
 class Member(NamedTuple):
@@ -63,12 +63,12 @@ def parse_replicas(texts: Iterable[str]) -> ReplicaSet | None:
     for text in texts:
         found = _FORM.fullmatch(text.strip())
         if found is None or int(found[1]) > MAX_INT or not 0 < int(found[3]) <= 0xFFFF:
-            raise ConfigError(f"{ascii(text)} in {SETTING} is no ID@HOST:PORT", hint=_HINT)
+            raise ConfigError(f"{ascii(text)} in {SETTING} is not ID@HOST:PORT", hint=_HINT)
         one = Member(int(found[1]), found[2].strip("[]"), int(found[3]))
         for other in members:
             if other.node_id == one.node_id or other[1:] == one[1:]:
                 what = "node" if other.node_id == one.node_id else "address"
-                raise ConfigError(f"{SETTING} has the same {what} twice: {ascii(text)}", hint=_HINT)
+                raise ConfigError(f"{SETTING} names the same {what} twice: {ascii(text)}", hint=_HINT)
         members.append(one)
     return ReplicaSet(members) if members else None
 
@@ -78,5 +78,5 @@ def check_member(replicas: ReplicaSet, node_id: int) -> None:
     if node_id not in replicas:
         named = ", ".join(map(str, replicas.ids))
         raise ConfigError(
-            f"this is node {node_id}, and {SETTING} names {named}", hint="set node.id to the number of this node"
+            f"this is node {node_id}, but {SETTING} names {named}", hint="set node.id to the number of this node"
         )

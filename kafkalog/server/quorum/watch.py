@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.quorum import messages
-from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.quorum.file import NO_NODE
 
 if TYPE_CHECKING:
     from kafkalog.server.quorum.quorum import Quorum
@@ -41,13 +41,12 @@ async def watch(quorum: Quorum, node_id: int) -> None:
 async def _ask(quorum: Quorum, other: int) -> bool:
     """Ask one node. Return True if it answered."""
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):  # `wait_for` of 3.11 may swallow the cancellation of this task
-            answer = await quorum.peers.ask(other, messages.DESCRIBE_QUORUM, messages.describe_request())
+        answer = await quorum.poll.describe(other, ANSWER_SECONDS)
         term, leader, changes = messages.read_changes(answer)
-        state = await quorum.heard(term, leader)
+        state = await quorum.learn_leader(term, leader)
     except (KafkalogError, OSError, TimeoutError, ValueError, AttributeError) as error:
-        _LOG.debug("node %d does not say who leads: %s", other, error)
+        _LOG.debug("node %d did not report the leader: %s", other, error)
         return False
-    if other == state.leader != NOBODY and not quorum.leads:
+    if other == state.leader != NO_NODE and not quorum.leads:
         quorum.take_leaders_changes(changes)
     return True

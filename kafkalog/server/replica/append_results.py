@@ -22,7 +22,7 @@ from kafkalog.server.replica.results import AppendResult, new_result
 from kafkalog.types import LogAppendInfo, TopicPartition
 
 _LOG: Final = logging.getLogger(__name__)
-_SAYS_NO_START: Final = (
+_WITHOUT_LOG_START: Final = (
     UnknownTopicOrPartition, NotLeaderOrFollower, RecordTooLarge, RecordBatchTooLarge, CorruptRecord, StorageError,
     LogClosed,
 )  # fmt: skip
@@ -42,7 +42,7 @@ def refused(key: TopicPartition, error: Exception, partition: Partition | None) 
     code = code_of(error)
     if code == ErrorCode.UNKNOWN_SERVER_ERROR and not isinstance(error, KafkalogError):
         _LOG.error("cannot append to %s", key, exc_info=error)
-    if partition is None or isinstance(error, _SAYS_NO_START):
+    if partition is None or isinstance(error, _WITHOUT_LOG_START):
         return AppendResult(code)
     start = partition.log.log_start_offset
     if isinstance(error, RecordRefused) and error.record_errors:

@@ -24,12 +24,12 @@ from kafkalog.types import FetchDataInfo, Isolation
 __all__ = ["FetchCheck", "MustReadData"]
 
 _LOG: Final = logging.getLogger(__name__)
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """Limit in bytes for the check of one answer; a longer answer is cut, and the client fetches the rest."""
 OFFSET_BYTES: Final = 8
-MOST_RANGES: Final = 16
+MAX_RANGES: Final = 16
 """Number of separate ranges of a file that are remembered as checked."""
-MOST_PLACES: Final = 1000
+MAX_PLACES: Final = 1000
 """Number of damaged places that are remembered, so that each is logged once."""
 _REPORTING: Final = threading.Lock()
 
@@ -68,7 +68,7 @@ class FetchCheck:
         """
         log = self.log
         while True:
-            cuts, segments = log.cuts, log.segments
+            truncations, segments = log.cuts, log.segments
             try:
                 found = log.read(offset, max_length, isolation, min_one_message)
                 if found.first_entry_incomplete or not found.records.size:
@@ -76,37 +76,37 @@ class FetchCheck:
                 place = found.fetch_offset_metadata
                 base, last_base = place.segment_base_offset, self._last_base
                 if base > last_base or base == last_base and place.relative_position_in_segment >= self._last_size:
-                    if base <= offset or not self._is_old(offset):  # the segment of the offset, or one behind it
+                    if base <= offset or not self._was_opened_with(offset):  # its segment, or one behind it
                         return found
-                data = self._known(offset, found, cuts)
+                data = self._checked_part(offset, found, truncations)
                 if data is None and may_block:
-                    data = self._old(offset, found, cuts)
+                    data = self._check_part(offset, found, truncations)
             except CorruptRecord as error:
                 if not may_block:
                     raise MustReadData from error
-                if log.truncation_count_when_idle() == cuts and log.segments is segments:
+                if log.truncation_count_when_idle() == truncations and log.segments is segments:
                     self._report(error)
                     raise
                 continue  # the files changed meanwhile
             if data is None:
                 raise MustReadData
-            if not may_block or log.truncation_count_when_idle() == cuts:
+            if not may_block or log.truncation_count_when_idle() == truncations:
                 found.records = data
                 return found
 
-    def _is_old(self, offset: int) -> bool:
+    def _was_opened_with(self, offset: int) -> bool:
         """Return True if the segment of `offset`, which begins before the data's, existed when the log was opened."""
         segment = self.log.segment_of(offset)
         if segment is None:
             return False
         return segment.base_offset < self._last_base or segment.base_offset == self._last_base and self._last_size > 0
 
-    def _ranges(self, data: FileSlice, cuts: int) -> tuple[_Checked, ...]:
+    def _ranges(self, data: FileSlice, truncations: int) -> tuple[_Checked, ...]:
         """Return the checked ranges of the file of `data`, or none if the log was truncated since."""
-        counted, ranges = self._checked.get(data.file, (cuts, ()))
-        return ranges if counted == cuts else ()
+        counted, ranges = self._checked.get(data.file, (truncations, ()))
+        return ranges if counted == truncations else ()
 
-    def _known(self, offset: int, found: FetchDataInfo, cuts: int) -> FileSlice | None:
+    def _checked_part(self, offset: int, found: FetchDataInfo, truncations: int) -> FileSlice | None:
         """Return the checked part of the data, or None if too little is checked.
 
         Data after a gap is treated as unchecked: only a batch that holds `offset` proves that it is the right one.
@@ -115,46 +115,46 @@ class FetchCheck:
         place = found.fetch_offset_metadata
         if place.message_offset > offset:
             return None
-        for one in self._ranges(data, cuts):
+        for one in self._ranges(data, truncations):
             if one.start <= data.position < one.end:
                 if data.end <= one.end or self._last_base == place.segment_base_offset and one.end >= self._last_size:
                     return data
-                return data.slice(0, one.end - data.position) if one.end - data.position >= MOST_BYTES else None
+                return data.slice(0, one.end - data.position) if one.end - data.position >= MAX_BYTES else None
         return None
 
-    def _old(self, offset: int, found: FetchDataInfo, cuts: int) -> FileSlice:
+    def _check_part(self, offset: int, found: FetchDataInfo, truncations: int) -> FileSlice:
         data: FileSlice = found.records
         base = found.fetch_offset_metadata.segment_base_offset
-        before = next((one for one in self._ranges(data, cuts) if one.end == data.position), None)
+        before = next((one for one in self._ranges(data, truncations) if one.end == data.position), None)
         if before is not None and before.next_offset <= offset:
             expected = before.next_offset
         else:
-            expected = self._walked_to(offset, base, data)
+            expected = self._base_offset_at(offset, base, data)
         extent = self.log.extent(max(expected, base))
-        size = max(min(data.size, MOST_BYTES), min(claimed_size(data.slice(0, LOG_OVERHEAD).read()), data.size))
+        size = max(min(data.size, MAX_BYTES), min(claimed_size(data.slice(0, LOG_OVERHEAD).read()), data.size))
         sent, checked = _sound_part(data.slice(0, size), extent, expected)
-        self._note(data, checked, cuts)
+        self._remember(data, checked, truncations)
         return data if sent.size == data.size else sent
 
-    def _note(self, data: FileSlice, checked: _Checked, cuts: int) -> None:
+    def _remember(self, data: FileSlice, checked: _Checked, truncations: int) -> None:
         """Record a checked part of the file of `data`, merged with the ranges that it touches."""
         if checked.start == checked.end:
             return
         others = []
-        for one in self._ranges(data, cuts):
+        for one in self._ranges(data, truncations):
             if one.end < checked.start or checked.end < one.start:
                 others.append(one)
             else:
                 last = max(one, checked, key=lambda part: part.end)
                 checked = last._replace(start=min(one.start, checked.start))
-        self._checked[data.file] = cuts, (*others[1 - MOST_RANGES :], checked)
+        self._checked[data.file] = truncations, (*others[1 - MAX_RANGES :], checked)
 
-    def _walked_to(self, offset: int, base: int, data: FileSlice) -> int:
+    def _base_offset_at(self, offset: int, base: int, data: FileSlice) -> int:
         """Return the base offset of the batch at the start of `data`, if a walk to `offset` also leads there."""
         chunk = self._first_chunk(offset)
         position = None if chunk is None else chunk.batches.position(chunk.first)
         if chunk is None or chunk.path != data.path or position != data.position:
-            what = "the sizes of the batches before this one lead past sound ones"
+            what = "the sizes of earlier batches skip sound batches"
             raise damage_at(what, data.path, offset, data.position)
         batch = chunk.batches[chunk.first]
         return base if batch.magic < 2 and batch.compression else max(batch.base_offset, base)
@@ -180,11 +180,11 @@ class FetchCheck:
         place = error.path, error.position
         with _REPORTING:
             self.log.metrics.damaged_reads += 1
-            is_new = place not in self._places and len(self._places) < MOST_PLACES
+            is_new = place not in self._places and len(self._places) < MAX_PLACES
             if is_new:
                 self._places.add(place)
         if is_new:
-            _LOG.error("%s: a fetch met damage: %s", self.log.name, error)
+            _LOG.error("%s: a fetch found damage: %s", self.log.name, error)
 
 
 def _sound_part(data: FileSlice, extent: Extent, expected: int) -> tuple[FileSlice, _Checked]:
@@ -209,7 +209,7 @@ def _sound_part(data: FileSlice, extent: Extent, expected: int) -> tuple[FileSli
     claimed = claimed_size(raw[size : size + LOG_OVERHEAD])
     if table.stop_reason == REASON_SIZE or checked.end + claimed > extent.data.size:
         if not rows:
-            what = f"the size field {claimed - LOG_OVERHEAD} is not that of the batch here"
+            what = f"the size field {claimed - LOG_OVERHEAD} does not match the batch"
             raise damage_at(what, data.path, expected, data.position)
         return data.slice(0, size), checked
     return data, checked

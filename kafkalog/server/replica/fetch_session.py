@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkalog.server.error_codes import ErrorCode
@@ -37,40 +38,26 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _MAX_EPOCH else epoch + 1
 
 
+@dataclass(slots=True, eq=False)
 class SessionPartition:
     """A partition of a session: the client's request for it, and the last values sent to the client."""
 
-    __slots__ = (
-        "current_leader_epoch", "fetch_offset", "high_watermark", "index", "last_fetched_epoch", "log_start_offset",
-        "max_bytes", "told_log_start_offset", "topic",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        topic: str | int | None,
-        index: int,
-        fetch_offset: int,
-        max_bytes: int,
-        current_leader_epoch: int = -1,
-        last_fetched_epoch: int = -1,
-        log_start_offset: int = -1,
-    ) -> None:
-        self.topic = topic
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.log_start_offset = log_start_offset
-        self.high_watermark = -1
-        self.told_log_start_offset = -1
+    topic: str | int | None
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    sent_high_watermark: int = field(default=-1, init=False)
+    sent_log_start_offset: int = field(default=-1, init=False)
 
     @property
     def key(self) -> Key:
         """Key of the partition in its session."""
         return self.topic, self.index
 
-    def asks_as(self, other: SessionPartition) -> None:
+    def update_request(self, other: SessionPartition) -> None:
         """Copy the request of `other`."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
@@ -78,49 +65,47 @@ class SessionPartition:
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset
 
-    def told(self, answer: FetchResult) -> bool:
+    def record(self, answer: FetchResult) -> bool:
         """Record an answer. Return True if the client needs it: for records, an error, or an offset that moved.
 
         An error resets the recorded high watermark, so that the end of the error is sent too.
         """
         has_news = answer.records is not None and answer.records.size > 0
-        if self.high_watermark != answer.high_watermark:
-            self.high_watermark = answer.high_watermark
+        if self.sent_high_watermark != answer.high_watermark:
+            self.sent_high_watermark = answer.high_watermark
             has_news = True
-        if self.told_log_start_offset != answer.log_start_offset:
-            self.told_log_start_offset = answer.log_start_offset
+        if self.sent_log_start_offset != answer.log_start_offset:
+            self.sent_log_start_offset = answer.log_start_offset
             has_news = True
         if answer.error_code:
-            self.high_watermark = -1
+            self.sent_high_watermark = -1
             has_news = True
         return has_news or answer.diverging_epoch is not None
 
 
+@dataclass(slots=True, eq=False)
 class FetchSession:
     """One client's partitions in the order of reading; one that returned records goes last, for fairness."""
 
-    __slots__ = ("created_ms", "epoch", "id", "is_follower", "last_used_ms", "partitions", "uses_ids")
+    id: int
+    created_ms: int
+    uses_ids: bool
+    is_follower: bool
+    last_used_ms: int
+    epoch: int = 1
+    partitions: dict[Key, SessionPartition] = field(default_factory=dict)
 
-    def __init__(self, id: int, now_ms: int, uses_ids: bool, is_follower: bool) -> None:
-        self.id = id
-        self.epoch = 1
-        self.created_ms = now_ms
-        self.last_used_ms = now_ms
-        self.uses_ids = uses_ids
-        self.is_follower = is_follower
-        self.partitions: dict[Key, SessionPartition] = {}
-
-    def update(self, asked: Iterable[SessionPartition], forgotten: Iterable[Key]) -> bool:
+    def update(self, rows: Iterable[SessionPartition], forgotten: Iterable[Key]) -> bool:
         """Apply a request's additions, changes and removals. Return True if it adds a partition."""
         has_new = False
-        for one in asked:
+        for one in rows:
             key = one.topic, one.index
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = one
                 has_new = True
             else:
-                known.asks_as(one)
+                known.update_request(one)
         for key in forgotten:
             self.partitions.pop(key, None)
         return has_new
@@ -132,7 +117,7 @@ class FetchSession:
             known = self.partitions.get(key)
             if known is None:
                 continue
-            if known.told(answer):
+            if known.record(answer):
                 chosen.append((key, answer))
                 if answer.records is not None and answer.records.size:
                     self.partitions[key] = self.partitions.pop(key)
@@ -150,7 +135,6 @@ class FetchSessions:
         self._most_partitions = most_partitions
         self._random = random.Random(seed)
         self._sessions: dict[int, FetchSession] = {}  # in order of use, the latest last
-        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -173,7 +157,7 @@ class FetchSessions:
         session_id: int,
         epoch: int,
         uses_ids: bool,
-        asked: Sequence[SessionPartition],
+        rows: Sequence[SessionPartition],
         forgotten: Iterable[Key],
     ) -> FetchSession | ErrorCode:
         """Apply a request to its session and return the session, or an error code.
@@ -188,12 +172,9 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_ids != uses_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        has_new = session.update(asked, forgotten)
-        if not session.partitions:
-            self.close(session_id)
-            session.id = NO_SESSION
-            return session
-        if has_new and (self.partitions > self._most_partitions or _is_too_long(one.key for one in asked)):
+        has_new = session.update(rows, forgotten)
+        is_too_large = has_new and (self.partitions > self._most_partitions or _is_too_long(one.key for one in rows))
+        if is_too_large or not session.partitions:
             self.close(session_id)  # the request is answered as one without a session
             session.id = NO_SESSION
             return session
@@ -202,18 +183,18 @@ class FetchSessions:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
-    def create(self, asked: Mapping[Key, SessionPartition], uses_ids: bool, is_follower: bool) -> FetchSession | None:
+    def create(self, rows: Mapping[Key, SessionPartition], uses_ids: bool, is_follower: bool) -> FetchSession | None:
         """Create a session. Return None if there is no room and no session that may be evicted."""
-        if not asked or self.partitions + len(asked) > self._most_partitions or _is_too_long(asked):
+        if not rows or self.partitions + len(rows) > self._most_partitions or _is_too_long(rows):
             return None
         now_ms = self._now_ms()
-        if len(self._sessions) >= self._slots and not self._evict(is_follower, len(asked), now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(is_follower, len(rows), now_ms):
             return None
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = self._random.randrange(1, 2**31)
-        session = self._sessions[session_id] = FetchSession(session_id, now_ms, uses_ids, is_follower)
-        session.partitions.update(asked)
+        session = self._sessions[session_id] = FetchSession(session_id, now_ms, uses_ids, is_follower, now_ms)
+        session.partitions.update(rows)
         return session
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
@@ -227,21 +208,18 @@ class FetchSessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > EVICTION_MS:
-            return self._evicted(oldest)
-        settled = [
+            self.close(oldest.id)
+            return True
+        evictable = [
             one for one in self._sessions.values()
             if (is_follower or not one.is_follower) and now_ms - one.created_ms > EVICTION_MS
         ]  # fmt: skip
-        if not settled:
+        if not evictable:
             return False
-        least = min(settled, key=lambda one: (one.is_follower, len(one.partitions), one.id))
+        least = min(evictable, key=lambda one: (one.is_follower, len(one.partitions), one.id))
         if (is_follower, size) <= (least.is_follower, len(least.partitions)):
             return False
-        return self._evicted(least)
-
-    def _evicted(self, session: FetchSession) -> bool:
-        self.close(session.id)
-        self.evictions += 1
+        self.close(least.id)
         return True
 
 

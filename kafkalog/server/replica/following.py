@@ -49,11 +49,11 @@ class Following(NamedTuple):
     is_in_sync: bool = False
     not_before_ms: int = 0
     failures: int = 0
-    stands_still: bool = False
+    is_suspended: bool = False
 
     def is_due(self, now_ms: int) -> bool:
         """Return True if the partition is due for a fetch."""
-        return not self.stands_still and now_ms >= self.not_before_ms
+        return not self.is_suspended and now_ms >= self.not_before_ms
 
     def moved(self, position: Position, *, is_in_sync: bool) -> Following:
         """Return the state after an answer that had an effect."""
@@ -74,7 +74,7 @@ def pause_ms(failures: int, limits: FetchLimits) -> int:
     return min(limits.backoff_ms, limits.least_backoff_ms << min(failures, 20))
 
 
-class Answered(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """A leader's answer for one partition; unknown offsets are -1."""
 
     error_code: int
@@ -105,41 +105,41 @@ class TruncateTo(NamedTuple):
     offset: int
 
 
-class BeginAt(NamedTuple):
+class RestartAt(NamedTuple):
     """Discard all records and restart the log at this offset."""
 
     offset: int
 
 
-class AskBounds(NamedTuple):
+class RequestBounds(NamedTuple):
     """Ask the leader for its log start and end: the fetch offset lies outside them."""
 
 
-class TryLater(NamedTuple):
+class RetryLater(NamedTuple):
     """Do nothing now and retry later."""
 
     error_code: int
 
 
-class StandStill(NamedTuple):
+class Suspend(NamedTuple):
     """Do nothing until the role changes: the leader has a later epoch."""
 
     error_code: int
 
 
-OnDisk = AppendRecords | TruncateToEpoch | TruncateTo | BeginAt
-Plan = OnDisk | AskBounds | TryLater | StandStill
+OnDisk = AppendRecords | TruncateToEpoch | TruncateTo | RestartAt
+Plan = OnDisk | RequestBounds | RetryLater | Suspend
 
 
-def plan_of(answer: Answered) -> Plan:
+def plan_of(answer: PartitionAnswer) -> Plan:
     """Return the plan for an answer."""
     code = answer.error_code
     if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return AskBounds()
+        return RequestBounds()
     if code == ErrorCode.FENCED_LEADER_EPOCH:
-        return StandStill(code)
+        return Suspend(code)
     if code:
-        return TryLater(code)
+        return RetryLater(code)
     if answer.diverging is not None:
         return TruncateToEpoch(*answer.diverging)
     return AppendRecords(answer.records, answer.high_watermark, answer.log_start_offset)
@@ -156,7 +156,7 @@ def first_plan(position: Position, high_watermark: int) -> TruncateTo | None:
     return TruncateTo(high_watermark) if high_watermark < position.end_offset else None
 
 
-def cut_offset(leader_end: int, own_end: int, own: tuple[int, int] | None) -> int:
+def truncation_offset(leader_end: int, own_end: int, own: tuple[int, int] | None) -> int:
     """Return where to truncate the own log if the leader's newest epoch up to our last one ends at `leader_end`.
 
     `own` is (epoch, end) of our newest epoch up to the leader's. Records past either end cannot be the same in both
@@ -181,7 +181,7 @@ def last_epoch_for(leader_epoch: int, epochs: Sequence[tuple[int, int]], end_off
     return UNKNOWN
 
 
-def begins_for_nothing(epochs: Sequence[tuple[int, int]], end_offset: int, next_epoch: int) -> bool:
+def has_unused_epoch(epochs: Sequence[tuple[int, int]], end_offset: int, next_epoch: int) -> bool:
     """Return True if the last epoch began at the log end, but the next record there has an earlier epoch.
 
     The leader of that record knew less than this one, whose log does not have that start of an epoch.
@@ -189,19 +189,19 @@ def begins_for_nothing(epochs: Sequence[tuple[int, int]], end_offset: int, next_
     return bool(epochs) and epochs[-1][1] >= end_offset and epochs[-1][0] > next_epoch
 
 
-def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> TruncateTo | BeginAt | TryLater:
+def plan_of_bounds(own_end: int, leader_start: int, leader_end: int) -> TruncateTo | RestartAt | RetryLater:
     """Return the plan if the leader's log is from `leader_start` to `leader_end` and ours ends outside of it.
 
     A leader with a shorter log was elected without being in sync. A leader whose log begins after our end has deleted
     the records that we lack. If our end is inside by now, the follower asks again.
     """
     if not 0 <= leader_start <= leader_end:
-        return TryLater(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return RetryLater(ErrorCode.UNKNOWN_SERVER_ERROR)
     if leader_end < own_end:
         return TruncateTo(leader_end)
     if leader_start > own_end:
-        return BeginAt(leader_start)
-    return TryLater(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return RestartAt(leader_start)
+    return RetryLater(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 class Row(NamedTuple):
@@ -222,4 +222,4 @@ def row_of(state: Following, limits: FetchLimits) -> Row:
 
 def next_due_ms(states: Iterable[Following]) -> int | None:
     """Return the time when the first waiting partition is due, or None if none waits for a time."""
-    return min((state.not_before_ms for state in states if not state.stands_still), default=None)
+    return min((state.not_before_ms for state in states if not state.is_suspended), default=None)

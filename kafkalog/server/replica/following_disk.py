@@ -11,21 +11,21 @@ from kafkalog.errors import IllegalState
 from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.replica.following import (
     AppendRecords,
-    BeginAt,
     OnDisk,
     Position,
+    RestartAt,
     TruncateTo,
     TruncateToEpoch,
-    begins_for_nothing,
-    cut_offset,
+    has_unused_epoch,
     last_epoch_for,
+    truncation_offset,
 )
 from kafkalog.server.replica.partition import Partition
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 
 
-class Work(NamedTuple):
+class FollowerTask(NamedTuple):
     """A plan for one partition; `leader_epoch` is the newest epoch that its batches may have."""
 
     key: TopicPartition
@@ -34,7 +34,7 @@ class Work(NamedTuple):
     leader_epoch: int
 
 
-class Done(NamedTuple):
+class TaskResult(NamedTuple):
     """Position of a log after a plan, and the error if the plan failed."""
 
     key: TopicPartition
@@ -48,80 +48,82 @@ def position_of(log: UnifiedLog, leader_epoch: int) -> Position:
     return Position(end, last_epoch_for(leader_epoch, log.leader_epochs, end), log.log_start_offset)
 
 
-def carry_out(works: Sequence[Work], cutting: Cutting) -> list[Done]:
+def run_tasks(tasks: Sequence[FollowerTask], cutting: Cutting) -> list[TaskResult]:
     """Carry out all plans and return the results in the order given.
 
     Plans that truncate a log come first. A failed plan does not affect the others.
     """
-    ends = {work.key: end for work in works if (end := _new_end(work)) is not None}
+    ends = {task.key: end for task in tasks if (end := _new_end(task)) is not None}
     errors: dict[TopicPartition, Exception] = {}
     try:
         with cutting(ends) if ends else nullcontext():
-            _carry_out_all([work for work in works if work.key in ends], cutting, errors)
+            _run_all([task for task in tasks if task.key in ends], cutting, errors)
     except Exception as failure:
         errors |= dict.fromkeys(ends.keys() - errors.keys(), failure)
-    _carry_out_all([work for work in works if work.key not in ends], cutting, errors)
+    _run_all([task for task in tasks if task.key not in ends], cutting, errors)
     return [
-        Done(work.key, position_of(work.partition.log, work.leader_epoch), errors.get(work.key)) for work in works
+        TaskResult(task.key, position_of(task.partition.log, task.leader_epoch), errors.get(task.key)) for task in tasks
     ]
 
 
-def _carry_out_all(works: Sequence[Work], cutting: Cutting, errors: dict[TopicPartition, Exception]) -> None:
-    for work in works:
+def _run_all(tasks: Sequence[FollowerTask], cutting: Cutting, errors: dict[TopicPartition, Exception]) -> None:
+    for task in tasks:
         try:
-            _carry_out(work, cutting)
+            _run_task(task, cutting)
         except Exception as failure:
-            errors[work.key] = failure
+            errors[task.key] = failure
 
 
-def _carry_out(work: Work, cutting: Cutting) -> None:
+def _run_task(task: FollowerTask, cutting: Cutting) -> None:
     """Carry out one plan. IllegalState, with no write, if this node leads.
 
     Other errors as in `Partition.append_as_follower`.
     """
-    partition, plan = work.partition, work.plan
+    partition, plan = task.partition, task.plan
     if partition.is_leader:
-        raise IllegalState(f"{partition.topic_partition} is led here: a leader's log is nobody's to change")
+        raise IllegalState(f"this node leads {partition.topic_partition}: a leader does not follow")
     log = partition.log
     match plan:
         case AppendRecords():
-            _take(partition, plan, work.leader_epoch, cutting)
-        case TruncateToEpoch(epoch, leader_end) if epoch == work.leader_epoch and _may_begin(log, epoch, leader_end):
-            log.begin_epoch(epoch)
-        case TruncateToEpoch(epoch, leader_end):
-            _cut(log, cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch)), keeps_begin=True)
+            _append(partition, plan, task.leader_epoch, cutting)
+        case TruncateToEpoch(epoch):
+            end = _end_for_epoch(log, plan, task.leader_epoch)
+            if end is None:
+                log.begin_epoch(epoch)
+            else:
+                _truncate(log, end, keeps_begin=True)
         case TruncateTo(offset):
-            _cut(log, offset)
-        case BeginAt(offset):
+            _truncate(log, offset)
+        case RestartAt(offset):
             log.truncate_fully_and_start_at(offset)
 
 
-def _new_end(work: Work) -> int | None:
+def _new_end(task: FollowerTask) -> int | None:
     """Return the offset that a plan truncates its log to or restarts it at, or None if it does neither."""
-    log, plan = work.partition.log, work.plan
+    log, plan = task.partition.log, task.plan
     match plan:
-        case _ if work.partition.is_leader:
+        case _ if task.partition.is_leader:
             return None
-        case BeginAt(offset):
+        case RestartAt(offset):
             return offset
-        case TruncateToEpoch(epoch, leader_end) if epoch != work.leader_epoch or not _may_begin(log, epoch, leader_end):
-            end = cut_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch))
+        case TruncateToEpoch():
+            end = _end_for_epoch(log, plan, task.leader_epoch)
         case TruncateTo(offset):
             end = offset
         case _:
             return None
-    return end if end < log.log_end_offset else None
+    return end if end is not None and end < log.log_end_offset else None
 
 
-def _drop_begin(log: UnifiedLog, records: memoryview) -> None:
+def _drop_unused_epoch(log: UnifiedLog, records: memoryview) -> None:
     epochs = log.leader_epochs
     if epochs and epochs[-1][1] >= log.log_end_offset:
         table = scan(records, check_crc=False)
-        if table.count and begins_for_nothing(epochs, log.log_end_offset, table.leader_epoch(0)):
+        if table.count and has_unused_epoch(epochs, log.log_end_offset, table.leader_epoch(0)):
             log.truncate_to(log.log_end_offset)
 
 
-def _borne_out(records: memoryview, next_offset: int) -> memoryview:
+def _without_doubtful_batch(records: memoryview, next_offset: int) -> memoryview:
     """Return the batches without a last one that begins after a gap; the next fetch begins with that one.
 
     A damaged base offset, which no checksum covers, looks like a gap left by compaction. The batch after it
@@ -132,12 +134,15 @@ def _borne_out(records: memoryview, next_offset: int) -> memoryview:
     return records[: table.position(last)] if last > 0 and table.begins_behind_gap(last, next_offset) else records
 
 
-def _may_begin(log: UnifiedLog, epoch: int, offset: int) -> bool:
-    """Return True if the leader's epoch begins at the log end: both logs are the same up to there."""
-    return epoch > log.state.leader_epoch and offset == log.log_end_offset
+def _end_for_epoch(log: UnifiedLog, plan: TruncateToEpoch, leader_epoch: int) -> int | None:
+    """Return where to truncate the log, or None if the leader's epoch begins at its end: both logs are the same."""
+    epoch, leader_end = plan
+    if leader_epoch == epoch > log.state.leader_epoch and leader_end == log.log_end_offset:
+        return None
+    return truncation_offset(leader_end, log.log_end_offset, log.end_offset_for_epoch(epoch))
 
 
-def _cut(log: UnifiedLog, offset: int, *, keeps_begin: bool = False) -> None:
+def _truncate(log: UnifiedLog, offset: int, *, keeps_begin: bool = False) -> None:
     """Truncate the log to `offset`.
 
     With `keeps_begin` the log equals the leader's up to there, and an epoch that began there stays. The records
@@ -149,7 +154,7 @@ def _cut(log: UnifiedLog, offset: int, *, keeps_begin: bool = False) -> None:
         log.truncate_to(log.data_end_offset, keeps_begin=keeps_begin)
 
 
-def _take(partition: Partition, plan: AppendRecords, leader_epoch: int, cutting: Cutting) -> None:
+def _append(partition: Partition, plan: AppendRecords, leader_epoch: int, cutting: Cutting) -> None:
     """Append the records and adopt the leader's high watermark and log start.
 
     The append compares checksums before it writes. The high watermark is limited to the own log end, and the log start
@@ -157,8 +162,8 @@ def _take(partition: Partition, plan: AppendRecords, leader_epoch: int, cutting:
     """
     log = partition.log
     if plan.records is not None and len(plan.records):
-        _drop_begin(log, plan.records)
-        partition.append_as_follower(_borne_out(plan.records, log.log_end_offset), leader_epoch, cutting)
+        _drop_unused_epoch(log, plan.records)
+        partition.append_as_follower(_without_doubtful_batch(plan.records, log.log_end_offset), leader_epoch, cutting)
     if plan.high_watermark >= 0 and plan.high_watermark != log.high_watermark:
         log.update_high_watermark(plan.high_watermark)
     start = min(plan.log_start_offset, log.high_watermark)

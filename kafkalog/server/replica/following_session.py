@@ -10,12 +10,13 @@ from kafkalog.server.replica.fetch_session import FULL, NO_SESSION, next_epoch
 from kafkalog.server.replica.following import Row
 from kafkalog.types import TopicPartition
 
-_OWN_ERRORS: Final = frozenset({
+SESSION_ERRORS: Final = frozenset({
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 })  # fmt: skip
+"""Errors that concern the session alone, so that a new session solves them."""
 
 
-class Ask(NamedTuple):
+class SessionRequest(NamedTuple):
     """One fetch: the session, the new or changed partitions, and the removed ones."""
 
     session_id: int
@@ -24,7 +25,7 @@ class Ask(NamedTuple):
     forgotten: tuple[TopicPartition, ...]
 
 
-class AskingSession:
+class FollowerSession:
     """The leader's view of this follower's session. After `next`, call `answered`, or `lost` if no answer arrived."""
 
     def __init__(self) -> None:
@@ -32,16 +33,16 @@ class AskingSession:
         self._epoch = FULL
         self._known: dict[TopicPartition, Row] = {}
 
-    def next(self, wanted: Mapping[TopicPartition, Row]) -> Ask:
-        """Return the next request, which covers everything in `wanted`."""
+    def next(self, requested: Mapping[TopicPartition, Row]) -> SessionRequest:
+        """Return the next request, which covers everything in `requested`."""
         if self._epoch == FULL:
-            self._known = dict(wanted)
-            return Ask(self._id, FULL, self._known, ())
+            self._known = dict(requested)
+            return SessionRequest(self._id, FULL, self._known, ())
         known = self._known
-        rows = {key: row for key, row in wanted.items() if known.get(key) != row}
-        forgotten = tuple(key for key in known if key not in wanted)
-        self._known = dict(wanted)
-        return Ask(self._id, self._epoch, rows, forgotten)
+        rows = {key: row for key, row in requested.items() if known.get(key) != row}
+        forgotten = tuple(key for key in known if key not in requested)
+        self._known = dict(requested)
+        return SessionRequest(self._id, self._epoch, rows, forgotten)
 
     def answered(self, error_code: int, session_id: int) -> bool:
         """Record an answer. Return False if it is an error: the next request then starts a new session."""
@@ -60,8 +61,3 @@ class AskingSession:
         """Record that no answer arrived: the leader's view is unknown, and the next request ends that session."""
         self._epoch = FULL
         self._known = {}
-
-
-def is_of_session(error_code: int) -> bool:
-    """Return True if the error concerns the session alone, so that a new session solves it."""
-    return error_code in _OWN_ERRORS

@@ -7,13 +7,13 @@ high watermark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.errors import PeerMisbehaved
-from kafkalog.server.replica.following import Answered, FetchLimits, Row
-from kafkalog.server.replica.following_session import Ask
+from kafkalog.server.replica.following import FetchLimits, PartitionAnswer, Row
+from kafkalog.server.replica.following_session import SessionRequest
 from kafkalog.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
@@ -32,18 +32,7 @@ class Answers(NamedTuple):
     error_code: int
     session_id: int
     throttle_ms: int
-    rows: list[tuple[TopicPartition, Answered]]
-
-
-class FetchedPartition(Protocol):
-    """A partition in the response to a fetch, with the fields of all versions."""
-
-    @property
-    def error_code(self) -> int: ...
-    @property
-    def high_watermark(self) -> int: ...
-    @property
-    def records(self) -> memoryview | None: ...
+    rows: list[tuple[TopicPartition, PartitionAnswer]]
 
 
 class Bounds(NamedTuple):
@@ -65,7 +54,7 @@ class LeaderSource:
         self._replica_id = replica_id
         self._limits = limits
 
-    async def fetch(self, ask: Ask, ids: Mapping[str, UUID | None]) -> Answers:
+    async def fetch(self, ask: SessionRequest, ids: Mapping[str, UUID | None]) -> Answers:
         """Fetch once. `ids` has every topic of the session; topics are requested by id if all have one."""
         newest = None if all(ids.values()) else _LAST_WITH_NAMES
         version = self.connection.version_of(FETCH, newest)
@@ -77,24 +66,24 @@ class LeaderSource:
         code, session_id = getattr(answer, "error_code", 0), getattr(answer, "session_id", 0)
         return Answers(code, session_id, answer.throttle_time, rows)
 
-    async def bounds(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Bounds]:
-        """Return the start and end offset of each partition. `asked` holds the leader epoch of each, -1 for none."""
+    async def bounds(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Bounds]:
+        """Return the start and end offset of each partition. `epochs` holds the leader epoch of each, -1 for none."""
         found = []
         for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             tree = {"replica_id": self._replica_id, "isolation_level": 0, "timeout": self._limits.timeout_ms}
             answer = await self.connection.request(
-                LIST_OFFSETS, {**tree, "topics": _offset_topics(asked, timestamp)}, timeout_ms=self._limits.timeout_ms
+                LIST_OFFSETS, {**tree, "topics": _offset_topics(epochs, timestamp)}, timeout_ms=self._limits.timeout_ms
             )
             found.append({
                 TopicPartition(topic.name, one.partition_index): one
                 for topic in answer.topics for one in topic.partitions
             })  # fmt: skip
         starts, ends = found
-        if starts.keys() != asked.keys() or ends.keys() != asked.keys():
-            raise PeerMisbehaved("its offsets are of other partitions than were asked for", peer=self.connection.peer)
+        if starts.keys() != epochs.keys() or ends.keys() != epochs.keys():
+            raise PeerMisbehaved("its offsets are not those of the requested partitions", peer=self.connection.peer)
         return {
             key: Bounds(starts[key].error_code or ends[key].error_code, starts[key].offset, ends[key].offset)
-            for key in asked
+            for key in epochs
         }
 
     async def close(self) -> None:
@@ -111,7 +100,7 @@ def by_topic(rows: Mapping[TopicPartition, V]) -> dict[str, list[tuple[int, V]]]
 
 
 def fetch_tree(
-    ask: Ask, ids: Mapping[str, UUID | None], replica_id: int, limits: FetchLimits
+    ask: SessionRequest, ids: Mapping[str, UUID | None], replica_id: int, limits: FetchLimits
 ) -> Tree:
     """Return a fetch request with the fields of all versions; the writer picks those of its version."""
     forgotten = by_topic(dict.fromkeys(ask.forgotten))
@@ -147,7 +136,7 @@ def _partition(index: int, row: Row) -> dict[str, int]:
     }
 
 
-def _offset_topics(asked: Mapping[TopicPartition, int], timestamp: int) -> list[Tree]:
+def _offset_topics(epochs: Mapping[TopicPartition, int], timestamp: int) -> list[Tree]:
     return [
         {
             "name": name,
@@ -156,22 +145,22 @@ def _offset_topics(asked: Mapping[TopicPartition, int], timestamp: int) -> list[
                 for index, epoch in partitions
             ],
         }
-        for name, partitions in by_topic(asked).items()
+        for name, partitions in by_topic(epochs).items()
     ]
 
 
 def _rows(
     answer: Any, names: Mapping[UUID | None, str], uses_ids: bool, peer: str
-) -> Iterator[tuple[TopicPartition, Answered]]:
+) -> Iterator[tuple[TopicPartition, PartitionAnswer]]:
     for topic in answer.responses:
         name = names.get(topic.topic_id) if uses_ids else topic.topic
         if name is None:
-            raise PeerMisbehaved(f"it answers for topic {topic.topic_id}, which it was not asked for", peer=peer)
+            raise PeerMisbehaved(f"it answers for topic {topic.topic_id}, which was not requested", peer=peer)
         for one in topic.partitions:
             yield TopicPartition(name, one.partition_index), _answered(one)
 
 
-def _answered(one: FetchedPartition) -> Answered:
+def _answered(one: Any) -> PartitionAnswer:
     diverging = getattr(one, "diverging_epoch", None)
     where = None if diverging is None or diverging.end_offset < 0 else (diverging.epoch, diverging.end_offset)
-    return Answered(one.error_code, one.high_watermark, getattr(one, "log_start_offset", -1), one.records, where)
+    return PartitionAnswer(one.error_code, one.high_watermark, getattr(one, "log_start_offset", -1), one.records, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from kafkalog.types import TopicPartition
@@ -14,16 +13,3 @@ class Listener(Protocol):
     def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> object: ...
     def on_failed(self, topic_partition: TopicPartition) -> object: ...
     def on_deleted(self, topic_partition: TopicPartition) -> object: ...
-
-
-class HighWatermarkListener:
-    """Listener that consists of one function."""
-
-    def __init__(self, callback: Callable[[TopicPartition, int], object]) -> None:
-        self.on_high_watermark = callback
-
-    def on_failed(self, topic_partition: TopicPartition) -> None:
-        """Do nothing: the next append to the partition raises."""
-
-    def on_deleted(self, topic_partition: TopicPartition) -> None:
-        """Do nothing: no more notifications follow."""

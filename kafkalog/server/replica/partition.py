@@ -31,7 +31,6 @@ from kafkalog.server.replica.roles import (
     Role,
     effective_min_isr,
     epoch_to_begin,
-    low_watermark,
     may_join,
     next_high_watermark,
     with_isr,
@@ -55,8 +54,8 @@ if TYPE_CHECKING:
     from kafkalog.util.buffers import Data
 
 _LOG: Final = logging.getLogger(__name__)
-_EARLIEST: Final = frozenset({EARLIEST_TIMESTAMP, -4})
-_TIERED: Final = frozenset({-5, -6})
+_WITHOUT_LIMIT: Final = frozenset({EARLIEST_TIMESTAMP, -4, -5, -6})
+"""Timestamps of ListOffsets whose answer may be at or above the reader's end: the earliest and the tiered ones."""
 HIGH_WATERMARK: Final = -1
 """Offset in a delete request that stands for the high watermark."""
 
@@ -69,7 +68,7 @@ class Partition:
     """
 
     __slots__ = (
-        "_check", "_now_ms", "_told", "followers", "future_log", "is_deleted", "lag_max_ms",
+        "_check", "_now_ms", "_notified", "followers", "future_log", "is_deleted", "lag_max_ms",
         "leader_epoch_start_offset", "least_isr", "listeners", "log", "node_id", "role", "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -98,7 +97,7 @@ class Partition:
         self._now_ms = monotonic_ms
         self.followers: dict[int, FollowerState] = {}  # progress of the other replicas, by node
         self.listeners: list[Listener] = []
-        self._told = log.high_watermark
+        self._notified = log.high_watermark
 
     # Roles
 
@@ -111,16 +110,19 @@ class Partition:
         """
         before = self.role
         if role.partition_epoch < before.partition_epoch:
-            _LOG.info("%s: partition epoch %d is older than %d", self.topic_partition, role.partition_epoch, before[2])
+            _LOG.info(
+                "%s: ignored partition epoch %d, which is older than %d", self.topic_partition, role.partition_epoch,
+                before.partition_epoch,
+            )  # fmt: skip
             return False
         is_new = before.leader != self.node_id or role.leader_epoch > before.leader_epoch
         others = [node_id for node_id in role.replicas if node_id != self.node_id]
         if others:
             self.log.begin_epoch(role.leader_epoch)  # no effect if the epoch has begun already
         in_sync, behind = FollowerState(last_caught_up_ms=self._now_ms()), FollowerState()
-        known = {} if is_new else self.followers
+        previous = {} if is_new else self.followers
         self.followers = {
-            node_id: known.get(node_id, in_sync if node_id in role.isr else behind) for node_id in others
+            node_id: previous.get(node_id, in_sync if node_id in role.isr else behind) for node_id in others
         }
         if is_new:
             self.leader_epoch_start_offset = self.log.log_end_offset
@@ -169,7 +171,7 @@ class Partition:
     def _leader_role(self) -> Role:
         role = self.role
         if role.leader != self.node_id:
-            raise NotLeaderOrFollower(f"node {self.node_id} does not lead {self.topic_partition}, {role.leader} does")
+            raise NotLeaderOrFollower(f"{self.topic_partition} is led by node {role.leader}, not {self.node_id}")
         return role
 
     def check_topic_id(self, topic_id: UUID | None) -> None:
@@ -186,9 +188,9 @@ class Partition:
         role = self.role
         if current_leader_epoch >= 0:
             if current_leader_epoch < role.leader_epoch:
-                raise FencedLeaderEpoch(f"epoch {current_leader_epoch} of {self.topic_partition} has passed")
+                raise FencedLeaderEpoch(f"leader epoch {current_leader_epoch} of {self.topic_partition} is out of date")
             if current_leader_epoch > role.leader_epoch:
-                raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} of {self.topic_partition} is not known here")
+                raise UnknownLeaderEpoch(f"leader epoch {current_leader_epoch} of {self.topic_partition} is unknown")
         if only_leader and role.leader != self.node_id:
             self._leader_role()
 
@@ -232,7 +234,7 @@ class Partition:
             end, first, last = log.log_end_offset, error.first_offset, error.last_offset
             if first is None or last is None or not (log.log_start_offset == end and 0 <= first < end <= last):
                 raise
-            _LOG.info("%s: empty, it begins anew at %d instead of %d", self.topic_partition, first, end)
+            _LOG.info("%s: the empty log restarts at %d instead of %d", self.topic_partition, first, end)
             with cutting({self.topic_partition: first}):
                 log.truncate_fully_and_start_at(first)
             return log.append_as_follower(batches, leader_epoch)
@@ -242,11 +244,11 @@ class Partition:
         if self.followers:
             self._raise_high_watermark()
         mark = self.log.high_watermark
-        if mark == self._told:
+        if mark == self._notified:
             return False
-        self._told = mark
+        self._notified = mark
         if self.listeners:
-            self._tell(lambda listener: listener.on_high_watermark(self.topic_partition, mark))
+            self._notify(lambda listener: listener.on_high_watermark(self.topic_partition, mark))
         return True
 
     def _raise_high_watermark(self) -> None:
@@ -281,8 +283,9 @@ class Partition:
     # Reading
 
     def read(
-        self, params: FetchParams, asked: FetchPartition, max_bytes: int, min_one_message: bool, may_block: bool = True
-    ) -> FetchResult:
+        self, params: FetchParams, request: FetchPartition, max_bytes: int, min_one_message: bool,
+        may_block: bool = True,
+    ) -> FetchResult:  # fmt: skip
         """Return the records from the fetch offset on, at most `max_bytes` (FLOW-12, FLOW-15).
 
         If the reader's last epoch ended elsewhere, return its (epoch, end offset) instead of records (PART-6).
@@ -290,17 +293,17 @@ class Partition:
         MustReadData as in `FetchCheck.read`. Threads: any.
         """
         log, role = self.log, self.role
-        if asked.current_leader_epoch >= 0 or role.leader != self.node_id:
-            self.check_epoch(asked.current_leader_epoch, params.only_leader)
+        if request.current_leader_epoch >= 0 or role.leader != self.node_id:
+            self.check_epoch(request.current_leader_epoch, params.only_leader)
         state = log.state
-        offset = asked.fetch_offset
+        offset = request.fetch_offset
         result = FetchResult(
             0, state.high_watermark, state.last_stable_offset, state.log_start_offset, state.log_end_offset
         )
-        if asked.last_fetched_epoch >= 0:
-            result.diverging_epoch = self._diverging(asked)
+        if request.last_fetched_epoch >= 0:
+            result.diverging_epoch = self._diverging(request)
         if result.diverging_epoch is None and params.replica_id >= 0:
-            result.diverging_epoch = self._to_begin(asked)
+            result.diverging_epoch = self._to_begin(request)
         if result.diverging_epoch is not None:
             result.place = LogOffsetMetadata(offset)
             return result
@@ -327,35 +330,32 @@ class Partition:
             and result.log_start_offset == state.log_start_offset
         )
 
-    def _diverging(self, asked: FetchPartition) -> tuple[int, int] | None:
-        found = self.log.end_offset_for_epoch(asked.last_fetched_epoch)
+    def _diverging(self, request: FetchPartition) -> tuple[int, int] | None:
+        found = self.log.end_offset_for_epoch(request.last_fetched_epoch)
         if found is None:
             raise OffsetOutOfRange(
-                f"the end of epoch {asked.last_fetched_epoch} is not known", offset=asked.fetch_offset
+                f"the end of epoch {request.last_fetched_epoch} is unknown", offset=request.fetch_offset
             )
-        if asked.fetch_offset < self.log.log_start_offset:
-            raise OffsetOutOfRange("the offset lies before the log start", offset=asked.fetch_offset)
-        return found if found[0] < asked.last_fetched_epoch or found[1] < asked.fetch_offset else None
+        if request.fetch_offset < self.log.log_start_offset:
+            raise OffsetOutOfRange("the offset is below the log start", offset=request.fetch_offset)
+        return found if found[0] < request.last_fetched_epoch or found[1] < request.fetch_offset else None
 
-    def _to_begin(self, asked: FetchPartition) -> tuple[int, int] | None:
+    def _to_begin(self, request: FetchPartition) -> tuple[int, int] | None:
         """Return the (epoch, offset) that a follower must begin before its next fetch, or None.
 
         The leader reports it as a divergence. The epoch is above the follower's last one and begins where the
         follower's log ends.
         """
-        if asked.last_fetched_epoch >= self.role.leader_epoch:
+        if request.last_fetched_epoch >= self.role.leader_epoch or not (epochs := self.log.leader_epochs):
             return None
-        epochs = self.log.leader_epochs
-        if not epochs:
-            return None
-        return epoch_to_begin(epochs[-1], asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset)
+        return epoch_to_begin(epochs[-1], request.fetch_offset, request.last_fetched_epoch, request.log_start_offset)
 
-    def diverges(self, asked: FetchPartition) -> bool:
+    def diverges(self, request: FetchPartition) -> bool:
         """Return True if a waiting fetch must be answered because its last epoch ended elsewhere (FLOW-13)."""
-        if asked.last_fetched_epoch < 0:
+        if request.last_fetched_epoch < 0:
             return False
-        found = self.log.end_offset_for_epoch(asked.last_fetched_epoch)
-        return found is None or found[0] < asked.last_fetched_epoch or found[1] < asked.fetch_offset
+        found = self.log.end_offset_for_epoch(request.last_fetched_epoch)
+        return found is None or found[0] < request.last_fetched_epoch or found[1] < request.fetch_offset
 
     def offset_for_time(
         self, timestamp: int, isolation: Isolation | None, current_leader_epoch: int = -1, only_leader: bool = True
@@ -375,9 +375,7 @@ class Partition:
                 raise self._not_available()
             return OffsetAndTimestamp(end, NO_TIMESTAMP, self.leader_epoch)
         found = log.offset_for_time(timestamp)
-        if timestamp in _EARLIEST or found is None or timestamp in _TIERED:
-            return found
-        if found.offset < end:
+        if found is None or timestamp in _WITHOUT_LIMIT or found.offset < end:
             return found
         if lags:
             raise self._not_available()
@@ -385,7 +383,7 @@ class Partition:
 
     def _not_available(self) -> OffsetNotAvailable:
         return OffsetNotAvailable(
-            f"the high watermark of {self.topic_partition} has not reached the begin of epoch {self.leader_epoch}"
+            f"the high watermark of {self.topic_partition} has not reached the start of epoch {self.leader_epoch}"
         )
 
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int, only_leader: bool) -> tuple[int, int]:
@@ -406,19 +404,19 @@ class Partition:
             raise PolicyViolation(
                 f"Records of partition {self.topic_partition} can not be deleted due to the configured policy"
             )
-        wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
-        if wanted < 0:
-            raise OffsetOutOfRange(f"The offset {wanted} for partition {self.topic_partition} is not valid")
-        log.maybe_increment_log_start_offset(wanted)
+        target = log.high_watermark if offset == HIGH_WATERMARK else offset
+        if target < 0:
+            raise OffsetOutOfRange(f"The offset {target} for partition {self.topic_partition} is not valid")
+        log.maybe_increment_log_start_offset(target)
         return self.low_watermark
 
     @property
     def low_watermark(self) -> int:
-        """Lowest log start of all replicas, except those that have been silent for `lag_max_ms`."""
-        future = None if self.future_log is None else self.future_log.log_start_offset
+        """Lowest log start of the leader, the future replica, and the followers active in the last `lag_max_ms`."""
         now_ms = self._now_ms()
-        heard_of = [one for one in tuple(self.followers.values()) if one.is_heard_of(now_ms, self.lag_max_ms)]
-        return low_watermark(self.log.log_start_offset, heard_of, future)
+        active = [one for one in tuple(self.followers.values()) if one.is_active(now_ms, self.lag_max_ms)]
+        logs = [self.log] if self.future_log is None else [self.log, self.future_log]
+        return min([*(log.log_start_offset for log in logs), *(one.log_start_offset for one in active)])
 
     # Followers
 
@@ -431,18 +429,18 @@ class Partition:
         """
         state = self.followers.get(node_id)
         if state is None:
-            raise NotLeaderOrFollower(f"node {node_id} is no follower of {self.topic_partition}")
+            raise NotLeaderOrFollower(f"node {node_id} is not a follower of {self.topic_partition}")
         if result.error_code or result.diverging_epoch is not None:
             return False
         now_ms = self._now_ms()
         place = result.place if last_epoch >= self.role.leader_epoch else UNKNOWN_PLACE
         state = self.followers[node_id] = state.fetched(place, log_start_offset, now_ms, result.log_end_offset)
         role = self.role
-        if self._told == result.log_end_offset == result.place.message_offset and node_id in role.isr:
+        if self._notified == result.log_end_offset == result.place.message_offset and node_id in role.isr:
             return False  # all replicas have everything: the most frequent case
         if node_id not in role.isr and may_join(state, self.log.high_watermark, self.leader_epoch_start_offset):
             self.role = with_isr(role, (*role.isr, node_id))
-            _LOG.info("%s: node %d is in sync again: %s", self.topic_partition, node_id, self.role.isr)
+            _LOG.info("%s: node %d rejoined the ISR: %s", self.topic_partition, node_id, self.role.isr)
         return self.after_append()
 
     def drop_late(self) -> bool:
@@ -454,7 +452,7 @@ class Partition:
         self.role = without_late(role, self.followers, end, self._now_ms(), self.lag_max_ms)
         if self.role is role:
             return False
-        _LOG.warning("%s: in sync are only %s", self.topic_partition, self.role.isr)
+        _LOG.warning("%s: the ISR shrank to %s", self.topic_partition, self.role.isr)
         self.after_append()
         return True
 
@@ -471,17 +469,17 @@ class Partition:
         """Notify the listeners once that the partition was deleted."""
         if not self.is_deleted:
             self.is_deleted = True
-            self._tell(lambda listener: listener.on_deleted(self.topic_partition))
+            self._notify(lambda listener: listener.on_deleted(self.topic_partition))
             self.listeners = []
 
     def failed(self) -> None:
         """Notify the listeners that the partition's disk failed."""
-        self._tell(lambda listener: listener.on_failed(self.topic_partition))
+        self._notify(lambda listener: listener.on_failed(self.topic_partition))
 
-    def _tell(self, tell: Callable[[Listener], object]) -> None:
+    def _notify(self, notify: Callable[[Listener], object]) -> None:
         for listener in tuple(self.listeners):
             try:
-                tell(listener)
+                notify(listener)
             except Exception:
                 _LOG.exception("a listener of %s failed", self.topic_partition)
 

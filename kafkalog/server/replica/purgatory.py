@@ -23,7 +23,10 @@ class DelayedOperation(TimerTask):
     `on_complete` is called once: at the last condition, at the time limit, or at a stop.
     """
 
-    __slots__ = ("delay_ms", "is_completed", "keys")
+    __slots__ = ("delay_ms", "is_completed", "keys", "purgatory")
+
+    purgatory: Purgatory
+    """Where the operation waits."""
 
     def __init__(self, delay_ms: int) -> None:
         super().__init__()
@@ -40,10 +43,7 @@ class DelayedOperation(TimerTask):
         """Answer the request."""
         raise NotImplementedError
 
-    def on_expiration(self) -> None:
-        """Handle the expired time limit. Called before `on_complete`."""
-
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Drop references to the request: a completed operation may remain under its keys for a while."""
 
     def force_complete(self) -> bool:
@@ -83,9 +83,10 @@ class Purgatory:
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Return True if the operation completes at once. Otherwise put it under `keys`, each of which must wake it."""
-        if self._tries(operation):
+        if self._try(operation):
             return True
         self.delayed += 1
+        operation.purgatory = self
         for key in keys:
             self._watched.setdefault(key, []).append(operation)
             operation.keys += 1
@@ -103,9 +104,9 @@ class Purgatory:
         for operation in operations:
             if operation.is_completed:
                 continue
-            if self._tries(operation):
+            if self._try(operation):
                 completed += 1
-                self._done(operation)
+                self._finish(operation)
             else:
                 left.append(operation)
         if left:  # operations added meanwhile go after those that waited before
@@ -114,33 +115,23 @@ class Purgatory:
 
     def expire(self, operation: DelayedOperation) -> None:
         """Complete an operation whose time limit has expired."""
-        if operation.is_completed:
-            return
-        try:
-            operation.on_expiration()
-        except Exception as error:
-            self._on_error(operation, error)
-        self._complete(operation)
+        if not operation.is_completed:
+            self._complete(operation)
 
     def cancel(self, operation: DelayedOperation) -> None:
         """Drop an operation without an answer: no one waits for it."""
         if not operation.is_completed:
             operation.is_completed = True
-            self._done(operation)
-
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Remove all operations from a key and return the unfinished ones, which still wait under their other keys."""
-        return [operation for operation in self._watched.pop(key, ()) if not operation.is_completed]
+            self._finish(operation)
 
     def complete_all(self) -> None:
         """Answer all waiting operations with the results available now; called before a stop."""
         for operations in list(self._watched.values()):
             for operation in operations:
-                if not operation.is_completed:
-                    self._complete(operation)
+                self.expire(operation)
         self._watched.clear()
 
-    def _tries(self, operation: DelayedOperation) -> bool:
+    def _try(self, operation: DelayedOperation) -> bool:
         try:
             return operation.try_complete()
         except Exception as error:
@@ -152,11 +143,11 @@ class Purgatory:
             operation.force_complete()
         except Exception as error:
             self._on_error(operation, error)
-        self._done(operation)
+        self._finish(operation)
 
-    def _done(self, operation: DelayedOperation) -> None:
+    def _finish(self, operation: DelayedOperation) -> None:
         self._wheel.cancel(operation)
-        operation.let_go()
+        operation.release()
         self.delayed -= 1
         self._live -= operation.keys
         self._stale += operation.keys

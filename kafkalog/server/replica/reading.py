@@ -41,7 +41,7 @@ def held_back_by(throttle: ReplicationRate, node_id: int, replica_id: int) -> He
 
 async def read_partitions(
     params: FetchParams,
-    asked: Sequence[FetchPartition],
+    requests: Sequence[FetchPartition],
     known: Mapping[TopicPartition, Partition],
     find: Callable[[TopicPartition], Partition],
     run: Run,
@@ -58,7 +58,7 @@ async def read_partitions(
     left, min_one_message = params.max_bytes, True
     results = []
     turns = cycle(TURNS)
-    for index, one in enumerate(asked):
+    for index, one in enumerate(requests):
         if next(turns):
             await asyncio.sleep(0)
         try:
@@ -73,11 +73,11 @@ async def read_partitions(
             if held_back is not None and held_back(partition, None):
                 result = partition.read(params, one, 0, False)
             else:
-                asked_now = params, one, max(0, min(one.max_bytes, left)), min_one_message
+                arguments = params, one, max(0, min(one.max_bytes, left)), min_one_message
                 try:
-                    result = partition.read(*asked_now, may_block=False)
+                    result = partition.read(*arguments, may_block=False)
                 except MustReadData:
-                    result = await run(partition.read, *asked_now)
+                    result = await run(partition.read, *arguments)
                 if held_back is not None and result.size:
                     held_back(partition, result.size)
         except Exception as error:

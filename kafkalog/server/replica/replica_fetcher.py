@@ -18,14 +18,14 @@ from kafkalog.server.client.errors import PeerError, PeerMisbehaved
 from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.replica.following import (
     AppendRecords,
-    AskBounds,
     FetchLimits,
     Following,
     OnDisk,
+    RequestBounds,
+    RetryLater,
     Row,
-    StandStill,
+    Suspend,
     TruncateTo,
-    TryLater,
     first_plan,
     next_due_ms,
     pause_ms,
@@ -33,11 +33,11 @@ from kafkalog.server.replica.following import (
     plan_of_bounds,
     row_of,
 )
-from kafkalog.server.replica.following_disk import Done, Work, carry_out, position_of
-from kafkalog.server.replica.following_session import AskingSession, is_of_session
-from kafkalog.server.replica.following_throttle import FollowingThrottle
+from kafkalog.server.replica.following_disk import FollowerTask, TaskResult, position_of, run_tasks
+from kafkalog.server.replica.following_session import SESSION_ERRORS, FollowerSession
 from kafkalog.server.replica.leader_source import Answers, LeaderSource
 from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.throttle import FollowingThrottle
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class ReplicaFetcher:
         self._states: dict[TopicPartition, Following] = {}  # the partitions that returned records last are at the end
         self._new: dict[TopicPartition, OnDisk] = {}
         self._ids: dict[str, UUID | None] = {}
-        self._session = AskingSession()
-        self._writing: asyncio.Future[list[Done]] | None = None
-        self._news: asyncio.Future[None] | None = None
+        self._session = FollowerSession()
+        self._writing: asyncio.Future[list[TaskResult]] | None = None
+        self._wake_up: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     # Partitions
@@ -130,7 +130,7 @@ class ReplicaFetcher:
 
     def start(self) -> None:
         """Start fetching."""
-        self._task = asyncio.get_running_loop().create_task(self._follow_on())
+        self._task = asyncio.get_running_loop().create_task(self._follow_forever())
 
     async def stop(self) -> None:
         """Stop fetching. On return, nothing is being written."""
@@ -139,13 +139,13 @@ class ReplicaFetcher:
             await asyncio.wait([self._task])
         await self.settled()
 
-    async def _follow_on(self) -> None:
+    async def _follow_forever(self) -> None:
         failures = 0
         while True:
             try:
                 await self._follow_over_one_connection()
             except Exception as error:
-                self._lost(error)
+                self._log_lost(error)
                 failures = 0 if self.peer_error is None else failures + 1
                 self.peer_error = error if isinstance(error, PeerError) else PeerError(f"{error}")
                 await asyncio.sleep(pause_ms(failures, self._limits) / 1000)
@@ -159,22 +159,22 @@ class ReplicaFetcher:
         finally:
             await source.close()
 
-    def _lost(self, error: Exception) -> None:
+    def _log_lost(self, error: Exception) -> None:
         self._session.lost()
         if not isinstance(error, PeerError):
-            _LOG.error("following a leader failed, and is tried again", exc_info=error)
+            _LOG.error("following a leader failed; retrying", exc_info=error)
         elif self.peer_error is None:
-            _LOG.warning("the leader is lost: %s", error)
+            _LOG.warning("lost contact with the leader: %s", error)
 
     def _wake(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._wake_up is not None and not self._wake_up.done():
+            self._wake_up.set_result(None)
 
     async def _wait(self, ms: float) -> None:
-        self._news = asyncio.get_running_loop().create_future()
+        self._wake_up = asyncio.get_running_loop().create_future()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(1, ms) / 1000):
-                await self._news
+                await self._wake_up
 
     # One round
 
@@ -185,95 +185,96 @@ class ReplicaFetcher:
             await self._write({key: self._states[key] for key in new}, new)
         now_ms = self._now_ms()
         throttled_ms = self.throttle.wait_ms(now_ms)
-        wanted = {
+        requested = {
             key: state for key, state in self._states.items()
             if state.is_due(now_ms) and not self.throttle.holds_back(key, state.is_in_sync, throttled_ms)
         }  # fmt: skip
-        if not wanted:
+        if not requested:
             await self._wait(self._idle_ms(now_ms, throttled_ms))
             return
-        answers = await self._asked(source, {key: row_of(state, self._limits) for key, state in wanted.items()})
+        answers = await self._fetch(source, {key: row_of(state, self._limits) for key, state in requested.items()})
         if answers is not None:
-            await self._take(source, wanted, answers)
+            await self._apply(source, requested, answers)
 
     def _idle_ms(self, now_ms: int, throttled_ms: int) -> int:
         due_ms = next_due_ms(self._states.values())
         wait_ms = self._limits.backoff_ms if due_ms is None or due_ms <= now_ms else due_ms - now_ms
         return min(wait_ms, throttled_ms or wait_ms, self._limits.backoff_ms)
 
-    async def _asked(self, source: LeaderSource, rows: Mapping[TopicPartition, Row]) -> Answers | None:
+    async def _fetch(self, source: LeaderSource, rows: Mapping[TopicPartition, Row]) -> Answers | None:
         ask = self._session.next(rows)
         topics = {key.topic for key in (*rows, *ask.forgotten)}
         answers = await source.fetch(ask, {name: self._ids[name] for name in topics})
         if self._session.answered(answers.error_code, answers.session_id):
             return answers
-        if not is_of_session(answers.error_code):
-            _LOG.warning("%s answers a fetch with error %d", source.connection.peer, answers.error_code)
+        if answers.error_code not in SESSION_ERRORS:
+            _LOG.warning("%s answered a fetch with error %d", source.connection.peer, answers.error_code)
             await self._wait(self._limits.backoff_ms)
         return None
 
-    async def _take(
-        self, source: LeaderSource, wanted: Mapping[TopicPartition, Following], answers: Answers
+    async def _apply(
+        self, source: LeaderSource, requested: Mapping[TopicPartition, Following], answers: Answers
     ) -> None:
         plans: dict[TopicPartition, OnDisk] = {}
         outside: dict[TopicPartition, int] = {}
         seen = set()
         for key, answer in answers.rows:
-            if key not in wanted or key in seen:
-                raise PeerMisbehaved(f"it answers for {key}, which it was not asked for", peer=source.connection.peer)
+            if key not in requested or key in seen:
+                raise PeerMisbehaved(f"it answers for {key}, which was not requested", peer=source.connection.peer)
             seen.add(key)
-            if self._states.get(key) is not wanted[key]:
+            if self._states.get(key) is not requested[key]:
                 continue  # no longer followed, or followed in another epoch
             match plan_of(answer):
-                case AskBounds():
-                    outside[key] = wanted[key].leader_epoch
-                case TryLater(code):
+                case RequestBounds():
+                    outside[key] = requested[key].leader_epoch
+                case RetryLater(code):
                     self._failed(key, code)
-                case StandStill(code):
-                    self._states[key] = wanted[key]._replace(stands_still=True, is_in_sync=False)
+                case Suspend(code):
+                    self._states[key] = requested[key]._replace(is_suspended=True, is_in_sync=False)
                     self._on_other_leader(key, code)
                 case plan:
                     plans[key] = plan
-        await self._write(wanted, plans)
+        await self._write(requested, plans)
         if outside:
-            await self._mend(source, wanted, outside)
+            await self._realign(source, requested, outside)
 
-    async def _mend(
-        self, source: LeaderSource, wanted: Mapping[TopicPartition, Following], outside: Mapping[TopicPartition, int]
+    async def _realign(
+        self, source: LeaderSource, requested: Mapping[TopicPartition, Following], outside: Mapping[TopicPartition, int]
     ) -> None:
         """Repair logs that end outside the leader's: ask for the leader's bounds, and restart or truncate there."""
         plans: dict[TopicPartition, OnDisk] = {}
         for key, bounds in (await source.bounds(outside)).items():
-            if self._states.get(key) is not wanted[key]:
+            if self._states.get(key) is not requested[key]:
                 continue
-            plan = plan_of_bounds(wanted[key].position.end_offset, bounds.start_offset, bounds.end_offset)
-            if bounds.error_code or isinstance(plan, TryLater):
+            plan = plan_of_bounds(requested[key].position.end_offset, bounds.start_offset, bounds.end_offset)
+            if bounds.error_code or isinstance(plan, RetryLater):
                 self._failed(key, bounds.error_code or ErrorCode.OFFSET_OUT_OF_RANGE)
                 continue
-            where = "is cut at its end" if isinstance(plan, TruncateTo) else "begins anew there"
-            _LOG.warning("%s: the leader has %d to %d, the log %s", key, bounds.start_offset, bounds.end_offset, where)
+            action = "truncated to its end" if isinstance(plan, TruncateTo) else "restarted at its start"
+            start, end = bounds.start_offset, bounds.end_offset
+            _LOG.warning("%s: the leader has offsets %d to %d; the log is %s", key, start, end, action)
             plans[key] = plan
-        await self._write(wanted, plans)
+        await self._write(requested, plans)
 
     async def _write(
-        self, wanted: Mapping[TopicPartition, Following], plans: Mapping[TopicPartition, OnDisk]
+        self, requested: Mapping[TopicPartition, Following], plans: Mapping[TopicPartition, OnDisk]
     ) -> None:
-        works = []
+        tasks = []
         for key, plan in plans.items():
-            state, partition = wanted[key], self._partitions[key]
+            state, partition = requested[key], self._partitions[key]
             if _is_idle(partition, plan):
                 self._states[key] = state.moved(state.position, is_in_sync=True)
             else:
                 newest = state.leader_epoch if state.leader_epoch >= 0 else _NEWEST_EPOCH
-                works.append(Work(key, partition, plan, newest))
-        if not works:
+                tasks.append(FollowerTask(key, partition, plan, newest))
+        if not tasks:
             return
-        self._writing = asyncio.ensure_future(self._run(carry_out, works, self._cutting))
+        self._writing = asyncio.ensure_future(self._run(run_tasks, tasks, self._cutting))
         for done in await asyncio.shield(self._writing):  # `stop` waits for the thread
-            self._written(done, wanted[done.key], plans[done.key])
+            self._written(done, requested[done.key], plans[done.key])
         self._writing = None
 
-    def _written(self, done: Done, before: Following, plan: OnDisk) -> None:
+    def _written(self, done: TaskResult, before: Following, plan: OnDisk) -> None:
         key, partition = done.key, self._partitions.get(done.key)
         if partition is None:
             return
@@ -296,11 +297,11 @@ class ReplicaFetcher:
             del self._states[key]
         self._states[key] = before.moved(done.position, is_in_sync=is_in_sync)
 
-    def _failed(self, key: TopicPartition, code: int, done: Done | None = None) -> None:
+    def _failed(self, key: TopicPartition, code: int, done: TaskResult | None = None) -> None:
         state = self._states[key]
         level = logging.DEBUG if state.failures else logging.WARNING
-        words = f"error {code} of the leader" if done is None else done.error or "the leader's answer changes nothing"
-        _LOG.log(level, "%s cannot be followed now: %s", key, words)
+        reason = f"the leader reports error {code}" if done is None else done.error or "its answer changes nothing"
+        _LOG.log(level, "cannot follow the leader of %s now: %s", key, reason)
         self._states[key] = state.failed(self._now_ms(), self._limits, None if done is None else done.position)
         if code in ABOUT_LEADERS:
             self._on_other_leader(key, code)

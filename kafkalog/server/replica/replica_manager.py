@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog._core.batch.scan import BatchTable, scan
+from kafkalog.config.keys import MAX_LONG
 from kafkalog.errors import (
     InvalidTopic,
     KafkalogError,
@@ -18,20 +19,16 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.replica.append_limits import UNPACKED_AT_ONCE, most_at_once
 from kafkalog.server.replica.append_results import appended, refused
-from kafkalog.server.replica.delayed_delete import DelayedDelete, Deletion
-from kafkalog.server.replica.delayed_fetch import DelayedFetch
-from kafkalog.server.replica.delayed_produce import DelayedProduce
+from kafkalog.server.replica.delayed_requests import DelayedDelete, DelayedFetch, DelayedProduce, Deletion
 from kafkalog.server.replica.fetch_session import FetchSessions
-from kafkalog.server.replica.listeners import HighWatermarkListener
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.reading import held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
-from kafkalog.server.replica.waiting import Later, WaitingRequests, answer_of
+from kafkalog.server.replica.waiting import Later, WaitingRequests
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
@@ -50,6 +47,13 @@ ACKS: Final = frozenset({-1, 0, 1})
 _LAG_MAX_MS: Final = 30_000
 SETTLED_MS: Final = 5_000
 """Time limit for replicating a coordinator's write, as `offsets.commit.timeout.ms` has it."""
+PLAIN_BYTES: Final = 1 << 20
+COMPRESSED_BYTES: Final = 2 << 10
+"""A larger append runs in the pool. Compressed data may grow ten-thousandfold when it is decompressed."""
+UNPACKED_AT_ONCE: Final = 2
+"""Number of appends decompressed at the same time: each may take the 256 MiB that one batch may have."""
+_STORED_UNCOMPRESSED: Final = frozenset({"producer", "uncompressed"})
+"""Values of `compression.type` that store an uncompressed batch as it is; others compress it."""
 Batches = Mapping[TopicPartition, tuple["Data", BatchTable]]
 
 
@@ -122,9 +126,9 @@ class ReplicaManager:
         partition = self._partitions.get(key)
         if partition is not None and not partition.log.closed:
             return partition
-        return self._looked_up(key, partition)
+        return self._look_up(key, partition)
 
-    def _looked_up(self, key: TopicPartition, before: Partition | None) -> Partition:
+    def _look_up(self, key: TopicPartition, before: Partition | None) -> Partition:
         topic = self._topics.get(key.topic)
         if topic is None or not 0 <= key.partition < topic.partitions:
             raise UnknownTopicOrPartition(f"there is no partition {key}")
@@ -136,7 +140,7 @@ class ReplicaManager:
             if problem is not None:
                 raise StorageError(f"{key} is offline: {problem.message}", path=problem.path, hint=problem.hint)
             if any(True for _ in self._store.offline):
-                raise StorageError(f"the disk of {key} is offline", hint="the server's log has the disk's error")
+                raise StorageError(f"the disk of {key} is offline", hint="see the server's log for the disk's error")
             raise UnknownTopicOrPartition(f"there is no partition {key}")
         if before is not None:  # the log was moved to another directory
             before.log = log
@@ -152,11 +156,11 @@ class ReplicaManager:
             alone = (self._node_id,)
             partition.become_leader(Role(self._node_id, epochs[-1][0] if epochs else 0, 0, alone, alone))
         else:
-            self._give(partition, self._set_role())
+            self._assign_role(partition, self._set_role())
         self._partitions[key] = partition
         return partition
 
-    def _give(self, partition: Partition, role: Role) -> None:
+    def _assign_role(self, partition: Partition, role: Role) -> None:
         """Give one partition the role of the whole set, with a partition epoch above its current one."""
         role = role._replace(partition_epoch=partition.role.partition_epoch + 1)
         if role.leader == self._node_id:
@@ -171,9 +175,9 @@ class ReplicaManager:
         role = self._set_role()
         for key, partition in tuple(self._partitions.items()):
             try:
-                self._give(partition, role)
+                self._assign_role(partition, role)
             except KafkalogError as error:  # a disk error: the partition keeps its old role, which takes no writes
-                _LOG.error("%s cannot be led: %s", key, error)
+                _LOG.error("cannot change the role of %s: %s", key, error)
             self.waiting.wake(key)
 
     def hold_writes(self) -> None:
@@ -206,10 +210,6 @@ class ReplicaManager:
             if partition is not None:
                 partition.deleted()
                 self.waiting.wake(key)
-
-    def on_high_watermark(self, key: TopicPartition, callback: Callable[[TopicPartition, int], object]) -> bool:
-        """Call `callback` whenever the partition's high watermark moves. Return False if the partition was deleted."""
-        return self.find(key).add_listener(HighWatermarkListener(callback))
 
     # Appends
 
@@ -252,7 +252,7 @@ class ReplicaManager:
         """Append batches that are already scanned; otherwise like `append`."""
         if params.required_acks not in ACKS:
             return dict.fromkeys(batches, AppendResult(ErrorCode.INVALID_REQUIRED_ACKS))
-        checked = self._verified(batches, params) if params.origin == "client" else _NOT_ASKED
+        checked = self._verified(batches, params) if params.origin == "client" else _NOTHING_TO_VERIFY
         if checked.guards and self._settle is not None and await self._settle(params.transactional_id or ""):
             # append only once the transaction is certain to have the partition: otherwise no one would end it there
             too_few = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -293,7 +293,7 @@ class ReplicaManager:
     ) -> int:
         """Append a coordinator's batch on the loop and return its last offset. Errors as in `Partition.append`."""
         if self._holds_writes:
-            raise NotLeaderOrFollower(f"the leader of {key} hands over")
+            raise NotLeaderOrFollower(f"the leader of {key} is handing over")
         data = bytearray(batch) if isinstance(batch, bytes) else batch
         partition = self.find(key)
         info = partition.append(data, required_acks, origin=origin, guard=guard, epoch_bumps=epoch_bumps)
@@ -343,7 +343,7 @@ class ReplicaManager:
     def _verified(self, batches: Batches, params: AppendParams) -> Verified:
         found = transactional_batches((key, table) for key, (_, table) in batches.items())
         if not found:
-            return _NOT_ASKED
+            return _NOTHING_TO_VERIFY
         result = Verified({}, {})
         for key in tuple(found):
             try:
@@ -351,20 +351,14 @@ class ReplicaManager:
             except KafkalogError as error:
                 result.refused[key] = refused(key, error, None)
                 del found[key]
-        asked = verified(found, params.transactional_id, params.produce_version, self.find, self._verify)
-        return Verified(result.refused | asked.refused, asked.guards)
+        checked = verified(found, params.transactional_id, params.produce_version, self.find, self._verify)
+        return Verified(result.refused | checked.refused, checked.guards)
 
     async def _replicated(
         self, results: dict[TopicPartition, AppendResult], params: AppendParams
     ) -> dict[TopicPartition, AppendResult]:
-        future: asyncio.Future[dict[TopicPartition, AppendResult]] = asyncio.get_running_loop().create_future()
-        operation = DelayedProduce(params.timeout_ms, results, self.find, answer_of(future))
-        if not self.waiting.watch(self.waiting.produce, operation, results) and params.on_wait is not None:
-            params.on_wait()
-        try:
-            return await future
-        finally:
-            self.waiting.produce.cancel(operation)
+        delay = partial(DelayedProduce, params.timeout_ms, results, self.find)
+        return await self.waiting.answer(self.waiting.produce, delay, results, params.on_wait)
 
     async def settled(self, keys: Iterable[TopicPartition], timeout_ms: int = SETTLED_MS) -> int:
         """Wait until everything now in these partitions is replicated, and return 0 or an error code:
@@ -384,37 +378,32 @@ class ReplicaManager:
 
     # Reads
 
-    async def fetch(self, params: FetchParams, asked: Sequence[FetchPartition]) -> list[FetchResult]:
-        """Read the partitions and return their results in the order asked, waiting for enough data as `params` says."""
+    async def fetch(self, params: FetchParams, requests: Sequence[FetchPartition]) -> list[FetchResult]:
+        """Read the partitions and return their results in order, waiting for enough data as `params` says."""
         if params.replica_id < 0:
-            results = await read_partitions(params, asked, self._partitions, self.find, self._run)
+            results = await read_partitions(params, requests, self._partitions, self.find, self._run)
         else:
-            results = await self.read(params, asked)
+            results = await self.read(params, requests)
         if not must_wait(params, results):
             return results
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = [(one, result.place) for one, result in zip(asked, results, strict=True)]
-        operation = DelayedFetch(params, waiting, self.find, partial(answer_of(future), None))
-        self.waiting.watch(self.waiting.fetch, operation, [one.topic_partition for one in asked])
-        try:
-            await future
-        finally:
-            self.waiting.fetch.cancel(operation)
-        return await self.read(params, asked, results)
+        waiting = [(one, result.place) for one, result in zip(requests, results, strict=True)]
+        delay = partial(DelayedFetch, params, waiting, self.find)
+        await self.waiting.answer(self.waiting.fetch, delay, [one.topic_partition for one in requests])
+        return await self.read(params, requests, results)
 
     async def read(
-        self, params: FetchParams, asked: Sequence[FetchPartition], before: Sequence[FetchResult] = ()
+        self, params: FetchParams, requests: Sequence[FetchPartition], before: Sequence[FetchResult] = ()
     ) -> list[FetchResult]:
         """Read the partitions without waiting; otherwise like `fetch`. `before` is as in `read_partitions`."""
         follows = params.is_from_follower and not params.is_from_candidate
         held_back = None
         if self._throttle is not None and follows:
             held_back = held_back_by(self._throttle, self._node_id, params.replica_id)
-        results = await read_partitions(params, asked, self._partitions, self.find, self._run, held_back, before)
+        results = await read_partitions(params, requests, self._partitions, self.find, self._run, held_back, before)
         if follows:
-            kept = {id(one) for one in before}
+            reused = {id(one) for one in before}
             self._follower_read(
-                params, [(one, found) for one, found in zip(asked, results, strict=True) if id(found) not in kept]
+                params, [(one, found) for one, found in zip(requests, results, strict=True) if id(found) not in reused]
             )
         return results
 
@@ -451,35 +440,36 @@ class ReplicaManager:
         return await self._run(partition.delete_records, offset)
 
     async def deleted_everywhere(
-        self, wanted: Mapping[TopicPartition, int], timeout_ms: int
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, Deletion]:
         """Wait until all replicas have deleted the records below these offsets, and return each outcome."""
-        future: asyncio.Future[dict[TopicPartition, Deletion]] = asyncio.get_running_loop().create_future()
-        operation = DelayedDelete(timeout_ms, wanted, self.find, answer_of(future))
-        self.waiting.watch(self.waiting.deletion, operation, wanted)
-        try:
-            return await future
-        finally:
-            self.waiting.deletion.cancel(operation)
+        delay = partial(DelayedDelete, timeout_ms, offsets, self.find)
+        return await self.waiting.answer(self.waiting.deletion, delay, offsets)
 
 
-_NOT_ASKED: Final = Verified({}, {})
+_NOTHING_TO_VERIFY: Final = Verified({}, {})
+
+
+@lru_cache(maxsize=256)
+def most_at_once(flush_messages: int, compression_type: str, codec: int) -> int:
+    """Return the size limit in bytes for an append on the loop.
+
+    It is -1 if the append may wait for the disk (`flush.messages` is set), and lower if there is data to compress or
+    decompress.
+    """
+    if flush_messages != MAX_LONG:
+        return -1
+    return PLAIN_BYTES if not codec and compression_type in _STORED_UNCOMPRESSED else COMPRESSED_BYTES
 
 
 def make(node: Node) -> ReplicaManager:
     """Return the ReplicaManager of a node that has `store` and `topics`; `transactions` may be set later."""
     config = node.config
 
-    def verify(
-        transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition], *,
-        produce_version: int,
-    ) -> Mapping[TopicPartition, int]:  # fmt: skip
-        return node.transactions.verify(
-            transactional_id, producer_id, producer_epoch, partitions, produce_version=produce_version
-        )
+    is_alone = node.quorum.replica_set is None
 
-    async def settle(transactional_id: str) -> int:
-        return int(await node.transactions.settled(transactional_id))
+    def verify(*batch: Any, **version: Any) -> Mapping[TopicPartition, int]:
+        return node.transactions.verify(*batch, **version)
 
     return ReplicaManager(
         node.store,
@@ -490,9 +480,9 @@ def make(node: Node) -> ReplicaManager:
         later=node.later,
         lag_max_ms=config["replica.lag.time.max.ms"],
         verify=verify if config["transaction.partition.verification.enable"] else None,
-        set_role=None if node.quorum.replica_set is None else node.quorum.role,
-        settle=None if node.quorum.replica_set is None else settle,
-        throttle=None if node.quorum.replica_set is None else leaders_rate(node),
+        set_role=None if is_alone else node.quorum.role,
+        settle=None if is_alone else lambda transactional_id: node.transactions.settled(transactional_id),
+        throttle=None if is_alone else leaders_rate(node),
         fetch_sessions=config["max.incremental.fetch.session.cache.slots"],
         produce_purge_interval=config["producer.purgatory.purge.interval.requests"],
         fetch_purge_interval=config["fetch.purgatory.purge.interval.requests"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
@@ -96,6 +97,7 @@ new_asked: Final[Callable[[tuple[object, ...]], FetchPartition]] = partial(tuple
 """`new_key`, `new_params` and `new_asked` make a value from a tuple of all its fields, in order, for each fetch."""
 
 
+@dataclass(slots=True, eq=False)
 class FetchResult:
     """Result of a fetch for one partition. With an error, all offsets are -1.
 
@@ -105,34 +107,17 @@ class FetchResult:
     reported with an error.
     """
 
-    __slots__ = (
-        "aborted", "current_leader", "diverging_epoch", "error_code", "high_watermark", "last_stable_offset",
-        "log_end_offset", "log_start_offset", "place", "records", "role",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        error_code: int = 0,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-        log_end_offset: int = -1,
-        records: FileSlice | None = None,
-        aborted: Sequence[tuple[int, int]] | None = None,
-        diverging_epoch: tuple[int, int] | None = None,
-        place: LogOffsetMetadata = UNKNOWN_PLACE,
-    ) -> None:
-        self.error_code = error_code
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.records = records
-        self.aborted = aborted
-        self.diverging_epoch = diverging_epoch
-        self.place = place
-        self.role: Role | None = None
-        self.current_leader: tuple[int, int] | None = None
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    records: FileSlice | None = None
+    aborted: Sequence[tuple[int, int]] | None = None
+    diverging_epoch: tuple[int, int] | None = None
+    place: LogOffsetMetadata = UNKNOWN_PLACE
+    role: Role | None = None
+    current_leader: tuple[int, int] | None = None
 
     def end_for(self, isolation: Isolation) -> int:
         """Return the offset below which a reader with this isolation sees records."""
@@ -144,7 +129,3 @@ class FetchResult:
     def size(self) -> int:
         """Size of the records in bytes."""
         return 0 if self.records is None else self.records.size
-
-    def __repr__(self) -> str:
-        fields = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
-        return f"FetchResult({', '.join(fields)})"

@@ -54,7 +54,7 @@ class FollowerState(NamedTuple):
         """Return True if the follower has everything, or had everything at most `replica.lag.time.max.ms` ago."""
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
-    def is_heard_of(self, now_ms: int, lag_max_ms: int) -> bool:
+    def is_active(self, now_ms: int, lag_max_ms: int) -> bool:
         """Return True if the follower fetched, or was in sync, at most `replica.lag.time.max.ms` ago."""
         return now_ms - max(self.last_fetch_ms, self.last_caught_up_ms) <= lag_max_ms
 
@@ -129,12 +129,6 @@ def without_late(
     """
     late = {
         node_id for node_id, state in followers.items()
-        if not (state.is_caught_up(leader_end_offset, now_ms, lag_max_ms) and state.is_heard_of(now_ms, lag_max_ms))
+        if not (state.is_caught_up(leader_end_offset, now_ms, lag_max_ms) and state.is_active(now_ms, lag_max_ms))
     }  # fmt: skip
     return with_isr(role, (node_id for node_id in role.isr if node_id not in late))
-
-
-def low_watermark(log_start_offset: int, followers: Iterable[FollowerState], future_start: int | None) -> int:
-    """Return the lowest log start of the leader, these followers and the future replica (PART-11)."""
-    starts = [log_start_offset, *(state.log_start_offset for state in followers)]
-    return min(starts if future_start is None else [*starts, future_start])

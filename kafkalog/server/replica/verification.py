@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import KafkalogError
@@ -14,22 +14,10 @@ from kafkalog.server.replica.results import AppendResult
 from kafkalog.storage.producer_state import VerificationGuard
 from kafkalog.types import TopicPartition
 
+Verifier = Callable[..., Mapping[TopicPartition, int]]
+"""`TransactionCoordinator.verify`: the answer by partition, 0 to proceed or the error code for the client."""
 EPOCH_BUMPS_VERSION = 12
 """First version of Produce with which a client's epoch grows with each transaction (KIP-890)."""
-
-
-class Verifier(Protocol):
-    """Function that returns the coordinator's answer by partition: 0 to proceed, or the error code for the client."""
-
-    def __call__(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Collection[TopicPartition],
-        *,
-        produce_version: int,
-    ) -> Mapping[TopicPartition, int]: ...
 
 
 class TransactionalBatch(NamedTuple):
@@ -75,12 +63,12 @@ def verified(
     """
     result = Verified({}, {})
     if len({(one.producer_id, one.producer_epoch) for one in batches.values()}) > 1:
-        words = "Transactional records contained more than one producer ID"
-        refusal = AppendResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message=words)
+        text = "Transactional records contained more than one producer ID"
+        refusal = AppendResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message=text)
         return Verified(dict.fromkeys(batches, refusal), {})
     if verify is None:
         return result
-    who = None
+    producer = None
     for key, batch in batches.items():
         log = find(key).log
         if log.verifies_transactions:
@@ -94,10 +82,10 @@ def verified(
                 continue
             if guard is not None:
                 result.guards[key] = guard
-                who = batch
-    if who is not None:
+                producer = batch
+    if producer is not None:
         codes = verify(
-            transactional_id or "", who.producer_id, who.producer_epoch, list(result.guards),
+            transactional_id or "", producer.producer_id, producer.producer_epoch, list(result.guards),
             produce_version=produce_version,
         )  # fmt: skip
         result.refused.update({key: _refusal(code) for key, code in codes.items() if code})

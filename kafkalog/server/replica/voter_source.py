@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkalog.manager.log_remover import Cutting
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import UNKNOWN, FetchLimits
-from kafkalog.server.replica.following_session import Ask
+from kafkalog.server.replica.following_session import SessionRequest
 from kafkalog.server.replica.leader_source import Answers, Bounds, LeaderSource
 from kafkalog.server.replica.partition import Partition
 from kafkalog.server.replica.replica_fetcher import ReplicaFetcher
@@ -29,7 +29,7 @@ class VoterSource(LeaderSource):
     is_dry = False
     """True if the last answer had nothing new. A log with more records has some in every answer that has room."""
 
-    async def fetch(self, ask: Ask, ids: Mapping[str, UUID | None]) -> Answers:
+    async def fetch(self, ask: SessionRequest, ids: Mapping[str, UUID | None]) -> Answers:
         """Fetch once, without a leader epoch. Set `is_dry`. Otherwise like `LeaderSource.fetch`."""
         rows = {key: row._replace(leader_epoch=UNKNOWN) for key, row in ask.rows.items()}
         answers = await super().fetch(ask._replace(rows=rows), ids)
@@ -38,10 +38,10 @@ class VoterSource(LeaderSource):
         )
         return answers
 
-    async def bounds(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Bounds]:
+    async def bounds(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Bounds]:
         """Return the bounds as `LeaderSource.bounds` does, requested as a reader that may use any replica."""
         anyone = LeaderSource(self.connection, DEBUGGER, LIMITS)
-        return await anyone.bounds(dict.fromkeys(asked, UNKNOWN))
+        return await anyone.bounds(dict.fromkeys(epochs, UNKNOWN))
 
 
 async def copy_ahead(

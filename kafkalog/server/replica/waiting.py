@@ -7,8 +7,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from kafkalog.server.replica.delayed_delete import DelayedDelete
-from kafkalog.server.replica.delayed_produce import DelayedProduce
 from kafkalog.server.replica.purgatory import PURGE_INTERVAL, DelayedOperation, Purgatory
 from kafkalog.server.replica.timer import TimerWheel
 from kafkalog.types import TopicPartition
@@ -35,9 +33,9 @@ class WaitingRequests:
         self._wheel = TimerWheel(monotonic_ms())
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
-        self.produce = Purgatory(self._wheel, monotonic_ms, _note, produce_purge_interval)
-        self.fetch = Purgatory(self._wheel, monotonic_ms, _note, fetch_purge_interval)
-        self.deletion = Purgatory(self._wheel, monotonic_ms, _note, 1)
+        self.produce = Purgatory(self._wheel, monotonic_ms, _log_failure, produce_purge_interval)
+        self.fetch = Purgatory(self._wheel, monotonic_ms, _log_failure, fetch_purge_interval)
+        self.deletion = Purgatory(self._wheel, monotonic_ms, _log_failure, 1)
 
     def watch(self, purgatory: Purgatory, operation: DelayedOperation, keys: Iterable[TopicPartition]) -> bool:
         """Return True if the request was answered at once. Otherwise it waits under the keys until its time limit."""
@@ -45,6 +43,23 @@ class WaitingRequests:
         if not done:
             self._set_timer()
         return done
+
+    async def answer(
+        self, purgatory: Purgatory, delay: Callable[[Callable[[T], object]], DelayedOperation],
+        keys: Iterable[TopicPartition], on_wait: Callable[[], object] | None = None,
+    ) -> T:  # fmt: skip
+        """Wait for the answer of the operation that `delay` creates from a function which takes the answer.
+
+        `on_wait` is called if the answer is not there at once.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        operation = delay(lambda result: None if future.done() else future.set_result(result))
+        if not self.watch(purgatory, operation, keys) and on_wait is not None:
+            on_wait()
+        try:
+            return await future
+        finally:
+            purgatory.cancel(operation)
 
     def wake(self, key: TopicPartition) -> None:
         """Retry all requests that wait for this partition."""
@@ -77,19 +92,9 @@ class WaitingRequests:
         self._timer = None
         for operation in self._wheel.advance_to(self._now_ms()):
             assert isinstance(operation, DelayedOperation)
-            self._purgatory_of(operation).expire(operation)
+            operation.purgatory.expire(operation)
         self._set_timer()
 
-    def _purgatory_of(self, operation: DelayedOperation) -> Purgatory:
-        if isinstance(operation, DelayedDelete):
-            return self.deletion
-        return self.produce if isinstance(operation, DelayedProduce) else self.fetch
 
-
-def answer_of(future: asyncio.Future[T]) -> Callable[[T], object]:
-    """Return a function that sets the result of `future`, unless it is already done."""
-    return lambda result: None if future.done() else future.set_result(result)
-
-
-def _note(operation: DelayedOperation, error: Exception) -> None:
+def _log_failure(operation: DelayedOperation, error: Exception) -> None:
     _LOG.error("%s failed", type(operation).__name__, exc_info=error)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.client.cluster import METADATA, metadata_request
-from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.quorum.watch import ANSWER_SECONDS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ async def make_on_use(node: Node, names: Sequence[str]) -> None:
     """
     quorum = node.quorum
     leader = quorum.leader
-    if not names or quorum.replica_set is None or leader in (NOBODY, node.node_id):
+    if not names or quorum.replica_set is None or leader in (NO_NODE, node.node_id):
         return
     # a task, since a request may run outside of one, where `asyncio.timeout` does not work
     await asyncio.get_running_loop().create_task(_ask(node, leader, names))

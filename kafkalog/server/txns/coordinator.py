@@ -18,27 +18,24 @@ from kafkalog.errors import IllegalState
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.txns.decisions import (
+    COMMIT_ABORTABLE,
+    COMMIT_ADDS,
+    PRODUCE_ADDS,
     ProducerEpoch,
     decide_abort,
     decide_add,
     decide_end,
     decide_init,
     decide_verify,
+    produce_error,
+    verification_error,
 )
-from kafkalog.server.txns.listing import listed
 from kafkalog.server.txns.markers import Marker, write_markers
 from kafkalog.server.txns.producer_ids import ProducerIds, first_producer_id, ids_of
 from kafkalog.server.txns.records import TOPIC
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, TransactionState
 from kafkalog.server.txns.transaction import Transaction, completed
 from kafkalog.server.txns.transaction_log import TransactionLog
-from kafkalog.server.txns.verification import (
-    COMMIT_ABORTABLE,
-    COMMIT_ADDS,
-    PRODUCE_ADDS,
-    produce_error,
-    verification_error,
-)
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -127,25 +124,25 @@ class TransactionCoordinator:
             ids = ProducerIds(directories, first, self._node.run, fs=store.fs)
         else:
             ids = await ids_of(self._node)
-            ids.above(first - 1)
+            ids.skip_to(first - 1)
         for transaction in self._log:
-            ids.above(max(transaction.producer_id, transaction.next_producer_id))
+            ids.skip_to(max(transaction.producer_id, transaction.next_producer_id))
         self._ids = ids
 
     async def _load(self) -> None:
         try:
             await self._finish_all()
         except Exception:
-            _LOG.exception("the transactions could not be loaded, none is served")
+            _LOG.exception("the transactions could not be loaded; none is served")
 
     async def _finish_all(self) -> None:
         await self._producer_ids()
         # a marker in `__consumer_offsets` needs a group coordinator that has loaded its pending offsets
         await self._node.groups.loaded()
         self._log.is_loading = False
-        cut_off = [] if self._node.is_read_only else [one for one in self._log if one.state.is_prepared]
-        for transaction in cut_off:
-            await self._finished(self._finish(transaction, transaction.partitions))
+        unfinished = [] if self._node.is_read_only else [one for one in self._log if one.state.is_prepared]
+        for transaction in unfinished:
+            await self._wait_until_finished(self._finish(transaction, transaction.partitions))
 
     async def _producer_ids(self) -> ProducerIds:
         assert self._starting is not None, "the coordinator was not started"
@@ -209,8 +206,6 @@ class TransactionCoordinator:
         client_version: int = CLASSIC,
     ) -> ErrorCode:
         """Add existing partitions to the transaction; the first ones begin it. Return the error code."""
-        if not transactional_id:
-            return ErrorCode.INVALID_REQUEST
         error, known = self._log.find(transactional_id)
         if error != ErrorCode.NONE:
             return error
@@ -221,8 +216,6 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[TopicPartition]
     ) -> Codes:
         """Return NONE for each partition in the transaction, TRANSACTION_ABORTABLE for others, or an error for all."""
-        if not transactional_id:
-            return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         error, known = self._log.find(transactional_id)
         if error != ErrorCode.NONE:
             return dict.fromkeys(partitions, error)
@@ -239,17 +232,17 @@ class TransactionCoordinator:
     ) -> Codes:
         """Return Produce's error codes for partitions whose transaction is not open in their log (FLOW-9)."""
         producer = ProducerEpoch(producer_id, producer_epoch)
-        found = self._verified_or_added(transactional_id, producer, partitions, produce_version >= PRODUCE_ADDS)
+        found = self._verify_or_add(transactional_id, producer, partitions, produce_version >= PRODUCE_ADDS)
         return {partition: produce_error(code, produce_version) for partition, code in found.items()}
 
     def verify_commit(
         self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition, version: int
     ) -> ErrorCode:
         """Return TxnOffsetCommit's error code for the group's partition of `__consumer_offsets`."""
-        found = self._verified_or_added(transactional_id, producer, [partition], version >= COMMIT_ADDS)
+        found = self._verify_or_add(transactional_id, producer, [partition], version >= COMMIT_ADDS)
         return verification_error(found[partition], version >= COMMIT_ABORTABLE)
 
-    def _verified_or_added(
+    def _verify_or_add(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Collection[TopicPartition], adds: bool
     ) -> Codes:
         if not adds:
@@ -280,7 +273,7 @@ class TransactionCoordinator:
             error, finishing = self._end(decision.transaction)
             if error != ErrorCode.NONE:
                 return Assigned(error)
-            error = await self._finished(finishing)
+            error = await self._wait_until_finished(finishing)
             if error != ErrorCode.NONE:
                 return Assigned(error)
             after = completed(decision.transaction, now_ms)
@@ -290,8 +283,6 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, Transaction | None]:
         """Return the transaction of an id, or the error code if it cannot be described."""
-        if not transactional_id:
-            return ErrorCode.INVALID_REQUEST, None
         error, known = self._log.find(transactional_id)
         if error == ErrorCode.NONE and (known is None or known.state == TransactionState.DEAD):
             error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -303,10 +294,21 @@ class TransactionCoordinator:
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
     ) -> list[Transaction] | None:
-        """Return the transactions that pass the filters of `listed`; None while loading."""
+        """Return the transactions that pass all filters; None while loading (KIP-664, KIP-994).
+
+        An empty or negative filter accepts all. `duration_ms` accepts transactions that began more than this time ago,
+        whether or not they have ended.
+        """
         if self._log.is_loading:
             return None
-        return list(listed(self._log, titles, producer_ids, duration_ms, self._node.clock()))
+        now_ms = self._node.clock()
+        return [
+            one for one in self._log
+            if one.state != TransactionState.DEAD
+            and (not titles or one.state.title in titles)
+            and (not producer_ids or one.producer_id in producer_ids)
+            and (duration_ms < 0 or now_ms - one.start_ms > duration_ms)
+        ]  # fmt: skip
 
     # Ends
 
@@ -333,7 +335,7 @@ class TransactionCoordinator:
         return task
 
     @staticmethod
-    async def _finished(task: asyncio.Task[ErrorCode] | None) -> ErrorCode:
+    async def _wait_until_finished(task: asyncio.Task[ErrorCode] | None) -> ErrorCode:
         """Wait for the task. Return NONE if the end is certain, even if parts of it must be retried."""
         if task is None:
             return ErrorCode.NONE
@@ -344,17 +346,17 @@ class TransactionCoordinator:
         error = await self._log.settled(prepared.transactional_id)
         if error != ErrorCode.NONE:  # no marker before the decision is replicated
             if error != ErrorCode.NOT_COORDINATOR:
-                self._try_again(prepared, frozenset(partitions))
+                self._retry_later(prepared, frozenset(partitions))
             return error
-        left: set[TopicPartition] = set()
+        failed: set[TopicPartition] = set()
         for first in range(0, len(partitions), TURN_ROWS):
-            left |= self._mark(prepared, frozenset(partitions[first : first + TURN_ROWS]))
+            failed |= self._mark(prepared, frozenset(partitions[first : first + TURN_ROWS]))
             await asyncio.sleep(0)
-        there = [one for one in partitions if one not in left and self._node.topics.get(one.topic) is not None]
-        if await self._node.replicas.settled(there):
-            left = set(partitions)  # a lost marker would leave it open: write all again
-        self._complete(prepared, frozenset(left))
-        return ErrorCode.NONE if left else await self._log.settled(prepared.transactional_id)
+        existing = [one for one in partitions if one not in failed and self._node.topics.get(one.topic) is not None]
+        if await self._node.replicas.settled(existing):
+            failed = set(partitions)  # a lost marker would leave it open: write all again
+        self._complete(prepared, frozenset(failed))
+        return ErrorCode.NONE if failed else await self._log.settled(prepared.transactional_id)
 
     def _mark(self, prepared: Transaction, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Write markers; return the partitions where this failed, to be retried."""
@@ -365,19 +367,21 @@ class TransactionCoordinator:
             )  # fmt: skip
             return write_markers(self._node, partitions, marker)
         except Exception:  # retry after any error: the end is certain
-            _LOG.exception("the end of the transaction %s is not complete", ascii(prepared.transactional_id[:80]))
+            name = ascii(prepared.transactional_id[:80])
+            _LOG.exception("the end of transaction %s is incomplete and will be retried", name)
             return partitions
 
-    def _complete(self, prepared: Transaction, left: frozenset[TopicPartition]) -> None:
+    def _complete(self, prepared: Transaction, failed: frozenset[TopicPartition]) -> None:
         try:
-            if not left and self._log.write(completed(prepared, self._node.clock())) == ErrorCode.NONE:
+            if not failed and self._log.write(completed(prepared, self._node.clock())) == ErrorCode.NONE:
                 return
         except Exception:
-            _LOG.exception("the end of the transaction %s is not written", ascii(prepared.transactional_id[:80]))
-        self._try_again(prepared, left)
+            name = ascii(prepared.transactional_id[:80])
+            _LOG.exception("the end of transaction %s is not recorded and will be retried", name)
+        self._retry_later(prepared, failed)
 
-    def _try_again(self, prepared: Transaction, left: frozenset[TopicPartition]) -> None:
-        self._open_ends[prepared.transactional_id] = left
+    def _retry_later(self, prepared: Transaction, failed: frozenset[TopicPartition]) -> None:
+        self._open_ends[prepared.transactional_id] = failed
         if "ends" not in self._timers:
             self._timers["ends"] = self._node.later(self._retry_ms, self._finish_open_ends)
 
@@ -385,10 +389,10 @@ class TransactionCoordinator:
         self._timers.pop("ends", None)
         self._retry_ms = min(2 * self._retry_ms, MAX_RETRY_MS)
         open_ends, self._open_ends = self._open_ends, {}
-        for transactional_id, left in open_ends.items():
+        for transactional_id, failed in open_ends.items():
             known = self._log.find(transactional_id)[1]
             if known is not None and known.state.is_prepared:
-                self._finish(known, left)
+                self._finish(known, failed)
         if not self._open_ends and not self._finishing:
             self._retry_ms = RETRY_MS
 
@@ -403,9 +407,9 @@ class TransactionCoordinator:
             try:
                 error, _ = self._end(decide_abort(transaction, now_ms))
             except IllegalState as failure:  # abort the others anyway
-                _LOG.error("the transaction %s cannot be aborted: %s", name, failure)
+                _LOG.error("transaction %s cannot be aborted: %s", name, failure)
                 continue
-            _LOG.info("the transaction %s of %d ms is over its time: %s", name, transaction.timeout_ms, error.name)
+            _LOG.info("transaction %s exceeded its %d ms timeout: %s", name, transaction.timeout_ms, error.name)
         return len(late)
 
     def expire(self) -> int:

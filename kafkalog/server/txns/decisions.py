@@ -7,7 +7,7 @@ including KIP-360 and KIP-890. If several errors apply, the order of the checks 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.txns.states import CLASSIC, EPOCH_BUMPS, TransactionState
@@ -25,6 +25,15 @@ from kafkalog.server.txns.transaction import (
 from kafkalog.types import TopicPartition
 
 _S = TransactionState
+PRODUCE_ADDS: Final = 12
+"""First version of Produce that adds its partitions to the transaction."""
+PRODUCE_ABORTABLE: Final = 11
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
+COMMIT_ADDS: Final = 5
+COMMIT_ABORTABLE: Final = 4
+_TRANSIENT: Final = frozenset({
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+})  # fmt: skip
 
 
 class Decision(NamedTuple):
@@ -156,26 +165,42 @@ def _decide_bumping_end(
     An epoch belongs to one transaction, so it distinguishes a repeated end from the next one.
     """
     is_current = producer.epoch == transaction.producer_epoch
-    again_after_rotation = (
+    is_repeated_after_rotation = (
         transaction.previous_producer_id == producer.producer_id
         and producer.epoch == LAST_EPOCH
         and transaction.producer_epoch == 0
     )
-    comes_again = again_after_rotation or transaction.producer_epoch == producer.epoch + 1
-    if transaction.producer_id != producer.producer_id and not again_after_rotation:
+    is_repeated = is_repeated_after_rotation or transaction.producer_epoch == producer.epoch + 1
+    if transaction.producer_id != producer.producer_id and not is_repeated_after_rotation:
         return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     state = transaction.state
     if state.is_prepared:
         known = transaction.producer_epoch == producer.epoch + 1
     elif state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT):
-        known = comes_again or is_current
+        known = is_repeated or is_current
     else:
         known = is_current
     if not known:
         return Decision(ErrorCode.PRODUCER_FENCED)
-    if state.is_prepared or (comes_again and state != _S.ONGOING):
+    if state.is_prepared or (is_repeated and state != _S.ONGOING):
         return Decision(_repeated(state, committed))
     if committed and state != _S.ONGOING:
         return Decision(ErrorCode.INVALID_TXN_STATE)
     next_id = new_producer_id() if transaction.is_exhausted else NO_ID
     return Decision(ErrorCode.NONE, prepared(transaction, committed, EPOCH_BUMPS, now_ms, next_id))
+
+
+def verification_error(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
+    """Convert the coordinator's error code to one that clients of the version know."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def produce_error(code: ErrorCode, version: int) -> ErrorCode:
+    """Convert the coordinator's error code for Produce. A transient error becomes one that every client retries."""
+    if code in _TRANSIENT or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < PRODUCE_ADDS):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return verification_error(code, version >= PRODUCE_ABORTABLE)

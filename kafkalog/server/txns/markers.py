@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
-_OVER: Final = frozenset({
+_DONE: Final = frozenset({
     # the partition was deleted, or has a newer epoch of this producer, whose first batch or marker ended this one
     ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH,
 })  # fmt: skip
@@ -47,7 +47,7 @@ def write_marker(node: Node, partition: TopicPartition, marker: Marker) -> Error
         bumps = marker.transaction_version >= EPOCH_BUMPS
         node.replicas.append_now(partition, batch, "coordinator", epoch_bumps=bumps)
     except KafkalogError as error:
-        _LOG.warning("the end of a transaction of producer %d is not in %s: %s", marker.producer_id, partition, error)
+        _LOG.warning("cannot write the marker of producer %d to %s: %s", marker.producer_id, partition, error)
         return ErrorCode(code_of(error))
     if partition.topic == CONSUMER_OFFSETS:
         node.groups.on_transaction_ended(
@@ -61,11 +61,11 @@ def write_markers(node: Node, partitions: Iterable[TopicPartition], marker: Mark
 
     While a directory is offline, an unknown partition does not count as deleted, since it may be in that directory.
     """
-    over = _OVER - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if any(True for _ in node.store.offline) else _OVER
-    return frozenset(one for one in sorted(partitions) if _written(node, one, marker) not in over)
+    done = _DONE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if any(True for _ in node.store.offline) else _DONE
+    return frozenset(one for one in sorted(partitions) if _write_with_epoch(node, one, marker) not in done)
 
 
-def _written(node: Node, partition: TopicPartition, marker: Marker) -> ErrorCode:
+def _write_with_epoch(node: Node, partition: TopicPartition, marker: Marker) -> ErrorCode:
     """Write the marker, if necessary with a later coordinator epoch, and return the error code.
 
     A manually written marker may have had a later epoch. There is no other coordinator, so this one continues with that

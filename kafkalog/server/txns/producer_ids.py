@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BLOCK: Final = 1000
 """Number of ids reserved at once, as many as a controller gives a broker."""
-MADE_UP: Final = 1 << 62
+FIRST_CHOSEN_ID: Final = 1 << 62
 """Ids from here on are never assigned; a producer with such an id chose it itself."""
 _LOG: Final = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ class ProducerIds:
 
     async def _reserve(self) -> None:
         try:
-            first = own_id(self._end, self._share)
+            first = next_own_id(self._end, self._share)
             end = first + BLOCK if self._share[1] == 1 else (first // BLOCK + 1) * BLOCK
             if end > MAX_PRODUCER_ID:
-                raise IllegalState("all producer ids are given out")
+                raise IllegalState("all producer ids are assigned")
             await self._run(self._write, end)
             if self._end < end:
                 self._next, self._end = max(self._next, first), end
@@ -74,7 +74,7 @@ class ProducerIds:
             try:
                 write_next_producer_id(directory, end, fs=self._fs)
             except StorageError as error:
-                _LOG.warning("producer ids below %d are not noted in %s: %s", end, directory, error)
+                _LOG.warning("cannot reserve producer ids below %d in %s: %s", end, directory, error)
                 failures.append(error)
         if failures and len(failures) == len(self._directories):
             raise failures[0]
@@ -86,14 +86,14 @@ class ProducerIds:
         self._next += 1
         return self._next - 1
 
-    def above(self, used: int) -> None:
+    def skip_to(self, used: int) -> None:
         """Assign only ids above `used`, which was found in a log."""
         if used >= self._next:
             self._next = used + 1
             self._end = max(self._end, self._next)
 
 
-def own_id(at: int, share: tuple[int, int]) -> int:
+def next_own_id(at: int, share: tuple[int, int]) -> int:
     """Return the first id from `at` on that is in a block of this share."""
     place, count = share
     block = at // BLOCK
@@ -103,10 +103,10 @@ def own_id(at: int, share: tuple[int, int]) -> int:
 
 async def ids_of(node: Node) -> ProducerIds:
     """Return the ProducerIds of a node of a replica set, leader or not. Raises the errors of `first_producer_id`."""
-    made = node.producer_ids
-    if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
-        made = node.producer_ids = asyncio.ensure_future(_ids_of(node))
-    return await asyncio.shield(made)  # others may wait for them as well
+    task = node.producer_ids
+    if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+        task = node.producer_ids = asyncio.ensure_future(_ids_of(node))
+    return await asyncio.shield(task)  # others may wait for them as well
 
 
 async def _ids_of(node: Node) -> ProducerIds:
@@ -122,8 +122,8 @@ def first_producer_id(directories: Sequence[str | os.PathLike[str]], logs: Itera
     """Return the first id that neither kafkalog nor a broker has assigned in these directories.
 
     It is above the ids in kafkalog's own file, in a broker's metadata, and of the producers in all logs. Producers' ids
-    of at least `MADE_UP` are ignored, since they would leave none to assign. CorruptRecord or CorruptCheckpoint for
-    damage in the metadata or the file; StorageError.
+    of at least `FIRST_CHOSEN_ID` are ignored, since they would leave none to assign. CorruptRecord or CorruptCheckpoint
+    for damage in the metadata or the file; StorageError.
     """
     first = 0
     for directory in directories:
@@ -131,5 +131,5 @@ def first_producer_id(directories: Sequence[str | os.PathLike[str]], logs: Itera
         known = 0 if metadata is None else metadata.image.next_producer_id
         first = max(first, known, read_next_producer_id(directory, fs=fs))
     for log in logs:
-        first = max([first, *(one.producer_id + 1 for one in log.producers if one.producer_id < MADE_UP)])
+        first = max([first, *(one.producer_id + 1 for one in log.producers if one.producer_id < FIRST_CHOSEN_ID)])
     return first

@@ -88,7 +88,7 @@ def transaction_of(key: bytes, value: bytes | None) -> tuple[str, Transaction | 
     try:
         state = TransactionState(data["transactionStatus"])
     except ValueError:
-        raise MessageError(f"the state {data['transactionStatus']} of a transaction is not known") from None
+        raise MessageError(f"unknown transaction state {data['transactionStatus']}") from None
     partitions = [
         TopicPartition(entry["topic"], partition)
         for entry in data["transactionPartitions"] or ()
@@ -130,8 +130,8 @@ def read_transactions(log: Walkable) -> LoadedTransactions:
                     transactional_id, transaction = transaction_of(record.key or b"", record.value)
                 except (MessageError, InvalidRecord) as error:
                     problems.append(f"offset {record.offset}: {error.message}")
-                    unreadable |= (names := _names(record.key))
-                    for name in names:
+                    unreadable |= (ids := _ids_in(record.key))
+                    for name in ids:
                         found.pop(name, None)
                     continue
                 unreadable.discard(transactional_id)
@@ -142,7 +142,7 @@ def read_transactions(log: Walkable) -> LoadedTransactions:
     return LoadedTransactions(found, problems, unreadable)
 
 
-def _names(key: bytes | None) -> set[str]:
+def _ids_in(key: bytes | None) -> set[str]:
     """Return the id in a key as a set, empty if the key is of another type or cannot be read."""
     try:
         return {transaction_of(key or b"", None)[0]}

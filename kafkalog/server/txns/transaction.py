@@ -96,7 +96,7 @@ def with_next_epoch(
         epochs = (current, last)
     else:
         return None
-    return _emptied(transaction, transaction.producer_id, epochs, timeout_ms, now_ms)
+    return _to_empty(transaction, transaction.producer_id, epochs, timeout_ms, now_ms)
 
 
 def with_new_producer(
@@ -104,10 +104,10 @@ def with_new_producer(
 ) -> Transaction:
     """Return the value after InitProducerId when the epochs are used up: a new producer id with epoch 0."""
     last = transaction.producer_epoch if keeps_last_epoch else NO_EPOCH
-    return _emptied(transaction, producer_id, (0, last), timeout_ms, now_ms)
+    return _to_empty(transaction, producer_id, (0, last), timeout_ms, now_ms)
 
 
-def _emptied(
+def _to_empty(
     transaction: Transaction, producer_id: int, epochs: tuple[int, int], timeout_ms: int, now_ms: int
 ) -> Transaction:
     return _after(
@@ -131,7 +131,7 @@ def with_partitions(
 def fenced(transaction: Transaction) -> Transaction:
     """Return the open transaction with a bumped epoch, which fences its producer. This state is never in a log."""
     if transaction.producer_epoch > LAST_EPOCH:
-        raise IllegalState(f"the producer {transaction.producer_id} has no epoch left to fence it with")
+        raise IllegalState(f"producer {transaction.producer_id} has no epoch left for fencing")
     return _after(
         transaction, TransactionState.PREPARE_EPOCH_FENCE, producer_epoch=transaction.producer_epoch + 1,
         last_producer_epoch=NO_EPOCH,

@@ -23,7 +23,7 @@ _UNAVAILABLE: Final = frozenset({
 })  # fmt: skip
 _BATCH_BYTES: Final = 100_000
 _TOMBSTONE_BYTES: Final = 32
-_NOT_OURS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+_NOT_LED_HERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
 
 
 class TransactionLog:
@@ -54,15 +54,15 @@ class TransactionLog:
                 return
             loaded = await self._node.run(read_transactions, log)
         except Exception as error:  # the transactions of the other partitions are still served
-            told = None if isinstance(error, KafkalogError | OSError) else error
-            message = "the transactions of %s-%d cannot be read, and are not served: %s"
-            _LOG.error(message, TOPIC, index, error, exc_info=told)
+            cause = None if isinstance(error, KafkalogError | OSError) else error
+            message = "the transactions of %s-%d cannot be read and are not served: %s"
+            _LOG.error(message, TOPIC, index, error, exc_info=cause)
             self._unreadable.add(index)
             return
         for problem in loaded.problems:
-            _LOG.warning("a record of %s-%d is passed over: %s", TOPIC, index, problem)
+            _LOG.warning("skipped a record of %s-%d: %s", TOPIC, index, problem)
         for name in sorted(loaded.unreadable):
-            _LOG.error("the last record of the transaction %s cannot be read, it is not served", ascii(name[:80]))
+            _LOG.error("the last record of transaction %s cannot be read; it is not served", ascii(name[:80]))
         self._unreadable_ids |= loaded.unreadable
         for name, transaction in loaded.transactions.items():
             known = self._transactions.get(name)
@@ -75,11 +75,13 @@ class TransactionLog:
         return iter([one for name, one in self._transactions.items() if name not in unreadable])
 
     def find(self, transactional_id: str) -> tuple[ErrorCode, Transaction | None]:
-        """Return the transaction of an id, None if unknown; an error while loading or if the id cannot be read."""
+        """Return the transaction of an id, None if unknown; an error for "", while loading, or if it cannot be read."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST, None
         if self.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
-        is_unknown = transactional_id in self._unreadable_ids
-        if is_unknown or (self._unreadable and self.partition_for(transactional_id) in self._unreadable):
+        is_unreadable = transactional_id in self._unreadable_ids
+        if is_unreadable or (self._unreadable and self.partition_for(transactional_id) in self._unreadable):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         return ErrorCode.NONE, self._transactions.get(transactional_id)
 
@@ -102,7 +104,7 @@ class TransactionLog:
             return ErrorCode.NONE
         place = TopicPartition(TOPIC, self.partition_for(transactional_id))
         code: int = await self._node.replicas.settled([place])
-        return _told(ErrorCode(code)) if code else ErrorCode.NONE
+        return _client_code(ErrorCode(code)) if code else ErrorCode.NONE
 
     def is_alone(self, transactional_id: str) -> bool:
         """Return True if this node leads the id's partition and has its only copy."""
@@ -123,11 +125,11 @@ class TransactionLog:
             by_partition.setdefault(self.partition_for(transaction.transactional_id), []).append(transaction)
         count = 0
         for index, expired in by_partition.items():
-            for some in _in_batches(expired):
-                if self._append(index, some, is_end=True) != ErrorCode.NONE:
+            for batch in _in_batches(expired):
+                if self._append(index, batch, is_end=True) != ErrorCode.NONE:
                     break
-                count += len(some)
-                for transaction in some:
+                count += len(batch)
+                for transaction in batch:
                     del self._transactions[transaction.transactional_id]
         return count
 
@@ -138,7 +140,7 @@ class TransactionLog:
             self._node.replicas.append_now(TopicPartition(TOPIC, index), batch, "coordinator")
         except KafkalogError as error:
             _LOG.warning("a record of %s-%d could not be written: %s", TOPIC, index, error)
-            return _told(ErrorCode(code_of(error)))
+            return _client_code(ErrorCode(code_of(error)))
         return ErrorCode.NONE
 
 
@@ -156,8 +158,8 @@ def _in_batches(transactions: Iterable[Transaction]) -> Iterator[list[Transactio
         yield batch
 
 
-def _told(code: ErrorCode) -> ErrorCode:
+def _client_code(code: ErrorCode) -> ErrorCode:
     """Return the error for a producer from the error of the coordinator's own append."""
     if code in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return ErrorCode.NOT_COORDINATOR if code in _NOT_OURS else ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NOT_COORDINATOR if code in _NOT_LED_HERE else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -26,7 +26,7 @@ from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, connection_for, node_for, request_bytes
-from tests.server.replica.partitions import end_of_transaction, of_producer, plain
+from tests.server.replica.partitions import make_batch, make_marker, make_producer_batch
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 VERSIONS = range(4, 19)
@@ -91,10 +91,10 @@ def test_every_version_reads_what_was_written(tmp_path: Path, version: int) -> N
 
     async def body(node: Node) -> None:
         for _ in range(2):
-            node.replicas.append_now(T0, plain(3), "client")
+            node.replicas.append_now(T0, make_batch(3), "client")
         answer = await fetch(node, {("t", 0): 3, ("t", 1): 0}, version)
         [first, second] = rows(answer)
-        assert bytes(first.records)[:8] == (3).to_bytes(8, "big") and len(first.records) == len(plain(3))
+        assert bytes(first.records)[:8] == (3).to_bytes(8, "big") and len(first.records) == len(make_batch(3))
         assert (first.error_code, first.high_watermark, first.last_stable_offset) == (0, 6, 6)
         assert first.aborted_transactions is None
         assert (second.error_code, second.high_watermark, len(second.records)) == (0, 0, 0)
@@ -120,7 +120,7 @@ def test_codes_of_the_reference(tmp_path: Path) -> None:
     """FLOW-15, FLOW-18, FLOW-27 and wire.md M5."""
 
     async def body(node: Node) -> None:
-        node.replicas.append_now(T0, plain(3), "client")
+        node.replicas.append_now(T0, make_batch(3), "client")
         [one] = rows(await fetch(node, {("t", 0): 4}, max_wait=10_000))
         fields = (one.error_code, one.high_watermark, one.last_stable_offset, one.log_start_offset)
         assert fields == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1)
@@ -135,8 +135,8 @@ def test_codes_of_the_reference(tmp_path: Path) -> None:
             assert (one.error_code, one.aborted_transactions, one.records) == (code, (), b"")
         [one] = rows(await fetch(node, {("t", 0): 0}, leader_epoch=9))
         assert (one.error_code, one.high_watermark) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
-        assert sizes(await fetch(node, {("t", 0): 0}, max_bytes=1, partition_max_bytes=1)) == {0: len(plain(3))}
-        assert sizes(await fetch(node, {("t", 0): 0}, max_bytes=0, partition_max_bytes=0)) == {0: len(plain(3))}
+        assert sizes(await fetch(node, {("t", 0): 0}, max_bytes=1, partition_max_bytes=1)) == {0: len(make_batch(3))}
+        assert sizes(await fetch(node, {("t", 0): 0}, max_bytes=0, partition_max_bytes=0)) == {0: len(make_batch(3))}
 
     run(tmp_path, body)
 
@@ -159,12 +159,12 @@ def test_a_session_by_ids_does_not_go_on_with_the_next_topic_of_that_name(tmp_pa
     """FLOW-18: an id that nobody knows any more."""
 
     async def body(node: Node) -> None:
-        node.replicas.append_now(T0, plain(3), "client")
+        node.replicas.append_now(T0, make_batch(3), "client")
         first = await fetch(node, {("t", 0): 0}, 13, epoch=0)
-        assert sizes(first) == {0: len(plain(3))}
+        assert sizes(first) == {0: len(make_batch(3))}
         await node.topics.delete("t")
         await node.topics.create("t", 2)
-        node.replicas.append_now(T0, plain(3), "client")
+        node.replicas.append_now(T0, make_batch(3), "client")
         [one] = rows(await fetch(node, {}, 13, session_id=first.session_id, epoch=1))
         assert (one.error_code, one.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
 
@@ -197,10 +197,10 @@ def test_committed_reading_has_what_was_aborted(tmp_path: Path) -> None:
 
     async def body(node: Node) -> None:
         node.replicas.find(T0).log.verifies_transactions = False
-        node.replicas.append_now(T0, of_producer(9, 0, transactional=True), "client")
+        node.replicas.append_now(T0, make_producer_batch(9, 0, transactional=True), "client")
         [one] = rows(await fetch(node, {("t", 0): 0}, isolation=1))
         assert (one.records, one.aborted_transactions, one.last_stable_offset) == (b"", (), 0)
-        node.replicas.append_now(T0, end_of_transaction(9, ControlType.ABORT))
+        node.replicas.append_now(T0, make_marker(9, ControlType.ABORT))
         [one] = rows(await fetch(node, {("t", 0): 0}, isolation=1))
         assert [(a.producer_id, a.first_offset) for a in one.aborted_transactions] == [(9, 0)]
         assert one.last_stable_offset == 2 and len(one.records) > 78
@@ -215,8 +215,8 @@ def test_a_fetch_waits_for_a_produce(tmp_path: Path) -> None:
         task = asyncio.create_task(fetch(node, {("t", 0): 0}, max_wait=30_000))
         await asyncio.sleep(0.01)
         assert not task.done()
-        node.replicas.append_now(T0, plain(), "client")
-        assert sizes(await task) == {0: len(plain())}
+        node.replicas.append_now(T0, make_batch(), "client")
+        assert sizes(await task) == {0: len(make_batch())}
         task = asyncio.create_task(fetch(node, {("t", 0): 1}, max_wait=30))
         assert sizes(await task) == {0: 0}
 
@@ -225,7 +225,7 @@ def test_a_fetch_waits_for_a_produce(tmp_path: Path) -> None:
 
 def test_a_session_is_told_what_changed(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        node.replicas.append_now(T0, plain(), "client")
+        node.replicas.append_now(T0, make_batch(), "client")
         for version in (7, 18):
             start = node.replicas.find(T1).log.log_end_offset
             made = await fetch(node, {("t", 0): 0, ("t", 1): start}, version, epoch=0)
@@ -234,7 +234,7 @@ def test_a_session_is_told_what_changed(tmp_path: Path) -> None:
             end = node.replicas.find(T0).log.log_end_offset
             again = await fetch(node, {("t", 0): end}, version, epoch=1, **session)
             assert (rows(again), again.session_id, again.error_code) == ([], made.session_id, 0)
-            node.replicas.append_now(T1, plain(), "client")
+            node.replicas.append_now(T1, make_batch(), "client")
             assert sizes(await fetch(node, {}, version, epoch=2, **session))[1] > 0
             topic = {"topic": "t", "topic_id": node.topics.get("t").id, "partitions": [1]}
             assert rows(await fetch(node, {}, version, epoch=3, forgotten=[topic], **session)) == []
@@ -320,7 +320,7 @@ def test_slots_are_bounded_and_the_larger_session_gets_one() -> None:
     now.ms = EVICTION_MS + 1
     assert made(sessions, 1) is None  # not larger than the smallest
     middle = made(sessions, 1, 2)
-    assert middle is not None and sessions.get(small.id) is None and sessions.evictions == 1
+    assert middle is not None and sessions.get(small.id) is None and len(sessions) == 2
     follower = made(sessions, 1, is_follower=True)
     assert follower is not None and sessions.get(large.id) is None  # a follower's is worth more than any client's
     now.ms += EVICTION_MS + 1
@@ -353,7 +353,7 @@ def test_what_gave_records_goes_to_the_end() -> None:
     class Some:
         size = 10
 
-    session = FetchSession(1, 0, False, False)
+    session = FetchSession(1, 0, False, False, 0)
     session.update(asked(1, 2, 3).values(), ())
     answers = [(("t", 1), FetchResult(records=Some())), (("t", 2), FetchResult())]
     told: Any = session.news(answers)  # type: ignore[arg-type]

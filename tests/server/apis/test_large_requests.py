@@ -14,7 +14,7 @@ from kafkalog.server.wire.header import read_header
 from kafkalog.server.wire.reader import read_request
 from tests.server.apis.test_topic_calls import create_tree, metadata_tree, with_node
 from tests.server.nodes import KEYS, call, connection_for, request_bytes
-from tests.server.replica.partitions import plain
+from tests.server.replica.partitions import make_batch
 
 COUNT = 20 * TURN_ROWS
 NAMES = [f"n{number}" for number in range(COUNT)]
@@ -113,7 +113,7 @@ MANY_PARTITIONS: dict[str, tuple[int, dict[str, Any]]] = {
     }),
     "produce": (9, {
         "transactional_id": None, "acks": 1, "timeout": 1000,
-        "topic_data": [{"name": "t", "partition_data": [{"index": one, "records": plain(1)} for one in MANY]}],
+        "topic_data": [{"name": "t", "partition_data": [{"index": one, "records": make_batch(1)} for one in MANY]}],
     }),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from kafkalog.server.node.node import Node
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for
-from tests.server.replica.partitions import of_producer, plain
+from tests.server.replica.partitions import make_batch, make_producer_batch
 
 T0 = TopicPartition("t", 0)
 
@@ -51,7 +51,7 @@ def test_offsets_of_times(tmp_path: Path, version: int) -> None:
 
     async def body(node: Node) -> None:
         for time in (100, 300, 200):
-            node.replicas.append_now(T0, plain(timestamp=time), "client")
+            node.replicas.append_now(T0, make_batch(timestamp=time), "client")
         epoch = 0 if version >= 4 else -1
         assert await listed(node, version, -1, -2, 100, 150, 300, 301) == [
             (0, -1, 3, epoch), (0, -1, 0, epoch), (0, 100, 0, epoch), (0, 300, 1, epoch), (0, 300, 1, epoch),
@@ -81,7 +81,7 @@ def test_a_leader_that_does_not_know_yet_says_so_as_the_version_knows(tmp_path: 
     """PART-9."""
 
     async def body(node: Node) -> None:
-        node.replicas.append_now(T0, plain(), "client")
+        node.replicas.append_now(T0, make_batch(), "client")
         replicas = (node.node_id, 7)
         node.replicas.find(T0).become_leader(Role(node.node_id, 1, 1, replicas, replicas), 0)
         assert [(await listed(node, version, -1))[0][0] for version in (4, 5)] == [
@@ -98,7 +98,7 @@ def test_where_an_epoch_ends(tmp_path: Path, version: int) -> None:
     """FLOW-25."""
 
     async def body(node: Node) -> None:
-        node.replicas.append_now(T0, plain(3), "client")
+        node.replicas.append_now(T0, make_batch(3), "client")
 
         async def ends(epoch: int, current: int = -1, index: int = 0) -> tuple[int, ...]:
             row = {"partition": index, "current_leader_epoch": current, "leader_epoch": epoch}
@@ -122,7 +122,7 @@ def test_records_are_given_up(tmp_path: Path, version: int) -> None:
     async def body(node: Node) -> None:
         await node.topics.create("c", 1, {"cleanup.policy": "compact"})
         await node.topics.ensure_internal("__consumer_offsets")
-        node.replicas.append_now(T0, plain(5), "client")
+        node.replicas.append_now(T0, make_batch(5), "client")
 
         async def deleted(offset: int, name: str = "t") -> tuple[int, int]:
             row = {"partition_index": 0, "offset": offset}
@@ -160,8 +160,8 @@ def test_who_writes_to_a_partition(tmp_path: Path) -> None:
 
     async def body(node: Node) -> None:
         node.replicas.find(T0).log.verifies_transactions = False
-        node.replicas.append_now(T0, of_producer(4, 0, count=3), "client")
-        node.replicas.append_now(T0, of_producer(9, 0, epoch=2, transactional=True), "client")
+        node.replicas.append_now(T0, make_producer_batch(4, 0, count=3), "client")
+        node.replicas.append_now(T0, make_producer_batch(9, 0, epoch=2, transactional=True), "client")
         tree = {"topics": [{"name": "t", "partition_indexes": [0, 5]}]}
         answer = await call(node, "describe_producers", 0, tree)
         [known, unknown] = answer.topics[0].partitions
@@ -183,7 +183,7 @@ def test_each_directory_tells_of_its_logs_and_how_far_a_future_one_is_behind(tmp
         async with node_for(a, b, cordoned_log_dirs=str(tmp_path / "link")) as node:
             await node.topics.create("t", 2)
             for _ in range(2):
-                node.replicas.append_now(T0, plain(3), "client")
+                node.replicas.append_now(T0, make_batch(3), "client")
             node.store.get_or_create(T0, is_future=True, directory=b)
             answer = await call(node, "describe_log_dirs", 5, {"topics": None})
             rows = {
@@ -192,7 +192,8 @@ def test_each_directory_tells_of_its_logs_and_how_far_a_future_one_is_behind(tmp
             }  # fmt: skip
             assert sorted(rows) == [("a", "t", 0), ("a", "t", 1), ("b", "t", 0)]
             current, future = rows["a", "t", 0], rows["b", "t", 0]
-            assert (current.partition_size, current.offset_lag, current.is_future_key) == (2 * len(plain(3)), 0, False)
+            size = 2 * len(make_batch(3))
+            assert (current.partition_size, current.offset_lag, current.is_future_key) == (size, 0, False)
             assert (future.partition_size, future.offset_lag, future.is_future_key) == (0, 6, True)
             assert [row.is_cordoned for row in answer.results] == [False, True]
             [job] = [job for job in node.store.jobs if job.name == "highwatermark-checkpoint"]

@@ -27,7 +27,7 @@ from tests.builder import R, batch, frame, message_v1
 from tests.cycles import left_to_collector
 from tests.server.net.networks import answer_of, connect, framed, network_for
 from tests.server.nodes import Closed, call, connection_for, node_for, request_bytes
-from tests.server.replica.partitions import of_producer, plain, settle
+from tests.server.replica.partitions import make_batch, make_producer_batch, settle
 from tests.server.wire import by_kio
 
 VERSIONS = range(3, 14)
@@ -116,7 +116,7 @@ def test_every_version_writes_and_answers(tmp_path: Path, version: int) -> None:
 
     async def body(node: Node) -> None:
         for number in range(2):
-            [one] = await produce(node, {("t", 0): plain(3)}, version)
+            [one] = await produce(node, {("t", 0): make_batch(3)}, version)
             assert (one.error_code, one.base_offset) == (0, 3 * number)
 
     run(tmp_path, body)
@@ -127,7 +127,7 @@ def test_versions_that_are_not_served_close(tmp_path: Path, version: int) -> Non
     """FLOW-25: 0 to 2 are offered, and not served."""
 
     async def body(node: Node) -> None:
-        frame = request_bytes("produce", 3, request(node, 3, {("t", 0): plain()}))
+        frame = request_bytes("produce", 3, request(node, 3, {("t", 0): make_batch()}))
         frame[2:4] = version.to_bytes(2, "big")
         assert repr(await dispatch(node, connection_for(), frame)) == "CLOSE"
 
@@ -139,25 +139,25 @@ def test_codes_of_the_reference(tmp_path: Path) -> None:
 
     async def body(node: Node) -> None:
         await node.topics.ensure_internal("__consumer_offsets")
-        broken = bytearray(plain())
+        broken = bytearray(make_batch())
         broken[-1] ^= 1
-        batches = {("t", 1): bytes(broken), ("t", 7): plain(), ("gone", 0): plain(), ("t", 0): plain()}
+        batches = {("t", 1): bytes(broken), ("t", 7): make_batch(), ("gone", 0): make_batch(), ("t", 0): make_batch()}
         rows = await produce(node, batches)  # type: ignore[arg-type]
         assert [(one.index, one.error_code, one.base_offset) for one in rows] == [
             (1, 2, -1), (7, 3, -1), (0, 0, 0), (0, 3, -1)
         ]  # fmt: skip
-        [one] = await produce(node, {("gone", 0): plain()}, 13)
+        [one] = await produce(node, {("gone", 0): make_batch()}, 13)
         assert one.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-        rows = await produce(node, {("t", 0): plain(), ("t", 1): plain()}, acks=5)
+        rows = await produce(node, {("t", 0): make_batch(), ("t", 1): make_batch()}, acks=5)
         assert [one.error_code for one in rows] == [21, 21]
-        for data in (plain() + plain(), b"", None, plain()[:-1], plain()[:40]):
+        for data in (make_batch() + make_batch(), b"", None, make_batch()[:-1], make_batch()[:40]):
             assert await code(node, data) == ErrorCode.INVALID_RECORD
-        assert await code(node, plain(timestamp=-7)) == 0
+        assert await code(node, make_batch(timestamp=-7)) == 0
         for client_id, expected in (("test", 17), ("__admin_client", 0)):
             keyed = batch([R(b"value", b"key", timestamp=5_000)])
             [one] = await produce(node, {("__consumer_offsets", 0): keyed}, client_id=client_id)
             assert one.error_code == expected
-        assert [await code(node, of_producer(4, sequence)) for sequence in (5, 5, 9)] == [0, 0, 45]
+        assert [await code(node, make_producer_batch(4, sequence)) for sequence in (5, 5, 9)] == [0, 0, 45]
         assert node.replicas.find(T0).log.log_end_offset == 3
 
     run(tmp_path, body)
@@ -166,7 +166,7 @@ def test_codes_of_the_reference(tmp_path: Path) -> None:
 def test_old_formats_and_codecs_are_refused(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         assert await code(node, message_v1(0, b"value")) == ErrorCode.INVALID_RECORD
-        data = bytes(cramjam.zstd.compress(plain(3)[61:]))
+        data = bytes(cramjam.zstd.compress(make_batch(3)[61:]))
         packed = frame(data, count=3, last_delta=2, attributes=4, base_timestamp=5_000, max_timestamp=5_000)
         assert [await code(node, packed, version) for version in (3, 6, 7)] == [76, 76, 0]
 
@@ -177,7 +177,7 @@ def test_a_codec_that_nobody_knows_is_no_fault_of_the_server(tmp_path: Path, cap
     async def body(node: Node) -> None:
         data = frame(b"zz", count=1, last_delta=0, attributes=7)
         assert await code(node, data) == ErrorCode.UNKNOWN_SERVER_ERROR  # what a broker answers
-        assert await code(node, plain()) == 0
+        assert await code(node, make_batch()) == 0
 
     run(tmp_path, body)
     assert not [record for record in caplog.records if record.exc_info]
@@ -185,9 +185,9 @@ def test_a_codec_that_nobody_knows_is_no_fault_of_the_server(tmp_path: Path, cap
 
 def test_acks_0_has_no_answer_and_ends_with_an_error(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        assert await call(node, "produce", 9, request(node, 9, {("t", 0): plain()}, acks=0)) is None
+        assert await call(node, "produce", 9, request(node, 9, {("t", 0): make_batch()}, acks=0)) is None
         assert node.replicas.find(T0).log.log_end_offset == 1
-        for batches in ({("gone", 0): plain()}, {("t", 0): plain(), ("t", 1): b"nothing"}):
+        for batches in ({("gone", 0): make_batch()}, {("t", 0): make_batch(), ("t", 1): b"nothing"}):
             with pytest.raises(Closed):
                 await call(node, "produce", 9, request(node, 9, batches, acks=0))  # type: ignore[arg-type]
         assert node.replicas.find(T0).log.log_end_offset == 2
@@ -197,8 +197,8 @@ def test_acks_0_has_no_answer_and_ends_with_an_error(tmp_path: Path) -> None:
 
 def test_a_partition_named_twice_is_written_once(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        tree = request(node, 9, {("t", 0): plain()})
-        tree["topic_data"][0]["partition_data"].append({"index": 0, "records": plain(2)})
+        tree = request(node, 9, {("t", 0): make_batch()})
+        tree["topic_data"][0]["partition_data"].append({"index": 0, "records": make_batch(2)})
         answer = await call(node, "produce", 9, tree)
         [one] = answer.responses[0].partition_responses
         assert (one.error_code, one.base_offset, node.replicas.find(T0).log.log_end_offset) == (0, 0, 2)
@@ -210,7 +210,7 @@ def test_transactional_batches_need_their_id(tmp_path: Path) -> None:
     """FLOW-9."""
 
     async def body(node: Node) -> None:
-        data = {("t", 0): of_producer(9, 0, transactional=True), ("t", 1): plain()}
+        data = {("t", 0): make_producer_batch(9, 0, transactional=True), ("t", 1): make_batch()}
         rows = await produce(node, data)  # type: ignore[arg-type]
         assert [one.error_code for one in rows] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
         assert node.replicas.find(TopicPartition("t", 1)).log.log_end_offset == 0
@@ -224,7 +224,7 @@ def test_records_that_are_refused_are_named(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.topics.create("c", 1, {"cleanup.policy": "compact"})
         for version in (8, 9):
-            [one] = await produce(node, {("c", 0): plain(2)}, version)
+            [one] = await produce(node, {("c", 0): make_batch(2)}, version)
             assert one.error_code == ErrorCode.INVALID_RECORD and one.error_message
             assert [error.batch_index for error in one.record_errors] == [0, 1]
 
@@ -243,7 +243,7 @@ def test_a_bomb_is_refused_and_the_others_are_served(tmp_path: Path) -> None:
         bomb = frame(data, count=1, last_delta=0, attributes=1, base_timestamp=5_000, max_timestamp=5_000)
         sent = [asyncio.create_task(code(node, bomb)) for _ in range(3)]
         await settle()
-        assert [one.error_code for one in await produce(node, {("t", 1): plain()})] == [0]
+        assert [one.error_code for one in await produce(node, {("t", 1): make_batch()})] == [0]
         assert set(await asyncio.gather(*sent)) <= {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
 
     run(tmp_path, body, message_max_bytes=4 << 20)
@@ -255,7 +255,7 @@ def test_a_refused_bomb_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
             return await dispatch(node, connection, request_frame)
 
         junk = random.Random(1).randbytes(4096)  # packed, it is large enough for the pool
-        packed = bytes(cramjam.zstd.compress(plain(1)[61:] + junk + bytes(1 << 20)))
+        packed = bytes(cramjam.zstd.compress(make_batch(1)[61:] + junk + bytes(1 << 20)))
         bomb = frame(packed, count=1, last_delta=0, attributes=4, base_timestamp=5_000, max_timestamp=5_000)
         asked = framed(request_bytes("produce", 9, request(node, 9, {("t", 0): bomb})))
         async with network_for(dispatch_frame) as network:
@@ -302,7 +302,7 @@ def test_a_waiting_produce_holds_no_record_bytes(tmp_path: Path) -> None:
 def test_a_partition_that_is_not_there_is_told_before_the_records_are_looked_at(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         for index in (2, -1):
-            for data in (None, b"", b"no batch at all", plain(1)):
+            for data in (None, b"", b"no batch at all", make_batch(1)):
                 [one] = await produce(node, {("t", index): data})
                 assert one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

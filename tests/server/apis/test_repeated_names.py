@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.groups.groups import commit, topic
+from tests.server.groups.groups import commit_offset, create_topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 
@@ -31,8 +31,8 @@ async def test_what_is_named_many_times_is_told_once(
     tmp_path: Path, name: str, version: int, rows: str, tree: dict[str, Any]
 ) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        await commit(node, 1)
+        await create_topic(node)
+        await commit_offset(node, 1)
         [row] = getattr(await call(node, name, version, tree), rows)
         if name == "describe_producers":
             assert len(row.partitions) == 1
@@ -41,8 +41,8 @@ async def test_what_is_named_many_times_is_told_once(
 @in_loop
 async def test_an_offset_that_is_asked_for_many_times_is_told_once(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        await commit(node, 1, metadata="x" * 4096)
+        await create_topic(node)
+        await commit_offset(node, 1, metadata="x" * 4096)
         tree = {"groups": [{"group_id": "g", "topics": [ONE_TOPIC] * MANY}, {"group_id": "h", "topics": None}]}
         first, second = (await call(node, "offset_fetch", 9, tree)).groups
         assert (first.group_id, second.group_id) == ("g", "h")

@@ -10,25 +10,34 @@ from kafkalog.server.node.node import Node
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.security.acls import Operation, ResourceType
 from tests.server.nodes import call
-from tests.server.txns.calls import ALL_OF, add, add_offsets, committed, end, init, offsets, with_node
+from tests.server.txns.calls import (
+    ALL_OF,
+    add_offsets,
+    add_partitions,
+    commit_offsets,
+    end_transaction,
+    fetch_committed,
+    init_producer,
+    with_node,
+)
 
 
 @pytest.mark.parametrize("version", ALL_OF["init_producer_id"])
 def test_producer_ids(tmp_path: Path, version: int) -> None:
     async def work(node: Node) -> None:
-        plain = await init(node, version, None, transaction_timeout=-1)
+        plain = await init_producer(node, version, None, transaction_timeout=-1)
         assert (plain.error_code, plain.producer_epoch) == (0, 0)
-        assert (await init(node, version, None)).producer_id == plain.producer_id + 1
-        first, second = await init(node, version), await init(node, version)
+        assert (await init_producer(node, version, None)).producer_id == plain.producer_id + 1
+        first, second = await init_producer(node, version), await init_producer(node, version)
         assert (first.producer_epoch, second.producer_epoch) == (0, 1)
         assert first.producer_id == second.producer_id
-        assert (await init(node, version, "")).error_code == 42
-        assert (await init(node, version, transaction_timeout=1_000_000_000)).error_code == 50
+        assert (await init_producer(node, version, "")).error_code == 42
+        assert (await init_producer(node, version, transaction_timeout=1_000_000_000)).error_code == 50
         if version >= 3:
-            old = await init(node, version, producer_id=first.producer_id, producer_epoch=0)
+            old = await init_producer(node, version, producer_id=first.producer_id, producer_epoch=0)
             assert (old.error_code, old.producer_id, old.producer_epoch) == (90 if version >= 4 else 47, -1, -1)
-            assert (await init(node, version, producer_id=first.producer_id)).error_code == 42
-            own = await init(node, version, producer_id=first.producer_id, producer_epoch=1)
+            assert (await init_producer(node, version, producer_id=first.producer_id)).error_code == 42
+            own = await init_producer(node, version, producer_id=first.producer_id, producer_epoch=1)
             assert (own.error_code, own.producer_epoch) == (0, 2)
 
     with_node(tmp_path, work)
@@ -37,15 +46,15 @@ def test_producer_ids(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize("version", ALL_OF["add_partitions_to_txn"])
 def test_adding_partitions(tmp_path: Path, version: int) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         fenced = 90 if version >= 2 else 47
-        assert await add(node, producer, version) == {("t", 0): 0, ("t", 1): 0}
-        assert set((await add(node, producer._replace(producer_epoch=7), version)).values()) == {fenced}
-        assert set((await add(node, producer._replace(producer_id=12345), version)).values()) == {49}
-        assert set((await add(node, producer, version, "other")).values()) == {49}
-        assert await add(node, producer, version, t=[0], none=[0]) == {("t", 0): 55, ("none", 0): 3}
-        assert await add(node, producer, version, t=[2, 1]) == {("t", 2): 3, ("t", 1): 55}
-        internal = await add(node, producer, version, __consumer_offsets=[0])
+        assert await add_partitions(node, producer, version) == {("t", 0): 0, ("t", 1): 0}
+        assert set((await add_partitions(node, producer._replace(producer_epoch=7), version)).values()) == {fenced}
+        assert set((await add_partitions(node, producer._replace(producer_id=12345), version)).values()) == {49}
+        assert set((await add_partitions(node, producer, version, "other")).values()) == {49}
+        assert await add_partitions(node, producer, version, t=[0], none=[0]) == {("t", 0): 55, ("none", 0): 3}
+        assert await add_partitions(node, producer, version, t=[2, 1]) == {("t", 2): 3, ("t", 1): 55}
+        internal = await add_partitions(node, producer, version, __consumer_offsets=[0])
         assert internal == {("__consumer_offsets", 0): 29 if version < 4 else 3}
 
     with_node(tmp_path, work)
@@ -54,8 +63,8 @@ def test_adding_partitions(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_ask_about_many_transactions_at_once(tmp_path: Path, version: int) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
-        assert set((await add(node, producer, t=[0])).values()) == {0}
+        producer = await init_producer(node)
+        assert set((await add_partitions(node, producer, t=[0])).values()) == {0}
         asked = [
             {
                 "transactional_id": name, "producer_id": producer.producer_id, "producer_epoch": 0, "verify_only": True,
@@ -76,18 +85,18 @@ def test_brokers_ask_about_many_transactions_at_once(tmp_path: Path, version: in
 @pytest.mark.parametrize("version", ALL_OF["end_txn"])
 def test_ends(tmp_path: Path, version: int) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         fenced = 90 if version >= 2 else 47
-        await add(node, producer)
-        assert (await end(node, producer._replace(producer_epoch=3), version)).error_code == fenced
-        assert (await end(node, producer._replace(producer_id=12345), version)).error_code == 49
-        assert (await end(node, producer, version, "none")).error_code == 49
-        ended = await end(node, producer, version)
+        await add_partitions(node, producer)
+        assert (await end_transaction(node, producer._replace(producer_epoch=3), version)).error_code == fenced
+        assert (await end_transaction(node, producer._replace(producer_id=12345), version)).error_code == 49
+        assert (await end_transaction(node, producer, version, "none")).error_code == 49
+        ended = await end_transaction(node, producer, version)
         assert ended.error_code == 0
         if version >= 5:
             assert (ended.producer_id, ended.producer_epoch) == (producer.producer_id, 1)
-        assert (await end(node, producer, version)).error_code == 0  # asked for again
-        assert (await end(node, producer, version, committed=False)).error_code == 48
+        assert (await end_transaction(node, producer, version)).error_code == 0  # asked for again
+        assert (await end_transaction(node, producer, version, committed=False)).error_code == 48
 
     with_node(tmp_path, work)
 
@@ -95,22 +104,22 @@ def test_ends(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize("version", ALL_OF["txn_offset_commit"])
 def test_offsets_count_once_the_transaction_is_committed(tmp_path: Path, version: int) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
-        assert await offsets(node, producer, version, "none") == 49
-        assert await offsets(node, producer, version, topic="none") == 3
+        producer = await init_producer(node)
+        assert await commit_offsets(node, producer, version, "none") == 49
+        assert await commit_offsets(node, producer, version, topic="none") == 3
         if version < 5:
-            assert await offsets(node, producer, version) == (48 if version < 4 else 120)
+            assert await commit_offsets(node, producer, version) == (48 if version < 4 else 120)
             assert await add_offsets(node, producer, min(version, 4)) == 0
-        assert await offsets(node, producer, version) == 0
-        assert await committed(node) == (-1, 0)
-        assert (await committed(node, stable=True))[1] == 88
-        assert (await end(node, producer)).error_code == 0
-        assert await committed(node, stable=True) == (5, 0)
-        again = await init(node)
+        assert await commit_offsets(node, producer, version) == 0
+        assert await fetch_committed(node) == (-1, 0)
+        assert (await fetch_committed(node, stable=True))[1] == 88
+        assert (await end_transaction(node, producer)).error_code == 0
+        assert await fetch_committed(node, stable=True) == (5, 0)
+        again = await init_producer(node)
         assert await add_offsets(node, again) == 0
-        assert await offsets(node, again, version, at=9) == 0
-        assert (await end(node, again, committed=False)).error_code == 0
-        assert await committed(node, stable=True) == (5, 0)
+        assert await commit_offsets(node, again, version, at=9) == 0
+        assert (await end_transaction(node, again, committed=False)).error_code == 0
+        assert await fetch_committed(node, stable=True) == (5, 0)
 
     with_node(tmp_path, work)
 
@@ -119,9 +128,9 @@ def test_offsets_count_once_the_transaction_is_committed(tmp_path: Path, version
 def test_lists(tmp_path: Path, version: int) -> None:
     async def work(node: Node) -> None:
         for name in ("x", "y", "z1"):
-            await init(node, name=name)
-        producer = await init(node)
-        await add(node, producer)
+            await init_producer(node, name=name)
+        producer = await init_producer(node)
+        await add_partitions(node, producer)
 
         async def names(**filters: Any) -> list[str]:
             fields = {"state_filters": [], "producer_id_filters": [], **filters}
@@ -146,9 +155,9 @@ def test_lists(tmp_path: Path, version: int) -> None:
 
 def test_descriptions(tmp_path: Path) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
-        await init(node, name="idle")
-        await add(node, producer)
+        producer = await init_producer(node)
+        await init_producer(node, name="idle")
+        await add_partitions(node, producer)
         fields = {"transactional_ids": ["x", "none", "idle", ""]}
         found = (await call(node, "describe_transactions", 0, fields)).transaction_states
         one = found[0]
@@ -182,24 +191,24 @@ def test_who_may_not_is_told_so(tmp_path: Path) -> None:
     writes_topic = (Operation.WRITE, ResourceType.TOPIC)
 
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         node.authorizer = Refusing(writes_id)
-        assert (await init(node)).error_code == 53
-        assert (await init(node, name=None)).error_code == 0
-        assert set((await add(node, producer)).values()) == {53}
-        assert await add_offsets(node, producer) == await offsets(node, producer) == 53
-        assert (await end(node, producer)).error_code == 53
+        assert (await init_producer(node)).error_code == 53
+        assert (await init_producer(node, name=None)).error_code == 0
+        assert set((await add_partitions(node, producer)).values()) == {53}
+        assert await add_offsets(node, producer) == await commit_offsets(node, producer) == 53
+        assert (await end_transaction(node, producer)).error_code == 53
         node.authorizer = Refusing(writes_topic, (Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
-        assert (await init(node, name=None)).error_code == 31
-        assert set((await add(node, producer)).values()) == {29}
+        assert (await init_producer(node, name=None)).error_code == 31
+        assert set((await add_partitions(node, producer)).values()) == {29}
         node.authorizer = Refusing((Operation.READ, ResourceType.GROUP))
-        assert await add_offsets(node, producer) == await offsets(node, producer) == 30
+        assert await add_offsets(node, producer) == await commit_offsets(node, producer) == 30
         node.authorizer = Refusing((Operation.READ, ResourceType.TOPIC))
-        assert await offsets(node, producer) == 29
+        assert await commit_offsets(node, producer) == 29
         cluster = [(one, ResourceType.CLUSTER) for one in (Operation.ALTER, Operation.CLUSTER_ACTION)]
         node.authorizer = Refusing(*cluster)
         with pytest.raises(AssertionError):
-            await add(node, producer, 4)
+            await add_partitions(node, producer, 4)
         marker = {
             "producer_id": 1, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0,
             "topics": [{"name": "t", "partition_indexes": [0]}],
@@ -230,7 +239,7 @@ def test_an_end_that_comes_while_offsets_are_taken_leaves_no_transaction_open(
         rows = [{"partition_index": index, "committed_offset": 5, "committed_metadata": ""}
                 for index in range(12 * TURN_ROWS)]  # fmt: skip
         for turns in (0, 1, 6, 12):
-            producer = await init(node)
+            producer = await init_producer(node)
             assert await add_offsets(node, producer) == 0
             fields = {"transactional_id": "x", "group_id": "g", "topics": [{"name": "many", "partitions": rows}]}
             committing = asyncio.create_task(call(node, "txn_offset_commit", 3, {
@@ -238,7 +247,7 @@ def test_an_end_that_comes_while_offsets_are_taken_leaves_no_transaction_open(
             }))  # fmt: skip
             for _ in range(turns):
                 await asyncio.sleep(0)
-            assert (await end(node, producer, committed=is_committed)).error_code == 0
+            assert (await end_transaction(node, producer, committed=is_committed)).error_code == 0
             codes = {row.error_code for row in (await committing).topics[0].partitions}
             assert len(codes) == 1, "all or none"
             log = node.replicas.partition("__consumer_offsets", node.groups.partition_for("g")).log

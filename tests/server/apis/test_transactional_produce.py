@@ -8,26 +8,36 @@ import pytest
 from kafkalog.records.memory import MemoryRecords
 from kafkalog.server.node.node import Node
 from tests.server.nodes import call
-from tests.server.txns.calls import ALL_OF, add, add_offsets, committed, end, init, offsets, produce, with_node
+from tests.server.txns.calls import (
+    ALL_OF,
+    add_offsets,
+    add_partitions,
+    commit_offsets,
+    end_transaction,
+    fetch_committed,
+    init_producer,
+    produce,
+    with_node,
+)
 
 
 def test_what_is_open_comes_back_with_a_restart(tmp_path: Path) -> None:
     kept: list[Any] = []
 
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         kept.append(producer)
-        await add(node, producer)
+        await add_partitions(node, producer)
         await add_offsets(node, producer)
         assert await produce(node, producer) == 0
-        assert await offsets(node, producer) == 0
+        assert await commit_offsets(node, producer) == 0
 
     async def after(node: Node) -> None:
-        assert await committed(node, stable=True) == (-1, 88)
+        assert await fetch_committed(node, stable=True) == (-1, 88)
         assert node.replicas.partition("t", 0).last_stable_offset == 0
         assert await produce(node, kept[0], 1) == 0
-        assert (await end(node, kept[0])).error_code == 0
-        assert await committed(node, stable=True) == (5, 0)
+        assert (await end_transaction(node, kept[0])).error_code == 0
+        assert await fetch_committed(node, stable=True) == (5, 0)
         assert node.replicas.partition("t", 0).last_stable_offset == 3
 
     with_node(tmp_path, work)
@@ -38,15 +48,15 @@ def test_a_produce_needs_its_transaction(tmp_path: Path) -> None:
     """FLOW-9"""
 
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         assert await produce(node, producer) == 48
         assert await produce(node, producer, version=11) == 120
-        assert (await add(node, producer, t=[0])) == {("t", 0): 0}
+        assert (await add_partitions(node, producer, t=[0])) == {("t", 0): 0}
         assert await produce(node, producer) == 0
         assert await produce(node, producer, 1) == 0
-        assert (await end(node, producer)).error_code == 0
+        assert (await end_transaction(node, producer)).error_code == 0
         assert await produce(node, producer, 2) == 48
-        assert await init(node) is not None
+        assert await init_producer(node) is not None
         assert await produce(node, producer, 2) == 47
 
     with_node(tmp_path, work)
@@ -54,19 +64,19 @@ def test_a_produce_needs_its_transaction(tmp_path: Path) -> None:
 
 def test_a_produce_of_version_12_adds_its_partition(tmp_path: Path) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         assert await produce(node, producer, version=12) == 0
-        ended = await end(node, producer, 5)
+        ended = await end_transaction(node, producer, 5)
         assert (ended.error_code, ended.producer_epoch) == (0, 1)
         assert await produce(node, ended, version=12) == 0
-        assert (await end(node, ended, 5, committed=False)).producer_epoch == 2
+        assert (await end_transaction(node, ended, 5, committed=False)).producer_epoch == 2
 
     with_node(tmp_path, work)
 
 
 def test_without_verification_a_produce_needs_no_transaction(tmp_path: Path) -> None:
     async def work(node: Node) -> None:
-        assert await produce(node, await init(node)) == 0
+        assert await produce(node, await init_producer(node)) == 0
 
     with_node(tmp_path, work, transaction_partition_verification_enable=False)
 
@@ -75,9 +85,9 @@ def test_a_verification_that_failed_keeps_later_sequences_out(tmp_path: Path) ->
     """FLOW-10"""
 
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         assert await produce(node, producer, 6) == 48
-        await add(node, producer)
+        await add_partitions(node, producer)
         assert await produce(node, producer, 7) == 45
         assert await produce(node, producer, 6) == 0
 
@@ -87,8 +97,8 @@ def test_a_verification_that_failed_keeps_later_sequences_out(tmp_path: Path) ->
 @pytest.mark.parametrize("version", ALL_OF["write_txn_markers"])
 def test_markers_by_hand(tmp_path: Path, version: int) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
-        await add(node, producer)
+        producer = await init_producer(node)
+        await add_partitions(node, producer)
         assert await produce(node, producer) == 0
         marker = {
             "producer_id": producer.producer_id, "producer_epoch": 0, "transaction_result": False,
@@ -127,15 +137,15 @@ def test_a_marker_by_hand_is_in_the_log_as_it_was_asked_for(tmp_path: Path, is_c
 
 def test_an_end_after_a_marker_of_a_later_coordinator_epoch_is_seen_by_readers(tmp_path: Path) -> None:
     async def work(node: Node) -> None:
-        producer = await init(node)
+        producer = await init_producer(node)
         marker = {
             "producer_id": producer.producer_id, "producer_epoch": 0, "transaction_result": False,
             "coordinator_epoch": 5, "topics": [{"name": "t", "partition_indexes": [0]}],
         }  # fmt: skip
         await call(node, "write_txn_markers", 1, {"markers": [marker]})
-        await add(node, producer)
+        await add_partitions(node, producer)
         assert await produce(node, producer) == 0
-        assert (await end(node, producer)).error_code == 0
+        assert (await end_transaction(node, producer)).error_code == 0
         assert node.replicas.partition("t", 0).last_stable_offset == 3
 
     with_node(tmp_path, work)

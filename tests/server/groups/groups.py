@@ -30,11 +30,11 @@ async def allow(node: Any, *allowed: tuple[int, str, int]) -> None:
         assert (await call(node, "create_acls", 3, {"creations": [made]})).results[0].error_code == 0
 
 
-async def topic(node: Any, name: str = "t", partitions: int = 2) -> Any:
+async def create_topic(node: Any, name: str = "t", partitions: int = 2) -> Any:
     return await node.topics.create(name, partitions)
 
 
-async def join(node: Any, group_id: str = "g", **more: Any) -> Any:
+async def join_group(node: Any, group_id: str = "g", **more: Any) -> Any:
     """A member of a new generation, with the id that it was given first."""
     first = await call(node, "join_group", 9, {**JOIN, "group_id": group_id, **more})
     if first.error_code != ErrorCode.MEMBER_ID_REQUIRED:
@@ -42,8 +42,8 @@ async def join(node: Any, group_id: str = "g", **more: Any) -> Any:
     return await call(node, "join_group", 9, {**JOIN, "group_id": group_id, "member_id": first.member_id, **more})
 
 
-async def stable(node: Any, group_id: str = "g", assignment: bytes = b"a") -> Any:
-    joined = await join(node, group_id)
+async def form_group(node: Any, group_id: str = "g", assignment: bytes = b"a") -> Any:
+    joined = await join_group(node, group_id)
     assignments = [{"member_id": joined.member_id, "assignment": assignment}]
     synced = await call(node, "sync_group", 5, {
         "group_id": group_id, "generation_id": joined.generation_id, "member_id": joined.member_id,
@@ -53,7 +53,7 @@ async def stable(node: Any, group_id: str = "g", assignment: bytes = b"a") -> An
     return joined
 
 
-async def commit(node: Any, offset: int, group_id: str = "g", version: int = 9, **more: Any) -> int:
+async def commit_offset(node: Any, offset: int, group_id: str = "g", version: int = 9, **more: Any) -> int:
     index = more.pop("partition", 0)
     partition = {"partition_index": index, "committed_offset": offset, "committed_metadata": more.pop("metadata", "m")}
     topics = [{"name": more.pop("topic", "t"), "partitions": [partition]}]
@@ -62,7 +62,7 @@ async def commit(node: Any, offset: int, group_id: str = "g", version: int = 9, 
     return int(answer.topics[0].partitions[0].error_code)
 
 
-async def fetch(node: Any, group_id: str = "g", **more: Any) -> Any:
+async def fetch_offset(node: Any, group_id: str = "g", **more: Any) -> Any:
     groups = [{"group_id": group_id, "topics": [{"name": "t", "partition_indexes": [0]}], **more}]
     answer = await call(node, "offset_fetch", 9, {"groups": groups, "require_stable": True})
     [row] = answer.groups

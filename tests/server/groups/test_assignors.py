@@ -18,7 +18,7 @@ SUBSCRIBERS = st.builds(
 Places = set[tuple[UUID, int]]
 
 
-def plainly(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]) -> dict[str, Places]:
+def assign_naively(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]) -> dict[str, Places]:
     loads: dict[str, Places] = {one: set() for one in members}
     readers = {topic: [one for one in sorted(members) if topic in members[one].topics] for topic in counts}
 
@@ -27,7 +27,7 @@ def plainly(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]) -> di
 
     taken: Places = set()
     for one in sorted(members):
-        had = {(topic, number) for topic, numbers in members[one].had.items() for number in numbers}
+        had = {(topic, number) for topic, numbers in members[one].previous.items() for number in numbers}
         kept = {place for place in had if place[0] in members[one].topics and place[1] < counts.get(place[0], 0)}
         loads[one] |= kept - taken
         taken |= kept
@@ -56,7 +56,7 @@ def test_everybody_gets_what_the_plain_rule_gives(members: dict[str, Subscriber]
         one: {(topic, number) for topic, numbers in parts.items() for number in numbers}
         for one, parts in found.items()
     }  # fmt: skip
-    assert places == plainly(members, counts)
+    assert places == assign_naively(members, counts)
 
 
 def test_very_many_members_are_given_very_many_partitions() -> None:

@@ -15,7 +15,15 @@ from kafkalog.records.schemas.groups import KEYS, VALUES
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.assignors import Subscriber, range_, uniform
 from kafkalog.server.groups.consumer_group import ConsumerGroup, GroupState
-from kafkalog.server.groups.consumer_heartbeat import Beat, HeartbeatResult, Refused, Rules, beat, delete, fence
+from kafkalog.server.groups.consumer_heartbeat import (
+    Heartbeat,
+    HeartbeatResult,
+    Refused,
+    Rules,
+    delete,
+    fence,
+    heartbeat,
+)
 from kafkalog.server.groups.records import Record
 
 T, U = UUID(int=1), UUID(int=2)
@@ -49,16 +57,17 @@ class Driver:
         self.rules = Rules(("uniform", "range"), 100, 5)
         self.records: list[Record] = []
 
-    def beat(self, member_id: str, epoch: int = 0, **more: Any) -> HeartbeatResult:
+    def send_heartbeat(self, member_id: str, epoch: int = 0, **more: Any) -> HeartbeatResult:
         values: dict[str, Any] = {
             "instance_id": None, "rack_id": None, "client_id": "c", "client_host": "/h", "rebalance_timeout_ms": -1,
             "topics": None, "regex": None, "assignor": None, "owned": None,
         }  # fmt: skip
         if epoch == 0:
             values |= {"rebalance_timeout_ms": 1000, "topics": ("t",), "owned": {}}
-        return self.keep(beat(self.group, Beat(member_id, epoch, **(values | more)), self.topics, self.rules))
+        event = Heartbeat(member_id, epoch, **(values | more))
+        return self.apply_result(heartbeat(self.group, event, self.topics, self.rules))
 
-    def keep(self, done: HeartbeatResult) -> HeartbeatResult:
+    def apply_result(self, done: HeartbeatResult) -> HeartbeatResult:
         self.group = done.group
         self.records += done.records
         return done
@@ -69,7 +78,7 @@ class Driver:
             before = len(self.records)
             for member_id in members:
                 member = self.group.members[member_id]
-                self.beat(member_id, member.epoch, owned=dict(member.assigned))
+                self.send_heartbeat(member_id, member.epoch, owned=dict(member.assigned))
             if len(self.records) == before:
                 return
         raise AssertionError("it does not settle")
@@ -82,7 +91,7 @@ class Driver:
         last = {key: at for at, (key, _) in enumerate(self.records)}
         return [one for at, one in enumerate(self.records) if last[one.key] == at]
 
-    def again(self, made: list[Record] | None = None) -> ConsumerGroup:
+    def rebuild_group(self, made: list[Record] | None = None) -> ConsumerGroup:
         """The group that its records make."""
         group = ConsumerGroup("g")
         for key, value in self.records if made is None else made:
@@ -98,41 +107,41 @@ def state_of(group: ConsumerGroup) -> dict[str, Any]:
 
 def test_the_first_member_gets_all_at_once() -> None:
     driver = Driver()
-    done = driver.beat("a")
-    assert (done.epoch, done.is_assignment_told) == (2, True)
+    done = driver.send_heartbeat("a")
+    assert (done.epoch, done.sends_assignment) == (2, True)
     assert driver.assigned("a") == {0, 1, 2, 3}
     assert driver.group.state is GroupState.STABLE
-    done = driver.beat("a", 2, owned={T: frozenset({0, 1, 2, 3})})
-    assert (done.epoch, done.is_assignment_told, done.records) == (2, False, ())
+    done = driver.send_heartbeat("a", 2, owned={T: frozenset({0, 1, 2, 3})})
+    assert (done.epoch, done.sends_assignment, done.records) == (2, False, ())
 
 
 def test_partitions_go_over_only_when_they_were_given_back() -> None:
     """The steps that a broker was seen to take in the transcripts of two members."""
     driver = Driver(t=2)
-    driver.beat("a")
-    done = driver.beat("b")
+    driver.send_heartbeat("a")
+    done = driver.send_heartbeat("b")
     assert (done.epoch, driver.assigned("b")) == (3, set())
     assert driver.group.state is GroupState.RECONCILING
-    done = driver.beat("a", 2)
-    assert (done.epoch, done.is_assignment_told, driver.assigned("a")) == (2, True, {0})
-    assert driver.beat("b", 3, owned={}).is_assignment_told is False, "it was not given back yet"
-    done = driver.beat("a", 2, owned={T: frozenset({0})})
-    assert (done.epoch, done.is_assignment_told) == (3, False)
-    done = driver.beat("b", 3, owned={})
-    assert (done.epoch, done.is_assignment_told, driver.assigned("b")) == (3, True, {1})
+    done = driver.send_heartbeat("a", 2)
+    assert (done.epoch, done.sends_assignment, driver.assigned("a")) == (2, True, {0})
+    assert driver.send_heartbeat("b", 3, owned={}).sends_assignment is False, "it was not given back yet"
+    done = driver.send_heartbeat("a", 2, owned={T: frozenset({0})})
+    assert (done.epoch, done.sends_assignment) == (3, False)
+    done = driver.send_heartbeat("b", 3, owned={})
+    assert (done.epoch, done.sends_assignment, driver.assigned("b")) == (3, True, {1})
     assert driver.group.state is GroupState.STABLE
 
 
 def test_the_group_is_what_its_records_say() -> None:
     driver = Driver(t=4, u=3)
-    driver.beat("a")
-    driver.beat("b", topics=("t", "u"), assignor="range", instance_id="i", rack_id="r")
-    driver.beat("c", topics=(), regex="u")
+    driver.send_heartbeat("a")
+    driver.send_heartbeat("b", topics=("t", "u"), assignor="range", instance_id="i", rack_id="r")
+    driver.send_heartbeat("c", topics=(), regex="u")
     driver.settle("a", "b", "c")
-    driver.keep(fence(driver.group, "a"))
+    driver.apply_result(fence(driver.group, "a"))
     driver.settle("b", "c")
-    assert state_of(driver.again()) == state_of(driver.group)
-    gone = driver.again()
+    assert state_of(driver.rebuild_group()) == state_of(driver.group)
+    gone = driver.rebuild_group()
     for key, value in delete(driver.group):
         found = coordinator_record(key, value, KEYS, VALUES)
         is_gone = gone.apply(found.type, found.key, found.value)
@@ -157,19 +166,19 @@ def test_who_does_not_belong_is_refused_and_nothing_changes(
     member_id: str, epoch: int, more: dict[str, Any], code: int
 ) -> None:
     driver = Driver()
-    driver.beat("a")
+    driver.send_heartbeat("a")
     before = state_of(driver.group.copy())
     with pytest.raises(Refused) as refused:
-        driver.beat(member_id, epoch, **more)
+        driver.send_heartbeat(member_id, epoch, **more)
     assert refused.value.code == code
     assert state_of(driver.group) == before
 
 
 def test_the_group_is_what_a_cleaner_leaves_of_its_records() -> None:
     driver = Driver()
-    driver.beat("a")
-    driver.beat("a", driver.group.members["a"].epoch, client_host="/elsewhere")
-    again = driver.again(driver.compacted())
+    driver.send_heartbeat("a")
+    driver.send_heartbeat("a", driver.group.members["a"].epoch, client_host="/elsewhere")
+    again = driver.rebuild_group(driver.compacted())
     assert len(driver.compacted()) < len(driver.records)
     assert state_of(again) == state_of(driver.group)
     assert set(again.owners.values()) == {"a"}, "nobody else is given what it has"
@@ -177,53 +186,53 @@ def test_the_group_is_what_a_cleaner_leaves_of_its_records() -> None:
 
 def test_an_answer_that_was_lost_is_made_good() -> None:
     driver = Driver(t=2)
-    driver.beat("a")
-    driver.beat("b")
-    driver.beat("a", 2, owned={T: frozenset({0, 1})})
-    driver.beat("a", 2, owned={T: frozenset({0})})
-    assert driver.beat("a", 2, owned={T: frozenset({0})}).epoch == 3
+    driver.send_heartbeat("a")
+    driver.send_heartbeat("b")
+    driver.send_heartbeat("a", 2, owned={T: frozenset({0, 1})})
+    driver.send_heartbeat("a", 2, owned={T: frozenset({0})})
+    assert driver.send_heartbeat("a", 2, owned={T: frozenset({0})}).epoch == 3
 
 
 def test_a_member_that_leaves_gives_all_it_had_to_the_others() -> None:
     driver = Driver()
-    driver.beat("a")
-    driver.beat("b")
+    driver.send_heartbeat("a")
+    driver.send_heartbeat("b")
     driver.settle("a", "b")
-    done = driver.beat("b", -1)
+    done = driver.send_heartbeat("b", -1)
     assert (done.epoch, done.member) == (-1, None)
     driver.settle("a")
     assert driver.assigned("a") == {0, 1, 2, 3}
-    driver.beat("a", -1)
+    driver.send_heartbeat("a", -1)
     assert driver.group.state is GroupState.EMPTY
 
 
 def test_a_static_member_has_its_partitions_when_it_comes_back() -> None:
     driver = Driver()
-    driver.beat("a", instance_id="i")
-    driver.beat("b")
+    driver.send_heartbeat("a", instance_id="i")
+    driver.send_heartbeat("b")
     driver.settle("a", "b")
     had = driver.assigned("a")
     with pytest.raises(Refused) as refused:
-        driver.beat("a2", instance_id="i")
+        driver.send_heartbeat("a2", instance_id="i")
     assert refused.value.code == ErrorCode.UNRELEASED_INSTANCE_ID
-    assert driver.beat("a", -2, instance_id="i").epoch == -2
-    done = driver.beat("a2", instance_id="i")
+    assert driver.send_heartbeat("a", -2, instance_id="i").epoch == -2
+    done = driver.send_heartbeat("a2", instance_id="i")
     assert (done.replaced, driver.assigned("a2"), done.epoch) == ("a", had, driver.group.epoch)
     assert "a" not in driver.group.members
     with pytest.raises(Refused) as refused:
-        driver.beat("a", 3, instance_id="i")
+        driver.send_heartbeat("a", 3, instance_id="i")
     assert refused.value.code == ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_a_static_member_that_comes_back_has_its_partitions_since_the_same_epochs() -> None:
     """KIP-1251: what it was about to commit before it went away is of one of these epochs."""
     driver = Driver()
-    driver.beat("a", instance_id="i")
-    driver.beat("b")
+    driver.send_heartbeat("a", instance_id="i")
+    driver.send_heartbeat("b")
     driver.settle("a", "b")
     before = driver.group.members["a"]
-    driver.beat("a", -2, instance_id="i")
-    driver.beat("a2", instance_id="i")
+    driver.send_heartbeat("a", -2, instance_id="i")
+    driver.send_heartbeat("a2", instance_id="i")
     after = driver.group.members["a2"]
     assert (after.assigned, after.epochs) == (before.assigned, before.epochs)
     assert max(before.epochs.values()) < driver.group.epoch
@@ -231,22 +240,22 @@ def test_a_static_member_that_comes_back_has_its_partitions_since_the_same_epoch
 
 def test_a_topic_that_grows_is_assigned_anew() -> None:
     driver = Driver(t=2)
-    driver.beat("a")
+    driver.send_heartbeat("a")
     driver.topics.counts["t"] = 3
-    assert driver.beat("a", 2).epoch == 2, "nobody said that topics have changed"
+    assert driver.send_heartbeat("a", 2).epoch == 2, "nobody said that topics have changed"
     driver.group.has_current_topics = False
-    done = driver.beat("a", 2)
+    done = driver.send_heartbeat("a", 2)
     assert (done.epoch, driver.assigned("a")) == (3, {0, 1, 2})
 
 
 def test_a_pattern_stands_for_topics_that_come_later_too() -> None:
     driver = Driver(ta=1)
-    driver.beat("a", topics=(), regex="t")
+    driver.send_heartbeat("a", topics=(), regex="t")
     driver.topics = Topics(ta=1, tb=1, x=1)
     driver.group.has_current_topics = False
-    driver.beat("a", 2)
+    driver.send_heartbeat("a", 2)
     assert driver.group.members["a"].assigned == {T: frozenset({0}), U: frozenset({0})}
-    driver.beat("a", driver.group.members["a"].epoch, topics=("x",), regex="")
+    driver.send_heartbeat("a", driver.group.members["a"].epoch, topics=("x",), regex="")
     driver.settle("a")
     assert not driver.group.regexes
     assert driver.group.subscribed_topics() == {"x"}
@@ -293,15 +302,15 @@ def test_no_partition_ever_has_two_owners(steps: list[tuple[str, str]]) -> None:
     for member_id, step in steps:
         known = driver.group.members.get(member_id)
         if step == "join":
-            driver.beat(member_id)
+            driver.send_heartbeat(member_id)
         elif known is None:
             continue
         elif step == "leave":
-            driver.beat(member_id, -1)
+            driver.send_heartbeat(member_id, -1)
         elif step == "fence":
-            driver.keep(fence(driver.group, member_id))
+            driver.apply_result(fence(driver.group, member_id))
         else:
-            driver.beat(member_id, known.epoch, owned=dict(known.assigned))
+            driver.send_heartbeat(member_id, known.epoch, owned=dict(known.assigned))
         places = [
             (member.id, number)
             for member in driver.group.members.values()
@@ -314,4 +323,4 @@ def test_no_partition_ever_has_two_owners(steps: list[tuple[str, str]]) -> None:
     if driver.group.members:
         assert set().union(*map(driver.assigned, driver.group.members)) == set(range(5))
         assert driver.group.state is GroupState.STABLE
-    assert state_of(driver.again()) == state_of(driver.group)
+    assert state_of(driver.rebuild_group()) == state_of(driver.group)

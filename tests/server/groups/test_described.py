@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
-from tests.server.groups.groups import join, stable, topic
+from tests.server.groups.groups import create_topic, form_group, join_group
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 from tests.server.replica.copies import until
@@ -30,8 +30,8 @@ async def described_consumers(node: Any, group_id: str = "g") -> dict[str, Any]:
 @in_loop
 async def test_a_classic_group_tells_of_its_members_and_what_they_have_while_it_is_stable(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        first = await stable(node, assignment=b"mine")
+        await create_topic(node)
+        first = await form_group(node, assignment=b"mine")
         member = {
             "member_id": first.member_id, "group_instance_id": None, "client_id": "test", "client_host": "/127.0.0.1",
             "member_metadata": b"m", "member_assignment": b"mine",
@@ -42,7 +42,7 @@ async def test_a_classic_group_tells_of_its_members_and_what_they_have_while_it_
             "authorized_operations": NOT_ASKED,
         }  # fmt: skip
         assert await described(node) == group
-        second = asyncio.ensure_future(join(node))
+        second = asyncio.ensure_future(join_group(node))
         await until(lambda: len(node.groups.groups["g"].members) == 2)
         found = await described(node)
         assert (found["group_state"], found["protocol_type"], found["protocol_data"]) == (
@@ -57,8 +57,8 @@ async def test_a_classic_group_tells_of_its_members_and_what_they_have_while_it_
 @in_loop
 async def test_a_group_of_the_other_protocol_is_not_found(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        await stable(node, "classic")
+        await create_topic(node)
+        await form_group(node, "classic")
         beat = {"group_id": "new", "member_id": "m", "member_epoch": 0, "rebalance_timeout": 1000}
         more = {"topic_partitions": [], "subscribed_topic_names": ["t"]}
         assert (await call(node, "consumer_group_heartbeat", 1, {**beat, **more})).error_code == 0
@@ -73,7 +73,7 @@ async def test_a_group_of_the_other_protocol_is_not_found(tmp_path: Path) -> Non
 @in_loop
 async def test_a_consumer_group_tells_what_its_members_have_and_should_have(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        made = await topic(node)
+        made = await create_topic(node)
 
         async def beat(member_id: str, **more: Any) -> Any:
             fields = {"group_id": "g", "member_id": member_id, "member_epoch": 0, "rebalance_timeout": 60_000}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
-from tests.server.groups.groups import BEHIND_ACLS, CLERK, JOIN, allow, commit, fetch, topic
+from tests.server.groups.groups import BEHIND_ACLS, CLERK, JOIN, allow, commit_offset, create_topic, fetch_offset
 from tests.server.looping import in_loop
 from tests.server.nodes import call, connection_for, node_for
 
@@ -32,20 +32,20 @@ CALLS = {
 async def test_who_may_not_touch_a_group_is_told_so_by_every_call(tmp_path: Path) -> None:
     stranger = connection_for("User:stranger")
     async with node_for(tmp_path, **BEHIND_ACLS) as node:
-        await topic(node)
-        await commit(node, 1)
+        await create_topic(node)
+        await commit_offset(node, 1)
         for name, (version, tree) in CALLS.items():
             answer = await call(node, name, version, tree, connection=stranger)
             assert f"error_code={int(ErrorCode.GROUP_AUTHORIZATION_FAILED)}" in str(answer), name
         listed = await call(node, "list_groups", 5, {}, connection=stranger)
         assert (listed.error_code, listed.groups) == (0, ())
-        assert (await fetch(node)).committed_offset == 1
+        assert (await fetch_offset(node)).committed_offset == 1
 
 
 @in_loop
 async def test_a_member_reads_the_topics_that_it_may_see_alone(tmp_path: Path) -> None:
     async with node_for(tmp_path, **BEHIND_ACLS) as node:
-        ids = {name: (await topic(node, name)).id for name in ("seen", "secret")}
+        ids = {name: (await create_topic(node, name)).id for name in ("seen", "secret")}
         await allow(node, (3, "g", 3), (3, "g", 8), (2, "seen", 8))
 
         async def beat(member_id: str, connection: Any, **more: Any) -> Any:

@@ -65,7 +65,7 @@ class Member:
         return {one.partition for one in self.consumer.assignment()}
 
 
-def have(members: list[Member], *counts: int) -> Callable[[], bool]:
+def have_partition_counts(members: list[Member], *counts: int) -> Callable[[], bool]:
     """Whether the members have so many partitions, none of them twice."""
 
     def is_so() -> bool:
@@ -77,7 +77,7 @@ def have(members: list[Member], *counts: int) -> Callable[[], bool]:
     return is_so
 
 
-def saw_all(*members: Member) -> Callable[[], bool]:
+def have_read_all(*members: Member) -> Callable[[], bool]:
     def is_so() -> bool:
         for member in members:
             member.poll()
@@ -98,18 +98,18 @@ def test_members_share_and_the_next_ones_go_on(tmp_path: Path, protocol: str) ->
     with kafka_server(directory=tmp_path, settings=SETTINGS, topics={"t": 4}) as server:
         admin = filled(server)
         one, two = Member(server, **more), Member(server, **more)
-        until(have([one, two], 2, 2), "the members never share the partitions")
-        until(saw_all(one, two), "not all records come")
+        until(have_partition_counts([one, two], 2, 2), "the members never share the partitions")
+        until(have_read_all(one, two), "not all records come")
         described = admin.describe_consumer_groups(["g"])["g"].result()
         kind = "CONSUMER" if protocol == "consumer" else "CLASSIC"
         assert (described.state.name, len(described.members), described.type.name) == ("STABLE", 2, kind)
         two.consumer.close()
-        until(have([one], 4), "who stays does not get all")
-        until(saw_all(one), "what was not committed does not come again")
+        until(have_partition_counts([one], 4), "who stays does not get all")
+        until(have_read_all(one), "what was not committed does not come again")
         one.consumer.commit(offsets=[TopicPartition("t", number, 10) for number in range(4)], asynchronous=False)
         server.kill()
         server.start()
-        until(have([one], 4), "the member does not go on after the server was killed")
+        until(have_partition_counts([one], 4), "the member does not go on after the server was killed")
         one.consumer.commit(offsets=[TopicPartition("t", 0, 9)], asynchronous=False)
         one.consumer.close()
         admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
@@ -124,7 +124,7 @@ def test_a_pattern_takes_in_topics_that_come_later(tmp_path: Path) -> None:
     with kafka_server(directory=tmp_path, settings=SETTINGS, topics={"t-one": 4, "other": 1}) as server:
         admin = filled(server, "t-one")
         member = Member(server, "^t-.*", **PROTOCOLS["consumer"])
-        until(have([member], 4), "the pattern finds no topic")
+        until(have_partition_counts([member], 4), "the pattern finds no topic")
         admin.create_topics([NewTopic("t-two", 1)])["t-two"].result()
 
         def has_both() -> bool:
@@ -142,7 +142,7 @@ def test_a_static_member_comes_back_to_what_it_had(tmp_path: Path, protocol: str
     with kafka_server(directory=tmp_path, settings=SETTINGS, topics={"t": 4}) as server:
         filled(server)
         one, two = (Member(server, **more, **{"group.instance.id": f"i{number}"}) for number in range(2))
-        until(have([one, two], 2, 2), "the members never share the partitions")
+        until(have_partition_counts([one, two], 2, 2), "the members never share the partitions")
         had = two.partitions
         two.consumer.close()
         again = Member(server, **more, **{"group.instance.id": "i1"})
@@ -191,7 +191,7 @@ def test_offsets_count_when_their_transaction_is_committed(tmp_path: Path) -> No
         producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "x", "log_level": 0})
         producer.init_transactions(LIMIT_S)
         reader = Member(server)
-        until(have([reader], 4), "the reader gets no partitions")
+        until(have_partition_counts([reader], 4), "the reader gets no partitions")
         for offset, end in ((5, producer.abort_transaction), (7, producer.commit_transaction)):
             producer.begin_transaction()
             producer.produce("t", b"100", partition=0)

@@ -68,7 +68,7 @@ def test_an_offset_that_was_removed_does_not_come_back_when_its_transactions_end
     for producer_id, place in ((7, T0), (7, T1), (8, T0)):
         offsets.put_pending(producer_id, "g", place, one(5), 1)
     offsets.remove("g", T0)
-    assert offsets.pending_places("g") == {T1}
+    assert offsets.places_of("g") == [T1]
     assert offsets.end_transaction(8, True, everybody) == []
     assert offsets.end_transaction(7, True, everybody) == ["g"]
     assert (offsets.all_of("g"), offsets.has_pending("g")) == ({T1: one(5)}, False)
@@ -113,4 +113,6 @@ def test_no_order_of_events_leaves_more_than_was_committed(events: list[tuple[st
                 if kind == "end" and (ended not in known or known[ended].offset <= value.offset):
                     known[ended] = value
     assert offsets.all_of("g") == known
-    assert offsets.pending_places("g") == {place for those in pending.values() for place in those}
+    waiting = {place for those in pending.values() for place in those}
+    assert set(offsets.places_of("g")) == known.keys() | waiting
+    assert {place for place in offsets.places_of("g") if offsets.is_pending("g", place)} == waiting

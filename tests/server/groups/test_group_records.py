@@ -122,5 +122,5 @@ def test_a_partition_read_again() -> None:
     assert known is not None
     assert known.offset == 44
     all_offsets = GroupOffsets()
-    all_offsets.take(replay.offsets)
+    all_offsets.update(replay.offsets)
     assert sorted(all_offsets.groups()) == ["classic", "in-txn"]

@@ -13,7 +13,7 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.effects import MEMBER_TIMER
 from kafkalog.server.groups.offset_part import NewOffset
 from kafkalog.server.replica.roles import Role
-from tests.server.groups.groups import commit, join, topic
+from tests.server.groups.groups import commit_offset, create_topic, join_group
 from tests.server.groups.test_replicated_records import OTHER, replicated, with_a_follower
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
@@ -72,8 +72,8 @@ async def test_a_change_that_is_not_replicated_is_answered_with_an_error(
     tmp_path: Path, ask: Ask, expected: Any
 ) -> None:
     async with node_for(tmp_path, offset_metadata_max_bytes=8) as node:
-        await topic(node)
-        assert await commit(node, 1) == 0
+        await create_topic(node)
+        assert await commit_offset(node, 1) == 0
         partition = with_a_follower(node)
         answer = asyncio.ensure_future(ask(node))  # type: ignore[arg-type]
         await settle()
@@ -86,8 +86,8 @@ async def test_a_change_that_is_not_replicated_is_answered_with_an_error(
 @in_loop
 async def test_a_change_that_cannot_be_written_is_answered_with_an_error_and_undone(tmp_path: Path, ask: Ask) -> None:
     async with node_for(tmp_path, offset_metadata_max_bytes=8) as node:
-        await topic(node)
-        assert await commit(node, 1) == 0
+        await create_topic(node)
+        assert await commit_offset(node, 1) == 0
         led_elsewhere(node, with_a_follower(node))
         before = node.groups.overview()
         answer = await ask(node)
@@ -98,7 +98,7 @@ async def test_a_change_that_cannot_be_written_is_answered_with_an_error_and_und
 @in_loop
 async def test_a_silent_member_that_cannot_be_taken_out_is_taken_out_later(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
+        await create_topic(node)
         assert await beat(node) == await beat(node, "n") == 0
         partition = with_a_follower(node)
         led_elsewhere(node, partition)
@@ -119,8 +119,8 @@ async def test_a_silent_member_that_cannot_be_taken_out_is_taken_out_later(tmp_p
 @in_loop
 async def test_a_node_that_stops_does_not_wait_for_a_record_to_be_replicated(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        joined = await join(node)
+        await create_topic(node)
+        joined = await join_group(node)
         with_a_follower(node)
         given = [{"member_id": joined.member_id, "assignment": b"a"}]
         tree = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1, "assignments": given}

@@ -12,7 +12,7 @@ import pytest
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
-from tests.server.groups.groups import BEHIND_ACLS, CLERK, allow, commit, topic
+from tests.server.groups.groups import BEHIND_ACLS, CLERK, allow, commit_offset, create_topic
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 
@@ -33,8 +33,8 @@ def rows_of(topics: Any) -> list[tuple[Any, ...]]:
 async def test_a_group_that_may_not_be_seen_is_refused_in_the_form_of_the_version(tmp_path: Path, version: int) -> None:
     code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     async with node_for(tmp_path, **BEHIND_ACLS) as node:
-        made = await topic(node)
-        assert await commit(node, 5) == 0
+        made = await create_topic(node)
+        assert await commit_offset(node, 5) == 0
         names = [{"name": "t", "topic_id": made.id, "partition_indexes": [0, 1]}]
         group = {"group_id": "g", "topics": names}
         tree = {"groups": [group], "require_stable": True} if version >= 8 else {**group, "require_stable": True}
@@ -52,9 +52,9 @@ async def test_a_group_that_may_not_be_seen_is_refused_in_the_form_of_the_versio
 async def test_topics_that_may_not_be_seen_are_refused_beside_others(tmp_path: Path) -> None:
     denied, unknown = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), int(ErrorCode.UNKNOWN_TOPIC_ID)
     async with node_for(tmp_path, **BEHIND_ACLS) as node:
-        ids = {name: (await topic(node, name, 3)).id for name in "tu"}
+        ids = {name: (await create_topic(node, name, 3)).id for name in "tu"}
         for name, index, offset in (("t", 2, 7), ("t", 0, 5), ("u", 0, 6)):
-            assert await commit(node, offset, topic=name, partition=index) == 0
+            assert await commit_offset(node, offset, topic=name, partition=index) == 0
         await allow(node, (3, "g", 8), (2, "t", 8))
         found = [("t", 0, 0, 5, "m"), ("t", 1, 0, -1, "")]
         for version in (7, 9):
@@ -82,7 +82,7 @@ async def test_commits_that_are_refused_stand_beside_those_that_are_kept(tmp_pat
     is_by_id = version == 10
     unknown = int(ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     async with node_for(tmp_path, **BEHIND_ACLS) as node:
-        ids = {name: (await topic(node, name)).id for name in "tu"} | {"gone": NOWHERE}
+        ids = {name: (await create_topic(node, name)).id for name in "tu"} | {"gone": NOWHERE}
         await allow(node, (3, "g", 3), (2, "t", 3), (2, "gone", 3))
         rows = [{"partition_index": one, "committed_offset": 5, "committed_metadata": "m"} for one in (0, 2)]
         tree = {"group_id": "g", "member_id": "", "generation_id_or_member_epoch": -1, "topics": [
@@ -103,7 +103,7 @@ async def test_commits_that_are_refused_stand_beside_those_that_are_kept(tmp_pat
 @in_loop
 async def test_offsets_of_a_topic_that_is_gone_are_told_by_name_alone(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        made = await topic(node)
+        made = await create_topic(node)
         offsets = {(name, 0): NewOffset(4, -1, "m") for name in ("gone", "t")}
         assert set((await node.groups.commit("g", Committer(), offsets)).values()) == {0}
         for version, expected in ((9, [("gone", 0, 0, 4, "m"), ("t", 0, 0, 4, "m")]), (10, [(made.id, 0, 0, 4, "m")])):
@@ -114,7 +114,7 @@ async def test_offsets_of_a_topic_that_is_gone_are_told_by_name_alone(tmp_path: 
 @in_loop
 async def test_offsets_are_told_to_members_in_their_epoch_and_to_who_is_none(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
+        await create_topic(node)
         beat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "rebalance_timeout": 60_000}
         more = {"topic_partitions": [], "subscribed_topic_names": ["t"]}
         joined = await call(node, "consumer_group_heartbeat", 1, {**beat, **more})
@@ -139,7 +139,7 @@ COUNT = 20 * TURN_ROWS
 @in_loop
 async def test_others_are_served_while_offsets_are_told(tmp_path: Path, topics: Any, turns: int) -> None:
     async with node_for(tmp_path) as node:
-        node.topics._put((await topic(node))._replace(partitions=COUNT))  # of partitions that are not there
+        node.topics._put((await create_topic(node))._replace(partitions=COUNT))  # of partitions that are not there
         new = {("t", index): NewOffset(1, -1, "") for index in range(COUNT)}
         assert set((await node.groups.commit("g", Committer(), new)).values()) == {0}
         tree = {"groups": [{"group_id": "g", "topics": topics}], "require_stable": False}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalog.server.error_codes import ErrorCode
-from tests.server.groups.groups import BEHIND_ACLS, CLERK, READS_T, allow, commit, join, topic
+from tests.server.groups.groups import BEHIND_ACLS, CLERK, READS_T, allow, commit_offset, create_topic, join_group
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 
@@ -21,21 +21,21 @@ async def deleted(node: Any, *places: tuple[str, int], **more: Any) -> dict[tupl
     return {(one.name, row.partition_index): row.error_code for one in answer.topics for row in one.partitions}
 
 
-def kept(node: Any) -> set[tuple[str, int]]:
+def committed_places(node: Any) -> set[tuple[str, int]]:
     return set(node.groups.offsets.all_of("g"))
 
 
 async def with_offsets(node: Any, **who: Any) -> None:
     for name in ("t", "u"):
-        await topic(node, name)
+        await create_topic(node, name)
     for name in ("t", "u"):
-        assert await commit(node, 1, topic=name, **who) == 0
+        assert await commit_offset(node, 1, topic=name, **who) == 0
 
 
 @in_loop
 async def test_offsets_of_a_topic_that_members_read_are_kept(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        joined = await join(node, protocols=[{"name": "range", "metadata": READS_T}])
+        joined = await join_group(node, protocols=[{"name": "range", "metadata": READS_T}])
         given = [{"member_id": joined.member_id, "assignment": b""}]
         who = {"group_id": "g", "member_id": joined.member_id}
         await call(node, "sync_group", 4, {**who, "generation_id": joined.generation_id, "assignments": given})
@@ -43,10 +43,10 @@ async def test_offsets_of_a_topic_that_members_read_are_kept(tmp_path: Path) -> 
             node, member_id=joined.member_id, generation_id_or_member_epoch=joined.generation_id
         )
         assert await deleted(node, ("t", 0), ("u", 0)) == {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("u", 0): 0}
-        assert kept(node) == {("t", 0)}
+        assert committed_places(node) == {("t", 0)}
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
-        assert kept(node) == {("t", 0)}
+        assert committed_places(node) == {("t", 0)}
 
 
 @pytest.mark.parametrize("place", [("gone", 0), ("t", 2), ("t", -1)], ids=["no topic", "no partition", "negative"])
@@ -55,7 +55,7 @@ async def test_a_partition_that_is_not_there_is_refused_and_others_go(tmp_path: 
     async with node_for(tmp_path) as node:
         await with_offsets(node)
         assert await deleted(node, place, ("u", 0)) == {place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ("u", 0): 0}
-        assert kept(node) == {("t", 0)}
+        assert committed_places(node) == {("t", 0)}
 
 
 @in_loop
@@ -65,7 +65,7 @@ async def test_offsets_of_a_topic_that_one_may_not_read_are_kept(tmp_path: Path)
         await allow(node, (3, "g", 6), (2, "u", 3))  # DELETE the group, READ topic u
         codes = await deleted(node, ("t", 0), ("u", 0), connection=CLERK)
         assert codes == {("t", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("u", 0): 0}
-        assert kept(node) == {("t", 0)}
+        assert committed_places(node) == {("t", 0)}
 
 
 @pytest.mark.parametrize(("kind", "metadata", "codes"), [
@@ -80,18 +80,18 @@ async def test_of_a_group_with_members_offsets_go_where_it_is_known_what_they_re
 ) -> None:
     async with node_for(tmp_path) as node:
         await with_offsets(node)
-        joined = await join(node, protocol_type=kind, protocols=[{"name": "range", "metadata": metadata}])
+        joined = await join_group(node, protocol_type=kind, protocols=[{"name": "range", "metadata": metadata}])
         who = {"group_id": "g", "member_id": joined.member_id}
         given = [{"member_id": joined.member_id, "assignment": b""}]
         await call(node, "sync_group", 4, {**who, "generation_id": joined.generation_id, "assignments": given})
         if isinstance(codes, dict):
             assert await deleted(node, ("t", 0), ("u", 0)) == codes
-            assert kept(node) == {place for place, code in codes.items() if code}
+            assert committed_places(node) == {place for place, code in codes.items() if code}
         else:
             rows = [{"name": "t", "partitions": [{"partition_index": 0}]}]
             answer = await call(node, "offset_delete", 0, {"group_id": "g", "topics": rows})
-            assert (answer.error_code, answer.topics, kept(node)) == (codes, (), {("t", 0), ("u", 0)})
+            assert (answer.error_code, answer.topics, committed_places(node)) == (codes, (), {("t", 0), ("u", 0)})
         members = [{"member_id": joined.member_id, "group_instance_id": None}]
         assert (await call(node, "leave_group", 4, {"group_id": "g", "members": members})).error_code == 0
         assert await deleted(node, ("t", 0), ("u", 0)) == {("t", 0): 0, ("u", 0): 0}, "nobody is in it"
-        assert kept(node) == set()
+        assert committed_places(node) == set()

@@ -18,7 +18,7 @@ from kafkalog.server.groups.replay import Replay
 from kafkalog.server.groups.values import CommittedOffset, KeptPosition
 from kafkalog.server.status.page import page, status_of
 from kafkalog.types import TopicPartition
-from tests.server.groups.groups import commit, fetch, join, stable, topic
+from tests.server.groups.groups import commit_offset, create_topic, fetch_offset, form_group, join_group
 from tests.server.groups.other_kinds import (
     COMMITTED,
     MEMBER,
@@ -55,7 +55,7 @@ DONE: Final = (0,)
 NEW_ID: Final = (79,)
 
 
-def of_both(share: Cell, streams: Cell) -> tuple[Cell, Cell, Cell, Cell]:
+def for_kinds(share: Cell, streams: Cell) -> tuple[Cell, Cell, Cell, Cell]:
     """The same with members and without."""
     return share, share, streams, streams
 
@@ -66,23 +66,23 @@ TABLE: Final[list[tuple[Row, tuple[Cell, Cell, Cell, Cell]]]] = [
     (Row("join_group", (9,), more={"protocol_type": "connect"}), (*NOT_JOINED, Taken(NEW_ID, OTHER_PROTOCOL))),
     (Row("join_group", (9,), more={"group_instance_id": "i"}), (*NOT_JOINED, Taken(DONE, OTHER_PROTOCOL))),
     (Row("join_group", (9,), STRANGER), (*NOT_JOINED, Taken(NO_MEMBER, OTHER_PROTOCOL))),
-    (Row("sync_group", (0, 5), MEMBER), of_both(NO_MEMBER, NO_MEMBER)),
-    (Row("heartbeat", (0, 4), MEMBER), of_both(NO_MEMBER, NO_MEMBER)),
-    (Row("leave_group", (0,), MEMBER), of_both(NO_MEMBER, NO_MEMBER)),
-    (Row("leave_group", (5,), MEMBER), of_both((0, 25), (0, 25))),
+    (Row("sync_group", (0, 5), MEMBER), for_kinds(NO_MEMBER, NO_MEMBER)),
+    (Row("heartbeat", (0, 4), MEMBER), for_kinds(NO_MEMBER, NO_MEMBER)),
+    (Row("leave_group", (0,), MEMBER), for_kinds(NO_MEMBER, NO_MEMBER)),
+    (Row("leave_group", (5,), MEMBER), for_kinds((0, 25), (0, 25))),
     (
         Row("leave_group", (5,), more={"members": [{"member_id": "", "group_instance_id": "i"}]}),
-        of_both((0, 25), (0, 25)),
+        for_kinds((0, 25), (0, 25)),
     ),
-    (Row("consumer_group_heartbeat", (0, 1), MEMBER), of_both(NOT_CONSUMER, NOT_CONSUMER)),
-    (Row("consumer_group_heartbeat", (0, 1), STRANGER, {"member_epoch": 0}), of_both(NOT_CONSUMER, NOT_CONSUMER)),
-    (Row("consumer_group_heartbeat", (0, 1), STRANGER, {"member_epoch": -1}), of_both(NOT_CONSUMER, NOT_CONSUMER)),
+    (Row("consumer_group_heartbeat", (0, 1), MEMBER), for_kinds(NOT_CONSUMER, NOT_CONSUMER)),
+    (Row("consumer_group_heartbeat", (0, 1), STRANGER, {"member_epoch": 0}), for_kinds(NOT_CONSUMER, NOT_CONSUMER)),
+    (Row("consumer_group_heartbeat", (0, 1), STRANGER, {"member_epoch": -1}), for_kinds(NOT_CONSUMER, NOT_CONSUMER)),
     (
         Row("consumer_group_heartbeat", (1,), STRANGER, {"member_epoch": -2, "instance_id": "i"}),
-        of_both(NOT_CONSUMER, NOT_CONSUMER),
+        for_kinds(NOT_CONSUMER, NOT_CONSUMER),
     ),
     (Row("offset_commit", (2, 8, 9, 10), NOBODY), (NO_GROUP, NO_GROUP, NO_MEMBER, Taken(DONE, NO_MEMBER))),
-    (Row("offset_commit", (2, 8, 9, 10), STRANGER), of_both(NO_GROUP, NO_MEMBER)),
+    (Row("offset_commit", (2, 8, 9, 10), STRANGER), for_kinds(NO_GROUP, NO_MEMBER)),
     (Row("offset_commit", (2, 8), MEMBER), (NO_GROUP, NO_GROUP, (35,), NO_MEMBER)),
     (Row("offset_commit", (2, 8), OLD), (NO_GROUP, NO_GROUP, (35,), NO_MEMBER)),
     (Row("offset_commit", (9, 10), MEMBER), (NO_GROUP, NO_GROUP, Taken(DONE, NO_MEMBER), NO_MEMBER)),
@@ -90,19 +90,19 @@ TABLE: Final[list[tuple[Row, tuple[Cell, Cell, Cell, Cell]]]] = [
     (Row("txn_offset_commit", (2, 3, 5), NOBODY), (NO_GROUP, NO_GROUP, Taken(DONE, NO_MEMBER), Taken(DONE, NO_MEMBER))),
     (Row("txn_offset_commit", (3, 5), MEMBER), (NO_GROUP, NO_GROUP, Taken(DONE, NO_MEMBER), NO_MEMBER)),
     (Row("txn_offset_commit", (3, 5), OLD), (NO_GROUP, NO_GROUP, (22,), NO_MEMBER)),
-    (Row("txn_offset_commit", (3, 5), STRANGER), of_both(NO_GROUP, NO_MEMBER)),
+    (Row("txn_offset_commit", (3, 5), STRANGER), for_kinds(NO_GROUP, NO_MEMBER)),
     (Row("txn_offset_commit", (3, 5), WITHOUT_EPOCH), (NO_GROUP, NO_GROUP, NO_MEMBER, Taken(DONE, NO_MEMBER))),
-    (Row("offset_fetch", (1,)), of_both((-1, 0), (COMMITTED, 0))),
-    (Row("offset_fetch", (2, 7, 8, 9, 10)), of_both((-1, 0, 0), (COMMITTED, 0, 0))),
+    (Row("offset_fetch", (1,)), for_kinds((-1, 0), (COMMITTED, 0))),
+    (Row("offset_fetch", (2, 7, 8, 9, 10)), for_kinds((-1, 0, 0), (COMMITTED, 0, 0))),
     (Row("offset_fetch", (9, 10), MEMBER), ((-1, 0, 0), (-1, 0, 0), (COMMITTED, 0, 0), NO_MEMBER)),
     (Row("offset_fetch", (9, 10), OLD), ((-1, 0, 0), (-1, 0, 0), (113,), NO_MEMBER)),
-    (Row("offset_fetch", (9, 10), STRANGER), of_both((-1, 0, 0), NO_MEMBER)),
-    (Row("offset_fetch", (9, 10), WITHOUT_EPOCH), of_both((-1, 0, 0), NO_MEMBER)),
+    (Row("offset_fetch", (9, 10), STRANGER), for_kinds((-1, 0, 0), NO_MEMBER)),
+    (Row("offset_fetch", (9, 10), WITHOUT_EPOCH), for_kinds((-1, 0, 0), NO_MEMBER)),
     (Row("offset_delete", (0,)), (NO_GROUP, NO_GROUP, IN_USE, Taken((0, 0), IN_USE))),
     (Row("delete_groups", (0, 2)), (NOT_EMPTY, Taken(DONE, NOT_EMPTY), NOT_EMPTY, Taken(DONE, NOT_EMPTY))),
-    (Row("describe_groups", (0, 5)), of_both((0, "Dead"), (0, "Dead"))),
-    (Row("describe_groups", (6,)), of_both(NOT_CLASSIC, NOT_CLASSIC)),
-    (Row("consumer_group_describe", (0, 1)), of_both(NOT_CONSUMER, NOT_CONSUMER)),
+    (Row("describe_groups", (0, 5)), for_kinds((0, "Dead"), (0, "Dead"))),
+    (Row("describe_groups", (6,)), for_kinds(NOT_CLASSIC, NOT_CLASSIC)),
+    (Row("consumer_group_describe", (0, 1)), for_kinds(NOT_CONSUMER, NOT_CONSUMER)),
 ]
 """What brokers of 4.3.1 and 4.4.0 answer, for the groups of `GROUPS` in their order."""
 LISTED: Final = {
@@ -139,12 +139,12 @@ def write(node: Any, made: list[Record]) -> None:
 async def prepare(path: Path) -> None:
     """A directory as a broker leaves it."""
     async with node_for(path, offsets_topic_num_partitions=1) as node:
-        await topic(node)
-        assert await commit(node, 5, "ours") == 0
+        await create_topic(node)
+        assert await commit_offset(node, 5, "ours") == 0
         write(node, broker_records())
 
 
-def kept(path: Path) -> list[tuple[bytes | None, bytes | None]]:
+def read_group_records(path: Path) -> list[tuple[bytes | None, bytes | None]]:
     """The records of groups in the log, markers of transactions left out."""
     with kafkalog.open(path / f"{OFFSETS_TOPIC}-0") as log:
         return [(record.key, record.value) for record in log.records()]
@@ -153,7 +153,7 @@ def kept(path: Path) -> list[tuple[bytes | None, bytes | None]]:
 @in_loop
 async def test_calls_to_share_and_streams_groups_are_refused_and_write_nothing(tmp_path: Path) -> None:
     await prepare(tmp_path)
-    before = kept(tmp_path)
+    before = read_group_records(tmp_path)
     wrong = []
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
@@ -169,7 +169,7 @@ async def test_calls_to_share_and_streams_groups_are_refused_and_write_nothing(t
                 if found != (cell.here if isinstance(cell, Taken) else cell):
                     wrong.append((row, version, group_id, found))
     assert wrong == []
-    assert kept(tmp_path) == before
+    assert read_group_records(tmp_path) == before
 
 
 @in_loop
@@ -195,16 +195,16 @@ async def test_nothing_of_a_brokers_groups_expires_or_goes_with_a_topic(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await prepare(tmp_path)
-    before = kept(tmp_path)
+    before = read_group_records(tmp_path)
     cursors = [KeptPosition(group_id, "t", 0, 3, 10**13) for group_id in GROUPS]
     async with node_for(tmp_path, kept_positions=cursors) as node:
         await node.groups.loaded()
-        assert "a broker has groups of the names 'share', 'share-empty', 'streams', 'streams-empty'" in caplog.text
-        assert (await fetch(node, "streams")).committed_offset == COMMITTED
+        assert "a broker has groups named 'share', 'share-empty', 'streams', 'streams-empty'" in caplog.text
+        assert (await fetch_offset(node, "streams")).committed_offset == COMMITTED
         assert await node.groups.expire() == 0, "they were committed in 1970"
-        assert kept(tmp_path) == before
+        assert read_group_records(tmp_path) == before
         await node.topics.delete("t")
-        mine, *others = [row for row in kept(tmp_path) if row not in before]
+        mine, *others = [row for row in read_group_records(tmp_path) if row not in before]
         assert mine == records.tombstone(records.OFFSET, "ours", "t", 0) and not others
         assert node.groups.offsets.all_of("streams").keys() == {("t", 0)}
     async with node_for(tmp_path) as node:
@@ -221,9 +221,9 @@ async def test_a_transaction_that_a_broker_left_open_ends_for_a_streams_group(tm
         node.groups.log.append_in_transaction("streams", [value], 77, 0)
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
-        assert (await fetch(node, "streams")).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert (await fetch_offset(node, "streams")).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
         node.groups.on_transaction_ended(77, 0, [0], True)
-        assert (await fetch(node, "streams")).committed_offset == 9
+        assert (await fetch_offset(node, "streams")).committed_offset == 9
 
 
 @pytest.mark.parametrize("kind", ["share", "streams"])
@@ -236,8 +236,8 @@ async def test_a_name_is_free_once_the_broker_has_deleted_the_group(tmp_path: Pa
         write(node, [records.tombstone(number, kind)])
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
-        await stable(node, kind)
-        assert await commit(node, 1, f"{kind}-empty") != 0
+        await form_group(node, kind)
+        assert await commit_offset(node, 1, f"{kind}-empty") != 0
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
         assert isinstance(node.groups.groups[kind], ClassicGroup)
@@ -283,10 +283,10 @@ async def test_a_group_record_of_a_later_version_is_kept_and_its_name_not_served
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
         write(node, [later(records.record(records.SHARE_GROUP, ("share",), {"epoch": 3, "metadataHash": 0}))])
-    before = kept(tmp_path)
+    before = read_group_records(tmp_path)
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
-        assert await commit(node, 1, "share") == ErrorCode.NOT_COORDINATOR
-        assert (await join(node, "share")).error_code == ErrorCode.NOT_COORDINATOR
-        assert await commit(node, 1, "streams") == ErrorCode.UNKNOWN_MEMBER_ID
-    assert kept(tmp_path) == before
+        assert await commit_offset(node, 1, "share") == ErrorCode.NOT_COORDINATOR
+        assert (await join_group(node, "share")).error_code == ErrorCode.NOT_COORDINATOR
+        assert await commit_offset(node, 1, "streams") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert read_group_records(tmp_path) == before

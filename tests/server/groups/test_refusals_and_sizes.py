@@ -8,7 +8,7 @@ from typing import Any
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC, in_batches
 from kafkalog.server.groups.records import Record
-from tests.server.groups.groups import JOIN, commit, fetch, stable, topic
+from tests.server.groups.groups import JOIN, commit_offset, create_topic, fetch_offset, form_group
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 
@@ -35,9 +35,9 @@ async def test_a_group_with_a_long_name_and_many_offsets_can_be_deleted(tmp_path
     """Its tombstones, each with the name, are more than one batch may have."""
     name = "g" * 30_000
     async with node_for(tmp_path) as node:
-        await topic(node, partitions=60)
+        await create_topic(node, partitions=60)
         for partition in range(60):
-            assert await commit(node, 1, name, partition=partition) == 0
+            assert await commit_offset(node, 1, name, partition=partition) == 0
         assert (await call(node, "delete_groups", 2, {"groups_names": [name]})).results[0].error_code == 0
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
@@ -47,8 +47,8 @@ async def test_a_group_with_a_long_name_and_many_offsets_can_be_deleted(tmp_path
 @in_loop
 async def test_a_heartbeat_that_is_refused_leaves_the_classic_group_as_it_was(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        member = await stable(node)
+        await create_topic(node)
+        member = await form_group(node)
         rows = [{"member_id": member.member_id, "group_instance_id": None}]
         await call(node, "leave_group", 4, {"group_id": "g", "members": rows})
         end = end_of(node)
@@ -66,13 +66,13 @@ async def test_a_heartbeat_that_is_refused_leaves_the_classic_group_as_it_was(tm
 @in_loop
 async def test_a_join_that_is_refused_leaves_the_consumer_group_as_it_was(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        assert await commit(node, 3) == await beat(node) == await beat(node, member_epoch=-1) == 0
+        await create_topic(node)
+        assert await commit_offset(node, 3) == await beat(node) == await beat(node, member_epoch=-1) == 0
         end = end_of(node)
         refused = await call(node, "join_group", 9, {**JOIN, "group_id": "g", "protocols": []})
         assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert end_of(node) == end
         assert node.groups.overview()[0].group_type == "consumer"
-        await stable(node)
+        await form_group(node)
         assert node.groups.overview()[0].group_type == "classic"
-        assert (await fetch(node)).committed_offset == 3
+        assert (await fetch_offset(node)).committed_offset == 3

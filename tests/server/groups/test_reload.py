@@ -22,7 +22,7 @@ from kafkalog.server.txns.states import TransactionState
 from kafkalog.server.txns.transaction import Transaction
 from kafkalog.types import TopicPartition
 from kafkalog.util.java_hash import partition_of
-from tests.server.groups.groups import commit, fetch, topic
+from tests.server.groups.groups import commit_offset, create_topic, fetch_offset
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 from tests.server.txns import calls
@@ -69,9 +69,9 @@ async def test_a_group_of_which_not_all_can_be_read_is_not_served_and_its_record
     tmp_path: Path, caplog: pytest.LogCaptureFixture, unreadable: Record, is_transactional: bool
 ) -> None:
     async with node_for(tmp_path, offsets_topic_num_partitions=1) as node:
-        await topic(node)
-        assert await commit(node, 5) == 0
-        assert await commit(node, 6, "other") == 0
+        await create_topic(node)
+        assert await commit_offset(node, 5) == 0
+        assert await commit_offset(node, 6, "other") == 0
         if is_transactional:
             node.groups.log.append_in_transaction("g", [unreadable], 77, 0)
         else:
@@ -79,10 +79,10 @@ async def test_a_group_of_which_not_all_can_be_read_is_not_served_and_its_record
     for _ in range(2):
         async with node_for(tmp_path) as node:
             await node.groups.loaded()
-            assert "1 groups have records that cannot be read, and are not served: 'g'" in caplog.text
-            assert (await fetch(node, "other")).committed_offset == 6
-            assert await commit(node, 6, "other") == 0
-            assert await commit(node, 9) == ErrorCode.NOT_COORDINATOR, "it would be undone where it can be read"
+            assert "1 groups have unreadable records and are not served: 'g'" in caplog.text
+            assert (await fetch_offset(node, "other")).committed_offset == 6
+            assert await commit_offset(node, 6, "other") == 0
+            assert await commit_offset(node, 9) == ErrorCode.NOT_COORDINATOR, "it would be undone where it can be read"
             assert (await call(node, "delete_groups", 2, {"groups_names": ["g"]})).results[0].error_code
             await node.groups.expire()
     path = tmp_path / f"{OFFSETS_TOPIC}-0"
@@ -96,13 +96,13 @@ async def test_a_group_of_which_not_all_can_be_read_is_not_served_and_its_record
 @in_loop
 async def test_a_record_that_can_be_read_takes_the_place_of_one_that_cannot(tmp_path: Path) -> None:
     async with node_for(tmp_path, offsets_topic_num_partitions=1) as node:
-        await topic(node)
-        assert await commit(node, 5) == 0
+        await create_topic(node)
+        assert await commit_offset(node, 5) == 0
         write(node, [later(OFFSET), cut(GROUP, 5)])
         write(node, [OFFSET, records.tombstone(records.CLASSIC_GROUP, "g")])
     async with node_for(tmp_path) as node:
         await node.groups.loaded()
-        assert (await fetch(node)).committed_offset == 7
+        assert (await fetch_offset(node)).committed_offset == 7
 
 
 @in_loop
@@ -114,8 +114,8 @@ async def test_records_of_other_kinds_are_told_and_kept(tmp_path: Path, caplog: 
         Record(b"\x00\x01\x00\x09g", b"x"),  # the key of an offset that ends too soon
     ]  # fmt: skip
     async with node_for(tmp_path, offsets_topic_num_partitions=1) as node:
-        await topic(node)
-        assert await commit(node, 5) == 0
+        await create_topic(node)
+        assert await commit_offset(node, 5) == 0
         write(node, strange)
         builder = RecordsBuilder()
         builder.append(1, None, b"no key")
@@ -124,10 +124,10 @@ async def test_records_of_other_kinds_are_told_and_kept(tmp_path: Path, caplog: 
     async with node_for(tmp_path) as node:
         caplog.set_level(logging.WARNING)
         await node.groups.loaded()
-        assert (await fetch(node)).committed_offset == 5
-        assert await commit(node, 6) == 0
+        assert (await fetch_offset(node)).committed_offset == 5
+        assert await commit_offset(node, 6) == 0
         for number in (24, 32767, -1):
-            assert f"1 records of groups whose keys are of the type {number} are left as they are" in caplog.text
+            assert f"ignored 1 group records of unknown type {number}; they stay in the log" in caplog.text
     path = tmp_path / f"{OFFSETS_TOPIC}-0"
     with kafkalog.open(path, "a", cleanup_policy="compact") as log:
         log.compact(roll=True)
@@ -146,20 +146,20 @@ async def test_a_transaction_whose_last_record_cannot_be_read_is_neither_served_
     strange = [(transaction_key("x"), b"\x00\x09" + value[2:]), (transaction_key("y"), value[:20])]
     async with node_for(tmp_path, transaction_state_log_num_partitions=1) as node:
         await node.transactions.loaded()
-        await topic(node)
+        await create_topic(node)
         await node.transactions.loaded()
-        producer = await calls.init(node, name="z")
+        producer = await calls.init_producer(node, name="z")
         assert producer.error_code == 0
         made = [(transaction_key("x"), value), *strange, (struct.pack(">h", 9) + b"later", b"z"), (b"", b"x")]
         node.replicas.append_now(TopicPartition(TOPIC, 0), batch([Record(*one) for one in made]), "coordinator")
     async with node_for(tmp_path) as node:
         await node.transactions.loaded()
         for name in "xy":
-            assert f"the last record of the transaction '{name}' cannot be read" in caplog.text
-            assert (await calls.init(node, name=name)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert f"the last record of transaction '{name}' cannot be read" in caplog.text
+            assert (await calls.init_producer(node, name=name)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert node.transactions.abort_late() == 0
         assert node.transactions.expire() == 0
-        again = await calls.init(node, name="z")
+        again = await calls.init_producer(node, name="z")
         assert (again.producer_id, again.producer_epoch) == (producer.producer_id, producer.producer_epoch + 1)
         log = node.replicas.partition(TOPIC, partition_of("x", 1)).log
         end = log.log_end_offset

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
 from kafkalog.server.replica.roles import Role
-from tests.server.groups.groups import join, topic
+from tests.server.groups.groups import create_topic, join_group
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 from tests.server.replica.partitions import settle
@@ -35,14 +35,14 @@ def replicated(node: Any, partition: Any) -> None:
 @in_loop
 async def test_a_static_member_is_answered_once_its_record_is_replicated(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        joined = await join(node, group_instance_id="i")
+        await create_topic(node)
+        joined = await join_group(node, group_instance_id="i")
         who = {"group_id": "g", "member_id": joined.member_id, "group_instance_id": "i"}
         given = [{"member_id": joined.member_id, "assignment": b"a"}]
         synced = await call(node, "sync_group", 4, {**who, "generation_id": 1, "assignments": given})
         assert synced.error_code == 0
         partition = with_a_follower(node)
-        back = asyncio.ensure_future(join(node, group_instance_id="i"))
+        back = asyncio.ensure_future(join_group(node, group_instance_id="i"))
         await settle()
         assert not back.done()
         replicated(node, partition)
@@ -53,8 +53,8 @@ async def test_a_static_member_is_answered_once_its_record_is_replicated(tmp_pat
 @in_loop
 async def test_assignments_are_handed_out_once_they_are_replicated(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        joined = await join(node)
+        await create_topic(node)
+        joined = await join_group(node)
         partition = with_a_follower(node)
         given = [{"member_id": joined.member_id, "assignment": b"a"}]
         tree = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1, "assignments": given}

@@ -24,7 +24,7 @@ from kafkalog.util.fileio import OS
 from tests.builder import R, batch
 from tests.server.client.peers import HOST, error_of, server_on
 from tests.server.looping import in_loop
-from tests.server.replica.copies import QUICK, bytes_from, parts, until
+from tests.server.replica.copies import QUICK, bytes_from, partitions_of, until
 
 T0 = TopicPartition("t", 0)
 
@@ -67,7 +67,7 @@ async def until_same(server: Server, store: LogManager, *keys: TopicPartition) -
 @in_loop
 async def test_topics_are_copied_while_they_are_written(tmp_path: Path) -> None:
     async with server_on(tmp_path / "source") as server:
-        keys = [*parts("t", "u")]
+        keys = [*partitions_of("t", "u")]
         await server.node.topics.create("t", 2, {"retention.ms": "-1", "segment.bytes": "1048576"})
         await server.node.topics.create("u", 2)
         await server.node.topics.create("other", 1)

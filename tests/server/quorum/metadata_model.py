@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog.config.keys import MAX_LONG
-from kafkalog.server.quorum.decisions import METADATA, Ballot, Standing, compared, may_copy_metadata
-from kafkalog.server.quorum.file import NOBODY
+from kafkalog.server.quorum.decisions import METADATA, Ballot, VoterState, ahead_of_candidate, may_copy_metadata
+from kafkalog.server.quorum.file import NO_NODE
 from kafkalog.server.quorum.version_file import NONE, Version, Versions, unknown
 from kafkalog.types import TopicPartition
 from tests.server.quorum.model import Lost, Model, Node, Part, Rules
@@ -79,15 +79,16 @@ class MetadataModel(Model):
         self.meta = rules
         self.nodes = {one: MetaNode(one) for one in self.replicas.ids}  # type: ignore[assignment]
         self.keys = ()
-        self.told: list[tuple[str, Any, int]] = []  # what was answered: kind, what, in which term
+        self.answered: list[tuple[str, Any, int]] = []  # what was answered: kind, what, in which term
         self.deletes: set[TopicPartition] = set()  # asked for, by whomever
         self.answers = self.metadata_copied = self.stuck_apart = 0
 
     def run(self, steps: int) -> None:
         """So many steps; Lost."""
         kinds = {
-            self.append: 4, self.fetch: 30, self.tell: 6, self.stop: 2, self.late: 1, self.stand: 0.3, self.ask: 1,
-            self.count: 1, self.elect: 1, self.promote: 1, self.create: 2, self.delete: 1, self.alter: 1, self.keep: 6,
+            self.append: 4, self.fetch: 30, self.tell: 6, self.stop: 2, self.drop_late: 1, self.stand: 0.3, self.ask: 1,
+            self.count: 1, self.elect: 1, self.promote: 1, self.create: 2, self.delete: 1, self.alter: 1,
+            self.save_changes: 6,
             self.read: 40, self.apply: 40, self.answer_clients: 8,
         }  # fmt: skip
         weights = [self.random.choice((0.3, 1, 3)) * weight for weight in kinds.values()]
@@ -95,7 +96,7 @@ class MetadataModel(Model):
             self.now_ms += 1
             step()
 
-    def a_key(self) -> TopicPartition:
+    def random_key(self) -> TopicPartition:
         return self.random.choice(self.keys) if self.keys else TopicPartition("none", 0)
 
     def leaders(self) -> list[MetaNode]:
@@ -140,7 +141,7 @@ class MetadataModel(Model):
         super().stop()
         self.ballots = [one for one in self.ballots if one[0].candidate not in self.down]
 
-    def keep(self) -> None:
+    def save_changes(self) -> None:
         """A leader's count comes to the disk."""
         for leader in self.leaders():
             leader.kept = leader.changes
@@ -165,7 +166,7 @@ class MetadataModel(Model):
             for number, kind, what in list(leader.pending):
                 if (term, number) <= reached:
                     leader.pending.remove((number, kind, what))
-                    self.told.append((kind, what, term))
+                    self.answered.append((kind, what, term))
                     self.answers += 1
                     self.story.append(f"{leader.number} answers {kind} {what} in {term}")
 
@@ -178,7 +179,7 @@ class MetadataModel(Model):
     def read(self) -> None:
         """A follower reads the version, then what there is, then the version again."""
         node: Any = self.random.choice(self.alive() or [None])  # type: ignore[list-item]
-        if node is None or node.leads or node.state.leader in (NOBODY, node.number):
+        if node is None or node.leads or node.state.leader in (NO_NODE, node.number):
             return
         of = (node.state.leader, node.state.term)
         leader = self.nodes[of[0]]
@@ -240,7 +241,7 @@ class MetadataModel(Model):
         ids = {key.topic: UUID(int=int(key.topic[1:]) + 1) for key in node.parts}
         return Ballot(term, node.number, node.positions, node.versions.complete, ids)
 
-    def standing(self, voter: Node) -> Standing:
+    def voter_state(self, voter: Node) -> VoterState:
         assert isinstance(voter, MetaNode)
         begun, complete = voter.versions
         if voter.leads:
@@ -252,14 +253,14 @@ class MetadataModel(Model):
         if not self.meta.ignores_what_is_deleted:
             begun = (MAX_LONG, 0)
         ids = {key.topic: UUID(int=int(key.topic[1:]) + 1) for key in voter.parts}
-        return Standing(voter.positions, Versions(begun, complete), ids)
+        return VoterState(voter.positions, Versions(begun, complete), ids)
 
     def copy(self, node: Node, voter: Node, steps: int) -> None:
         """What a voter has more of: the metadata whole, or up to some step, then records."""
         assert isinstance(node, MetaNode) and isinstance(voter, MetaNode)
         if node.leads or voter.leads or node is voter:
             return
-        ahead = compared(self.ballot(node, 0), self.standing(voter))
+        ahead = ahead_of_candidate(self.ballot(node, 0), self.voter_state(voter))
         given_up = [part.position for key, part in node.parts.items() if key not in voter.parts]
         is_later = may_copy_metadata(node.versions, voter.versions, given_up) or not self.meta.copies_what_is_later
         if METADATA in ahead and self.meta.copies_metadata and is_later and self.meta.compares_versions:
@@ -275,32 +276,32 @@ class MetadataModel(Model):
                 return
             node.setting = node.kept_setting = voter.setting
             node.versions, node.is_exact = voter.versions, voter.is_exact
-        for key, position in compared(self.ballot(node, 0), self.standing(voter)).items():
+        for key, position in ahead_of_candidate(self.ballot(node, 0), self.voter_state(voter)).items():
             for _ in range(steps):
                 if key not in node.parts or node.parts[key].position >= position:
                     break
                 if self.compared(voter.parts[key], node.parts[key], position[0]) is not None:
-                    self.taken(voter.parts[key], node.parts[key])
+                    self.append_some(voter.parts[key], node.parts[key])
 
-    def stuck(self, node: Node) -> None:
+    def fail_promotion(self, node: Node) -> None:
         """Where the metadata of one was between two versions, it may be that nobody can be promoted."""
         if all(one.is_exact for one in self.alive()):  # type: ignore[attr-defined]
-            super().stuck(node)
+            super().fail_promotion(node)
         self.stuck_apart += 1
 
-    def kept_keys(self) -> list[TopicPartition]:
+    def compared_keys(self) -> list[TopicPartition]:
         """What a delete that nobody was told of leaves of records is not looked at."""
         return [key for key in self.keys if key not in self.deletes]
 
-    def lead(self, ballot: Ballot, votes: set[int]) -> None:
+    def count_votes(self, ballot: Ballot, votes: set[int]) -> None:
         """As with records; what was answered for is looked for."""
         node = self.nodes[ballot.candidate]
         did_lead = node.leads
-        super().lead(ballot, votes)
+        super().count_votes(ballot, votes)
         if did_lead or not node.leads:
             return
         self.story.append(f"{node.number} has {sorted(node.parts)}, {node.setting}, {node.versions}")
-        for kind, what, term in self.told:
+        for kind, what, term in self.answered:
             if term < ballot.term:
                 self.check(node, kind, what)
         node.reading, node.pending = None, []

@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 from kafkalog.server.quorum.decisions import (
     Ballot,
-    Standing,
-    ahead_of,
+    VoterState,
+    after_report,
+    ahead_of_candidate,
     decide_vote,
-    has_won,
-    heard,
     next_term,
     position_of,
 )
-from kafkalog.server.quorum.file import NOBODY, QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QuorumState
 from kafkalog.server.quorum.replica_set import Member, ReplicaSet
-from kafkalog.server.replica.following import begins_for_nothing, cut_offset, last_epoch_for
+from kafkalog.server.replica.following import has_unused_epoch, last_epoch_for, truncation_offset
 from kafkalog.server.replica.roles import (
     ALL,
     UNKNOWN_PLACE,
@@ -69,13 +68,13 @@ class Part:
     def restart(self) -> None:
         self.high_watermark = 0
         self.followers: dict[int, FollowerState] = {}
-        self.role = Role(NOBODY, 0, 0, (), ())
+        self.role = Role(NO_NODE, 0, 0, (), ())
 
     @property
     def position(self) -> tuple[int, int]:
         return position_of(self.epochs.latest_epoch, len(self.log))
 
-    def cut(self, offset: int, keeps_begins: bool) -> None:
+    def truncate(self, offset: int, keeps_begins: bool) -> None:
         del self.log[offset:]
         self.epochs.truncate_from_end(offset + keeps_begins)
 
@@ -124,7 +123,7 @@ class Model:
     def run(self, steps: int) -> None:
         """So many steps; Lost."""
         kinds = {
-            self.append: 3, self.fetch: 20, self.tell: 5, self.stop: 3, self.late: 1, self.stand: 1, self.ask: 2,
+            self.append: 3, self.fetch: 20, self.tell: 5, self.stop: 3, self.drop_late: 1, self.stand: 1, self.ask: 2,
             self.count: 2, self.elect: 4,
         }  # fmt: skip
         if len(self.keys) > 1:
@@ -137,7 +136,7 @@ class Model:
     def alive(self) -> list[Node]:
         return [one for one in self.nodes.values() if one.number not in self.down]
 
-    def a_key(self) -> TopicPartition:
+    def random_key(self) -> TopicPartition:
         return self.random.choice(self.keys) if len(self.keys) > 1 else self.keys[0]
 
     # Leading
@@ -145,7 +144,7 @@ class Model:
     def append(self) -> None:
         """Every leader takes writes, one that is deposed and does not know it as well."""
         for leader in [one for one in self.alive() if one.leads]:
-            key = self.a_key()
+            key = self.random_key()
             part = leader.parts.get(key)
             if part is None:
                 continue
@@ -170,9 +169,9 @@ class Model:
                 if record != part.log[offset]:
                     raise Lost(f"offset {offset} of {key} was acknowledged twice: {self.story}")
 
-    def late(self) -> None:
+    def drop_late(self) -> None:
         """A follower is late, and in sync no more."""
-        key = self.a_key()
+        key = self.random_key()
         for leader in [one for one in self.alive() if one.leads]:
             part = leader.parts.get(key)
             if part is None or len(part.role.isr) < 2:
@@ -189,7 +188,7 @@ class Model:
         node = self.random.choice(self.alive() or [None])  # type: ignore[list-item]
         if node is None or node.leads:
             return
-        if node.state.leader not in (NOBODY, node.number):
+        if node.state.leader not in (NO_NODE, node.number):
             node.followed = (node.state.leader, node.state.term)
         elif self.rules.votes_hold_still:
             node.followed = None
@@ -198,7 +197,7 @@ class Model:
         leader, term = self.nodes[node.followed[0]], node.followed[1]
         if leader.number in self.down or not leader.leads or leader.state.term != term:
             return
-        self.answer(leader, node, self.a_key())
+        self.answer(leader, node, self.random_key())
 
     def answer(self, leader: Node, node: Node, key: TopicPartition) -> None:
         """A leader answers a follower."""
@@ -217,7 +216,7 @@ class Model:
         if node.number not in there.role.isr and may_join(state, there.high_watermark, begin):
             there.role = with_isr(there.role, (*there.role.isr, node.number))
         self.raise_high_watermark(leader, key)
-        self.taken(there, part)
+        self.append_some(there, part)
 
     def compared(self, there: Part, part: Part, term: int) -> int | None:
         """The last epoch that was told, where the logs are the same so far; None where the own one was mended."""
@@ -229,8 +228,8 @@ class Model:
             told = there.epochs.end_offset_for(last, len(there.log))
             if told.epoch < last or told.start_offset < offset:
                 own = part.epochs.end_offset_for(told.epoch, offset)
-                at = cut_offset(told.start_offset, offset, None if own.start_offset < 0 else own)
-                part.cut(at, self.rules.keeps_begins_at_cuts)
+                at = truncation_offset(told.start_offset, offset, None if own.start_offset < 0 else own)
+                part.truncate(at, self.rules.keeps_begins_at_cuts)
                 return None
         if self.rules.followers_begin_epochs and there.epochs.entries:
             begins = epoch_to_begin(there.epochs.entries[-1], offset, last, 0)
@@ -239,11 +238,11 @@ class Model:
                 return None
         return last
 
-    def taken(self, there: Part, part: Part) -> None:
+    def append_some(self, there: Part, part: Part) -> None:
         """Some of the records that come next."""
         offset = len(part.log)
         taken = there.log[offset : offset + self.random.choice((0, 1, 1, 2, 9))]
-        if taken and begins_for_nothing(part.epochs.entries, offset, there.epochs.epoch_for(offset)):
+        if taken and has_unused_epoch(part.epochs.entries, offset, there.epochs.epoch_for(offset)):
             part.epochs.truncate_from_end(offset)
         for at, record in enumerate(taken, offset):
             epoch = there.epochs.epoch_for(at)
@@ -263,13 +262,14 @@ class Model:
         """So many steps at most of each partition of which the voter has more."""
         if node.leads or voter.leads or not self.rules.copies_what_is_ahead:
             return
-        for key, position in ahead_of(voter.positions, node.positions).items():
+        ballot = Ballot(node.state.term, node.number, node.positions)
+        for key, position in ahead_of_candidate(ballot, VoterState(voter.positions)).items():
             for _ in range(steps):
                 if node.parts[key].position >= position:
                     break
                 self.copied += 1
                 if self.compared(voter.parts[key], node.parts[key], position[0]) is not None:
-                    self.taken(voter.parts[key], node.parts[key])
+                    self.append_some(voter.parts[key], node.parts[key])
 
     def promote(self) -> None:
         """An operator promotes a node while nobody that lives leads; no message is lost."""
@@ -281,18 +281,18 @@ class Model:
             self.copy(node, voter, 1000)
         term = next_term(max(one.state.term for one in alive), node.number, self.replicas)
         ballot, votes = self.ballot(node, term), {node.number}
-        node.take(QuorumState(term, NOBODY, node.number))
+        node.take(QuorumState(term, NO_NODE, node.number))
         for voter in alive:
-            vote = decide_vote(voter.state, ballot, self.standing(voter), self.replicas)
+            vote = decide_vote(voter.state, ballot, self.voter_state(voter), self.replicas)
             if vote.is_granted and voter is not node:
                 voter.take(vote.state)
                 votes.add(voter.number)
-        self.lead(ballot, votes)
+        self.count_votes(ballot, votes)
         if not node.leads:
-            self.stuck(node)
+            self.fail_promotion(node)
         self.promotions += node.leads
 
-    def stuck(self, node: Node) -> None:
+    def fail_promotion(self, node: Node) -> None:
         """A node was promoted, and a majority did not vote for it."""
         raise Stuck(f"{node.number} has {node.positions}: {self.story}")
 
@@ -313,23 +313,23 @@ class Model:
             return
         known = max(one.state.term for one in self.alive())
         term = next_term(known, node.number, self.replicas)
-        node.take(QuorumState(term, NOBODY, node.number))
+        node.take(QuorumState(term, NO_NODE, node.number))
         self.ballots.append((self.ballot(node, term), {node.number}))
 
     def ballot(self, node: Node, term: int) -> Ballot:
         """What a candidate tells of itself."""
         return Ballot(term, node.number, node.positions)
 
-    def standing(self, voter: Node) -> Standing:
+    def voter_state(self, voter: Node) -> VoterState:
         """What a voter compares with it."""
-        return Standing(voter.positions)
+        return VoterState(voter.positions)
 
     def ask(self) -> None:
         """All who live are asked for their vote, in any order; some of the messages are lost."""
         for ballot, votes in self.ballots[-2:]:
             for node in self.random.sample(self.alive(), len(self.alive())):
                 if self.random.random() < 0.6 and node.number != ballot.candidate:
-                    vote = decide_vote(node.state, ballot, self.standing(node), self.replicas)
+                    vote = decide_vote(node.state, ballot, self.voter_state(node), self.replicas)
                     if vote.is_granted:
                         node.take(vote.state)
                         votes.add(node.number)
@@ -337,16 +337,16 @@ class Model:
     def count(self) -> None:
         """A node that has a majority leads."""
         for ballot, votes in self.ballots[-2:]:
-            self.lead(ballot, votes)
+            self.count_votes(ballot, votes)
 
-    def lead(self, ballot: Ballot, votes: set[int]) -> None:
+    def count_votes(self, ballot: Ballot, votes: set[int]) -> None:
         node = self.nodes[ballot.candidate]
-        mine = QuorumState(ballot.term, NOBODY, ballot.candidate)
-        if node.number in self.down or node.state != mine or not has_won(votes, self.replicas):
+        mine = QuorumState(ballot.term, NO_NODE, ballot.candidate)
+        if node.number in self.down or node.state != mine or not self.replicas.is_majority(votes):
             return
         node.take(QuorumState(ballot.term, node.number, node.number))
         self.elections += 1
-        logs = {key: node.parts[key].log if key in node.parts else [] for key in self.kept_keys()}
+        logs = {key: node.parts[key].log if key in node.parts else [] for key in self.compared_keys()}
         self.story.append(f"{node.number} leads in {ballot.term} by {sorted(votes)}, with {logs} {node.positions}")
         for (key, offset), (record, term) in self.acknowledged.items():
             # who won in an earlier term, and hears of it late, gets nothing acknowledged
@@ -356,7 +356,7 @@ class Model:
         for part in node.parts.values():
             self.begin(node, part)
 
-    def kept_keys(self) -> list[TopicPartition]:
+    def compared_keys(self) -> list[TopicPartition]:
         """The partitions that nobody asked to delete."""
         return list(self.keys)
 
@@ -375,9 +375,9 @@ class Model:
         """A node learns what another one knows."""
         if len(self.alive()) > 1:
             told, source = self.random.sample(self.alive(), 2)
-            told.take(heard(told.state, source.state.term, source.state.leader, self.replicas))
+            told.take(after_report(told.state, source.state.term, source.state.leader, self.replicas))
             if told.state.leader == told.number and not told.leads:
-                told.state = told.state._replace(leader=NOBODY)
+                told.state = told.state._replace(leader=NO_NODE)
 
     def stop(self) -> None:
         """A node stops, or starts again with the log that it has."""

@@ -21,7 +21,7 @@ T0 = TopicPartition("t", 0)
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
-async def eventually(is_so: Callable[[], bool]) -> None:
+async def wait_until(is_so: Callable[[], bool]) -> None:
     """Return once it is so."""
     async with asyncio.timeout(60):
         while not is_so():
@@ -83,7 +83,7 @@ class Set:
     async def promote(self, number: int, *, is_forced: bool = False) -> None:
         """Let a node lead, and wait until its coordinators run."""
         await self.quorum(number).promote(is_forced=is_forced)
-        await eventually(lambda: not self[number].leaders_calls)
+        await wait_until(lambda: not self[number].leaders_calls)
 
     async def close(self) -> None:
         for number in tuple(self.nodes):

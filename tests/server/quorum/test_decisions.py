@@ -12,18 +12,17 @@ from kafkalog.server.quorum.decisions import (
     EMPTY,
     Ballot,
     Position,
-    Standing,
-    ahead_of,
+    VoterState,
+    after_report,
+    ahead_of_candidate,
     decide_vote,
     first_term,
-    has_won,
-    heard,
     is_own_term,
     may_resume,
     next_term,
     position_of,
 )
-from kafkalog.server.quorum.file import NOBODY, QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QuorumState
 from kafkalog.server.quorum.replica_set import Member, ReplicaSet
 from kafkalog.types import TopicPartition
 
@@ -34,12 +33,15 @@ THREE = ReplicaSet(Member(one, "h", 9000 + one) for one in (1, 2, 3))
 def test_the_larger_epoch_is_ahead_and_then_the_longer_log() -> None:
     assert position_of(4, 10) == (4, 10)
     assert position_of(4, 0) == EMPTY  # an epoch that was begun and has nothing is not ahead
-    assert ahead_of({T0: (2, 5)}, {T0: (2, 5)}) == {}
-    assert ahead_of({T0: (2, 6)}, {T0: (2, 5)}) == {T0: (2, 6)}
-    assert ahead_of({T0: (3, 1)}, {T0: (2, 500)}) == {T0: (3, 1)}
-    assert ahead_of({T0: (2, 500)}, {T0: (3, 1), T1: (3, 1)}) == {}
-    assert ahead_of({T0: (0, 1), T1: (0, 1)}, {T0: (0, 1)}) == {T1: (0, 1)}
-    assert ahead_of({T0: EMPTY}, {}) == {}
+    for mine, theirs, ahead in (
+        ({T0: (2, 5)}, {T0: (2, 5)}, {}),
+        ({T0: (2, 6)}, {T0: (2, 5)}, {T0: (2, 6)}),
+        ({T0: (3, 1)}, {T0: (2, 500)}, {T0: (3, 1)}),
+        ({T0: (2, 500)}, {T0: (3, 1), T1: (3, 1)}, {}),
+        ({T0: (0, 1), T1: (0, 1)}, {T0: (0, 1)}, {T1: (0, 1)}),
+        ({T0: EMPTY}, {}, {}),
+    ):
+        assert ahead_of_candidate(Ballot(5, 2, theirs), VoterState(mine)) == ahead
 
 
 @given(st.integers(0, 1000), st.sampled_from(THREE.ids))
@@ -62,40 +64,39 @@ def test_the_first_term_is_the_highest_epoch_of_any_log() -> None:
         (QuorumState(3, 1), 5, 2, (2, 9), False),  # term 5 is node 3's
         (QuorumState(3, 1), 7, 2, (2, 9), True),
         (QuorumState(4, 1), 4, 2, (2, 9), False),
-        (QuorumState(4, NOBODY, 2), 4, 2, (2, 9), True),  # its first answer was lost
+        (QuorumState(4, NO_NODE, 2), 4, 2, (2, 9), True),  # its first answer was lost
         (QuorumState(4), 4, 2, (2, 9), True),  # it heard of the term before it was asked
         (QuorumState(4, 2, 2), 4, 2, (2, 9), False),
-        (QuorumState(5, NOBODY, 3), 4, 2, (2, 9), False),
+        (QuorumState(5, NO_NODE, 3), 4, 2, (2, 9), False),
         (QuorumState(3, 1), 4, 9, (2, 9), False),
     ],
 )
 def test_a_vote(state: QuorumState, term: int, candidate: int, theirs: Position, granted: bool) -> None:
-    vote = decide_vote(state, Ballot(term, candidate, {T0: theirs}), Standing({T0: (2, 9)}), THREE)
+    vote = decide_vote(state, Ballot(term, candidate, {T0: theirs}), VoterState({T0: (2, 9)}), THREE)
     assert vote.is_granted == granted
-    assert vote.state == (QuorumState(term, NOBODY, candidate) if granted else state)
+    assert vote.state == (QuorumState(term, NO_NODE, candidate) if granted else state)
     assert bool(vote.reason) != granted
 
 
-def test_a_majority_wins_or_whom_the_operator_forces() -> None:
-    assert [has_won(votes, THREE) for votes in ({1}, {1, 3}, {1, 8, 9})] == [False, True, False]
-    assert has_won({1}, THREE, is_forced=True)
-    assert has_won({7}, ReplicaSet([Member(7, "h", 1)]))
+def test_more_than_half_of_the_members_are_a_majority() -> None:
+    assert [THREE.is_majority(votes) for votes in ({1}, {1, 3}, {1, 8, 9})] == [False, True, False]
+    assert ReplicaSet([Member(7, "h", 1)]).is_majority({7})
 
 
 @pytest.mark.parametrize(
     ("state", "term", "leader", "after"),
     [
         (QuorumState(3, 1, 1), 4, 2, QuorumState(4, 2)),
-        (QuorumState(3, 1, 1), 4, NOBODY, QuorumState(4)),
-        (QuorumState(4, NOBODY, 2), 4, 2, QuorumState(4, 2, 2)),
-        (QuorumState(4, 2, 2), 4, NOBODY, QuorumState(4, 2, 2)),
+        (QuorumState(3, 1, 1), 4, NO_NODE, QuorumState(4)),
+        (QuorumState(4, NO_NODE, 2), 4, 2, QuorumState(4, 2, 2)),
+        (QuorumState(4, 2, 2), 4, NO_NODE, QuorumState(4, 2, 2)),
         (QuorumState(4, 2, 2), 3, 1, QuorumState(4, 2, 2)),
         (QuorumState(4, 2, 2), 7, 1, QuorumState(4, 2, 2)),  # term 7 is not node 1's
         (QuorumState(4, 2, 2), 6, 9, QuorumState(4, 2, 2)),
     ],
 )
 def test_what_a_node_keeps_of_what_it_hears(state: QuorumState, term: int, leader: int, after: QuorumState) -> None:
-    assert heard(state, term, leader, THREE) == after
+    assert after_report(state, term, leader, THREE) == after
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,9 @@ def test_what_a_node_keeps_of_what_it_hears(state: QuorumState, term: int, leade
     [
         ({}, False),
         ({2: (3, 1)}, True),
-        ({2: (3, NOBODY)}, False),
+        ({2: (3, NO_NODE)}, False),
         ({2: (2, 1)}, False),
-        ({2: (3, 1), 3: (4, NOBODY)}, False),
+        ({2: (3, 1), 3: (4, NO_NODE)}, False),
         ({2: (3, 1), 3: (3, 1)}, True),
         ({9: (3, 1)}, False),
     ],
@@ -132,13 +133,13 @@ class Nodes:
 
     def stand(self, node: int) -> None:
         term = next_term(self.states[node].term, node, THREE)
-        self.states[node] = QuorumState(term, NOBODY, node)
+        self.states[node] = QuorumState(term, NO_NODE, node)
         self.ballots.append(Ballot(term, node, {T0: self.ends[node]}))
         self.votes[len(self.ballots) - 1] = {node}
 
     def ask(self, number: int, node: int) -> None:
         ballot = self.ballots[number]
-        vote = decide_vote(self.states[node], ballot, Standing({T0: self.ends[node]}), THREE)
+        vote = decide_vote(self.states[node], ballot, VoterState({T0: self.ends[node]}), THREE)
         if vote.is_granted:
             assert self.ends[node] <= ballot.positions[T0], "a candidate that is behind got a vote"
             assert vote.state.term >= self.states[node].term
@@ -147,17 +148,14 @@ class Nodes:
 
     def count(self, number: int, is_forced: bool) -> None:
         ballot = self.ballots[number]
-        if self.states[ballot.candidate] == QuorumState(ballot.term, NOBODY, ballot.candidate) and has_won(
-            self.votes[number],
-            THREE,
-            is_forced=is_forced,
-        ):
+        is_candidate = self.states[ballot.candidate] == QuorumState(ballot.term, NO_NODE, ballot.candidate)
+        if is_candidate and (is_forced or THREE.is_majority(self.votes[number])):
             self.states[ballot.candidate] = QuorumState(ballot.term, ballot.candidate, ballot.candidate)
             self.leaders.setdefault(ballot.term, set()).add(ballot.candidate)
 
     def tell(self, source: int, target: int) -> None:
         state = self.states[source]
-        self.states[target] = heard(self.states[target], state.term, state.leader, THREE)
+        self.states[target] = after_report(self.states[target], state.term, state.leader, THREE)
 
 
 STEPS = st.lists(
@@ -189,4 +187,4 @@ def test_no_term_has_two_leaders_whatever_comes_in_which_order(steps: list[tuple
                 nodes.count(number, step == "force")
     assert all(len(leaders) == 1 for leaders in nodes.leaders.values())
     for state in nodes.states.values():
-        assert state.leader == NOBODY or state.leader in nodes.leaders[state.term]
+        assert state.leader == NO_NODE or state.leader in nodes.leaders[state.term]

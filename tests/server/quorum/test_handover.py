@@ -17,9 +17,9 @@ from kafkalog.server.quorum.messages import VOTE, end_request
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call
-from tests.server.quorum.sets import T0, Peers, Set, eventually, fetch, set_of
+from tests.server.quorum.sets import T0, Peers, Set, fetch, set_of, wait_until
 from tests.server.quorum.test_leading import append, with_topic
-from tests.server.replica.partitions import plain
+from tests.server.replica.partitions import make_batch
 
 
 async def with_leader(nodes: Set) -> int:
@@ -27,7 +27,7 @@ async def with_leader(nodes: Set) -> int:
     await with_topic(nodes, 1, 2, 3)
     await nodes.promote(1)
     await append(nodes[1])
-    await eventually(lambda: nodes.quorum(2).leader == nodes.quorum(3).leader == 1)
+    await wait_until(lambda: nodes.quorum(2).leader == nodes.quorum(3).leader == 1)
     return nodes.quorum(1).state.term
 
 
@@ -46,12 +46,12 @@ async def test_appends_wait_for_the_one_who_leads_next(tmp_path: Path) -> None:
         await fetch(nodes[1], 2, 1, current_leader_epoch=term)
         assert await asked(nodes, term) == 0
         waiting = asyncio.ensure_future(append(nodes[1]))
-        with pytest.raises(NotLeaderOrFollower, match="hands over"):
-            nodes[1].replicas.append_now(T0, plain())
+        with pytest.raises(NotLeaderOrFollower, match="is handing over"):
+            nodes[1].replicas.append_now(T0, make_batch())
         create = {"topics": [], "timeout": 1000, "validate_only": False}
         assert (await call(nodes[1], "create_topics", 7, create)).topics == ()
         assert nodes[1].leaders_calls and not waiting.done()
-        await nodes.quorum(1).heard(term + 1, -1)
+        await nodes.quorum(1).learn_leader(term + 1, -1)
         assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -116,13 +116,13 @@ async def test_a_leader_that_stepped_down_for_nobody_takes_a_new_term(tmp_path: 
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
-        await eventually(lambda: nodes.quorum(2).leader == nodes.quorum(3).leader == 1)
+        await wait_until(lambda: nodes.quorum(2).leader == nodes.quorum(3).leader == 1)
         term = nodes.quorum(1).state.term
         nodes.quorum(2).peers = WithoutVotes(nodes, 2)
-        with pytest.raises(ElectionFailed, match="of 3 nodes 1 voted for node 2"):
+        with pytest.raises(ElectionFailed, match="1 of 3 nodes voted for node 2"):
             await nodes.quorum(2).promote()
         assert not nodes.quorum(1).leads  # its vote was given
-        await eventually(lambda: bool(nodes.quorum(1).leads))
+        await wait_until(lambda: bool(nodes.quorum(1).leads))
         assert nodes.quorum(1).state.term > term + 1
         assert (await append(nodes[1])).error_code == 0
 
@@ -135,9 +135,9 @@ async def test_a_leader_that_cannot_be_reached_is_not_waited_for(tmp_path: Path)
             await append_as_follower(nodes, one)
         nodes.cut.add(1)
         await nodes.promote(2)
-        await eventually(lambda: nodes.quorum(3).leader == 2)
+        await wait_until(lambda: nodes.quorum(3).leader == 2)
         nodes.cut.clear()
-        await eventually(lambda: nodes.quorum(1).leader == 2)
+        await wait_until(lambda: nodes.quorum(1).leader == 2)
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -164,7 +164,7 @@ async def test_a_change_that_has_begun_is_done_before_the_successor_has_all(tmp_
         making = asyncio.ensure_future(topics.create("begun", 1))
         await asyncio.sleep(0)
         late = asyncio.ensure_future(asked(nodes, term))
-        await eventually(lambda: bool(nodes.quorum(1).is_handing_over))
+        await wait_until(lambda: bool(nodes.quorum(1).is_handing_over))
         refused = asyncio.ensure_future(topics.create("late", 1))
         await asyncio.sleep(0)
         assert not late.done() and not making.done()

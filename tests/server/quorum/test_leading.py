@@ -14,19 +14,19 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
 from kafkalog.server.quorum import quorum
 from kafkalog.server.quorum.errors import ElectionFailed
-from kafkalog.server.quorum.file import NOBODY, QUORUM_FILE, QuorumFile, QuorumState
+from kafkalog.server.quorum.file import NO_NODE, QUORUM_FILE, QuorumFile, QuorumState
 from kafkalog.server.replica.results import AppendParams, AppendResult
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import Closed, call, connection_for, node_for
-from tests.server.quorum.sets import T0, Set, eventually, fetch, set_of
-from tests.server.replica.partitions import plain
+from tests.server.quorum.sets import T0, Set, fetch, set_of, wait_until
+from tests.server.replica.partitions import make_batch
 
 TOPIC_ID = UUID(int=7)
 
 
 async def append(node: Node, acks: int = 1, *, timeout_ms: int = 10_000) -> AppendResult:
-    results = await node.replicas.append({T0: bytearray(plain())}, AppendParams(acks, timeout_ms))
+    results = await node.replicas.append({T0: bytearray(make_batch())}, AppendParams(acks, timeout_ms))
     found: AppendResult = results[T0]
     return found
 
@@ -42,9 +42,9 @@ async def test_nobody_leads_before_somebody_is_promoted(tmp_path: Path) -> None:
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1)
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert [nodes.quorum(one).leader for one in (1, 2, 3)] == [NOBODY] * 3
+        assert [nodes.quorum(one).leader for one in (1, 2, 3)] == [NO_NODE] * 3
         await nodes.promote(2)
-        await eventually(lambda: [nodes.quorum(one).leader for one in (1, 2, 3)] == [2, 2, 2])
+        await wait_until(lambda: [nodes.quorum(one).leader for one in (1, 2, 3)] == [2, 2, 2])
         assert len({nodes.quorum(one).state.term for one in (1, 2, 3)}) == 1
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -68,8 +68,8 @@ async def test_a_node_that_is_behind_is_not_promoted_and_nothing_has_changed(tmp
         await append(nodes[1])
         await nodes.stop(3)
         term = nodes.quorum(1).state.term
-        await eventually(lambda: nodes.quorum(2).leader == 1)
-        with pytest.raises(ElectionFailed, match="node 1 leads on: node 2 did not have all of its records"):
+        await wait_until(lambda: nodes.quorum(2).leader == 1)
+        with pytest.raises(ElectionFailed, match="node 1 stays the leader: node 2 did not have all of its records"):
             await nodes.quorum(2).promote()
         assert nodes.quorum(1).leads and nodes.quorum(1).state.term == term
         assert (await append(nodes[1])).error_code == 0
@@ -82,7 +82,7 @@ async def test_a_leader_takes_no_writes_once_another_node_leads(tmp_path: Path) 
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
         waiting = asyncio.ensure_future(append(nodes[1], -1))
-        await eventually(lambda: nodes[1].replicas.waiting.produce.delayed == 1)
+        await wait_until(lambda: nodes[1].replicas.waiting.produce.delayed == 1)
         await nodes.quorum(2).promote(is_forced=True)  # it has not the record
         assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -99,7 +99,7 @@ async def test_acks_all_waits_for_the_replicas_in_sync_and_for_no_others(tmp_pat
         await nodes.promote(1)
         waiting = asyncio.ensure_future(append(nodes[1], -1))
         partition = nodes[1].replicas.find(T0)
-        await eventually(lambda: partition.log.log_end_offset == 1)
+        await wait_until(lambda: partition.log.log_end_offset == 1)
         epoch = partition.leader_epoch
         for offset in (0, 1):
             await fetch(nodes[1], 2, offset, current_leader_epoch=epoch)
@@ -109,7 +109,7 @@ async def test_acks_all_waits_for_the_replicas_in_sync_and_for_no_others(tmp_pat
             await asyncio.sleep(0.02)
         assert (await waiting).error_code == 0
         assert partition.role.isr == (1, 2) and partition.high_watermark == 1
-        await eventually(lambda: partition.role.isr == (1,))
+        await wait_until(lambda: partition.role.isr == (1,))
         assert (await append(nodes[1], -1)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         await fetch(nodes[1], 3, 1, current_leader_epoch=epoch)
         assert partition.role.isr == (1, 3)
@@ -121,15 +121,15 @@ async def test_a_leader_that_starts_again_leads_on_in_a_new_term_with_a_majority
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
         term = nodes.quorum(1).state.term
-        await eventually(lambda: nodes.quorum(2).leader == 1)
+        await wait_until(lambda: nodes.quorum(2).leader == 1)
         nodes.cut |= {2, 3}
         await nodes.stop(1)
         await nodes.start(1)
         await asyncio.sleep(0.1)
-        assert nodes.quorum(1).leader == NOBODY
+        assert nodes.quorum(1).leader == NO_NODE
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         nodes.cut.clear()
-        await eventually(lambda: nodes.quorum(1).leads)
+        await wait_until(lambda: nodes.quorum(1).leads)
         assert nodes.quorum(1).state.term > term
         assert (await append(nodes[1])).error_code == 0
 
@@ -141,7 +141,7 @@ async def test_a_leader_that_comes_back_after_a_promotion_follows(tmp_path: Path
         await nodes.stop(1)
         await nodes.promote(2)
         await nodes.start(1)
-        await eventually(lambda: nodes.quorum(1).leader == 2)
+        await wait_until(lambda: nodes.quorum(1).leader == 2)
         assert not nodes.quorum(1).leads
 
 
@@ -152,7 +152,7 @@ async def test_a_vote_is_on_disk_before_it_is_told(tmp_path: Path) -> None:
         term = nodes.quorum(2).state.term
         kept = QuorumFile(tmp_path / "2").read()
         assert kept == QuorumState(term, 2, 2)
-        await eventually(lambda: QuorumFile(tmp_path / "1").read() == QuorumState(term, 2, 2))
+        await wait_until(lambda: QuorumFile(tmp_path / "1").read() == QuorumState(term, 2, 2))
         nodes.cut.add(2)
         await nodes.stop(1)
         (tmp_path / "1" / QUORUM_FILE).write_bytes(b"{}")
@@ -164,7 +164,7 @@ async def test_a_vote_is_on_disk_before_it_is_told(tmp_path: Path) -> None:
 @in_loop
 async def test_a_set_of_one_leads_at_once(tmp_path: Path) -> None:
     async with set_of(tmp_path, count=1) as nodes:
-        await eventually(lambda: nodes.quorum(1).leads)
+        await wait_until(lambda: nodes.quorum(1).leads)
         await with_topic(nodes, 1)
         assert (await append(nodes[1], -1)).error_code == 0
 
@@ -198,7 +198,7 @@ async def test_clients_of_every_node_are_told_of_all_nodes_and_of_the_leader(tmp
         found = await call(nodes[3], "find_coordinator", 6, {"key_type": 0, "coordinator_keys": ["g"]})
         assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         await nodes.promote(2)
-        await eventually(lambda: nodes.quorum(3).leader == 2)
+        await wait_until(lambda: nodes.quorum(3).leader == 2)
         answer = await call(nodes[3], "metadata", 13, METADATA)
         assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [
             (1, "host1", 9091), (2, "host2", 9092), (3, "localhost", 9092),
@@ -249,7 +249,7 @@ async def test_what_another_leader_sent_is_written_before_a_node_leads(tmp_path:
         class Fetcher:
             async def stop(self) -> None:
                 await written.wait()
-                nodes[1].replicas.find(T0).append_as_follower(bytearray(plain(leader_epoch=0)), 0)
+                nodes[1].replicas.find(T0).append_as_follower(bytearray(make_batch(leader_epoch=0)), 0)
 
         nodes[1].following._fetcher = Fetcher()
         promotion = asyncio.ensure_future(nodes.quorum(1).promote())
@@ -278,14 +278,14 @@ async def test_committed_offsets_are_there_for_who_leads_again(tmp_path: Path) -
                   {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1,
                    "committed_metadata": ""}]}]}  # fmt: skip
     async with set_of(tmp_path, count=1) as nodes:
-        await eventually(lambda: not nodes[1].leaders_calls)
+        await wait_until(lambda: not nodes[1].leaders_calls)
         await with_topic(nodes, 1)
         await nodes[1].topics.ensure_internal("__consumer_offsets")
         answer = await call(nodes[1], "offset_commit", 9, commit)
         assert answer.topics[0].partitions[0].error_code == 0
         await nodes.stop(1)
         await nodes.start(1)
-        await eventually(lambda: not nodes[1].leaders_calls and not nodes[1].groups.is_loading)
+        await wait_until(lambda: not nodes[1].leaders_calls and not nodes[1].groups.is_loading)
         assert dict(nodes[1].groups.overview_of(nodes[1].groups.groups["g"]).offsets) == {TopicPartition("t", 0): 7}
 
 
@@ -336,7 +336,7 @@ async def test_who_leads_is_described(tmp_path: Path) -> None:
         assert [one.replica_id for one in before.current_voters] == [1, 2, 3]
         await nodes[3].topics.create("t", 1)
         await nodes[3].topics.alter("t", {"retention.ms": "1000"})
-        await nodes.quorum(3).metadata.counted()
+        await nodes.quorum(3).metadata.save()
         after = (await call(nodes[3], "describe_quorum", 2, ask)).topics[0].partitions[0]
         assert after.high_watermark == before.high_watermark + 2
         other = {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 0}]}]}
@@ -349,15 +349,15 @@ async def test_a_follower_that_was_told_nothing_finds_the_leader_and_its_changes
     async with set_of(tmp_path) as nodes:
         nodes.cut.add(3)
         await nodes.promote(1)
-        await eventually(lambda: nodes.quorum(2).leader == 1)
-        assert nodes.quorum(3).leader == NOBODY
+        await wait_until(lambda: nodes.quorum(2).leader == 1)
+        assert nodes.quorum(3).leader == NO_NODE
         nodes.cut.clear()
-        await eventually(lambda: nodes.quorum(3).leader == 1)
-        await eventually(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).metadata.changes)
+        await wait_until(lambda: nodes.quorum(3).leader == 1)
+        await wait_until(lambda: nodes.quorum(3).leaders_changes == nodes.quorum(1).metadata.changes)
         told: list[int] = []
         nodes.quorum(3).on_leaders_change = lambda: told.append(nodes.quorum(3).leaders_changes)
         await nodes[1].topics.create("t", 1)
-        await eventually(lambda: told == [nodes.quorum(1).metadata.changes])
+        await wait_until(lambda: told == [nodes.quorum(1).metadata.changes])
 
 
 @in_loop
@@ -370,7 +370,7 @@ async def test_a_leader_that_was_cut_off_steps_down_when_it_is_back(tmp_path: Pa
         await nodes.promote(2)
         assert (await append(nodes[1])).error_code == 0  # of its own term, with acks=1
         nodes.cut.clear()
-        await eventually(lambda: nodes.quorum(1).leader == 2)
+        await wait_until(lambda: nodes.quorum(1).leader == 2)
         assert (await append(nodes[1])).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -407,11 +407,11 @@ async def test_an_epoch_in_which_nothing_was_written_is_still_known_after_a_star
         await nodes.start(2)
         assert nodes.quorum(2).positions()[T0] == (-1, 0)  # it has no record
         nodes.cut.clear()
-        await eventually(lambda: nodes.quorum(2).leads)
+        await wait_until(lambda: nodes.quorum(2).leads)
         await append(nodes[2])
         await nodes.stop(2)
         await nodes.start(2)
-        await eventually(lambda: nodes.quorum(2).leads)
+        await wait_until(lambda: nodes.quorum(2).leads)
         await nodes.stop(2)
         nodes.cut |= {1, 3}
         kept = QuorumFile(tmp_path / "2").read()
@@ -429,11 +429,11 @@ async def test_a_term_that_nobody_won_ends_no_leadership(tmp_path: Path, monkeyp
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
         term = nodes.quorum(1).state.term
-        await nodes.quorum(2).heard(term + 1, NOBODY)  # a candidate that went away before it had its votes
-        await eventually(lambda: nodes.quorum(1).leads and nodes.quorum(1).state.term > term + 1)
-        await eventually(lambda: not nodes[1].leaders_calls)
+        await nodes.quorum(2).learn_leader(term + 1, NO_NODE)  # a candidate that went away before it had its votes
+        await wait_until(lambda: nodes.quorum(1).leads and nodes.quorum(1).state.term > term + 1)
+        await wait_until(lambda: not nodes[1].leaders_calls)
         assert (await append(nodes[1])).error_code == 0
-        await eventually(lambda: [nodes.quorum(one).leader for one in (2, 3)] == [1, 1])
+        await wait_until(lambda: [nodes.quorum(one).leader for one in (2, 3)] == [1, 1])
 
 
 @in_loop
@@ -442,7 +442,7 @@ async def test_who_votes_tells_an_earlier_leader_nothing_more(tmp_path: Path) ->
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
-        await eventually(lambda: nodes.quorum(2).leader == 1 and nodes[2].following.fetcher is not None)
+        await wait_until(lambda: nodes.quorum(2).leader == 1 and nodes[2].following.fetcher is not None)
         seen: list[object] = []
         decide = nodes.quorum(2)._decide
         nodes.quorum(2)._decide = lambda *asked: seen.append(nodes[2].following.fetcher) or decide(*asked)  # type: ignore

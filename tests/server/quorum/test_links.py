@@ -17,7 +17,7 @@ from kafkalog.server.quorum.errors import ElectionFailed
 from kafkalog.server.serving import Server
 from tests.server.client.peers import HOST, server_on
 from tests.server.looping import in_loop
-from tests.server.quorum.sets import eventually
+from tests.server.quorum.sets import wait_until
 
 
 def free_ports(count: int) -> list[int]:
@@ -57,18 +57,18 @@ async def test_an_operator_lets_a_server_lead(tmp_path: Path) -> None:
         first, second, third = (server.node.quorum for server in servers)
         first_words = f"{HOST}:{ports[1]} leads: node 2, in term 1, nobody was known to lead\n"
         assert await promoted(ports[1]) == (0, first_words)
-        await eventually(lambda: first.leader == third.leader == 2 and second.leads)
+        await wait_until(lambda: first.leader == third.leader == 2 and second.leads)
         assert await promoted(ports[1]) == (0, f"{HOST}:{ports[1]} led already: node 2, in term 1\n")
         assert await promoted(ports[0]) == (0, f"{HOST}:{ports[0]} leads: node 1, in term 3, after node 2 in term 1\n")
         assert not second.leads
-        await eventually(lambda: second.leader == third.leader == 1)
+        await wait_until(lambda: second.leader == third.leader == 1)
 
 
 @in_loop
 async def test_without_a_majority_only_force_helps_and_a_server_that_comes_back_is_reached(tmp_path: Path) -> None:
     ports = free_ports(3)
     async with server_of(tmp_path, 1, ports) as first:
-        with pytest.raises(ElectionFailed, match="of 3 nodes 1 would vote for node 1"):
+        with pytest.raises(ElectionFailed, match="1 of 3 nodes would vote for node 1"):
             await promoted(ports[0])
         assert not first.node.quorum.leads
         status, words = await promoted(ports[0], "--force")
@@ -78,9 +78,9 @@ async def test_without_a_majority_only_force_helps_and_a_server_that_comes_back_
             await promoted(ports[1])
             assert not first.node.quorum.leads and second.node.quorum.state.term > term
         async with server_of(tmp_path, 2, ports) as second:  # it led, and leads on with the first one's vote
-            await eventually(lambda: bool(second.node.quorum.leads))
+            await wait_until(lambda: bool(second.node.quorum.leads))
             assert first.node.quorum.leader in (2, -1)
-            await eventually(lambda: first.node.quorum.leader == 2)
+            await wait_until(lambda: first.node.quorum.leader == 2)
 
 
 def test_what_is_no_address_is_a_mistake() -> None:

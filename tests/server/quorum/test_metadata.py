@@ -25,5 +25,5 @@ async def test_a_node_that_does_not_lead_says_so_and_it_is_asked_again_later(tmp
             async def request(self, api_key: int, tree: Any) -> Any:
                 return await call(nodes[1], "fetch_snapshot", 1, tree)
 
-        with pytest.raises(NotLeaderOrFollower, match="does not give its settings"):
+        with pytest.raises(NotLeaderOrFollower, match="did not send its settings"):
             await metadata.ask(Connection(), 2, 0)

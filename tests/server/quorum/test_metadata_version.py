@@ -19,8 +19,8 @@ from kafkalog.server.quorum.decisions import (
     METADATA,
     Ballot,
     Position,
-    Standing,
-    compared,
+    VoterState,
+    ahead_of_candidate,
     may_copy_metadata,
 )
 from kafkalog.server.quorum.errors import NotController
@@ -32,7 +32,7 @@ from kafkalog.server.wire.writer import write_request
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call
-from tests.server.quorum.sets import eventually, set_of
+from tests.server.quorum.sets import set_of, wait_until
 
 T0 = TopicPartition("t", 0)
 ID, OTHER = UUID(int=1), UUID(int=2)
@@ -82,7 +82,7 @@ def test_what_there_is_more_of_here(
     version: Version, topics: dict[str, Any], theirs: Position, versions: Any, ahead: set[TopicPartition]
 ) -> None:
     ballot = Ballot(5, 1, {} if theirs == EMPTY else {T0: theirs}, version, topics)
-    assert compared(ballot, Standing({T0: (3, 5)}, Versions(*versions), {"t": ID})).keys() == ahead
+    assert ahead_of_candidate(ballot, VoterState({T0: (3, 5)}, Versions(*versions), {"t": ID})).keys() == ahead
 
 
 def test_metadata_is_copied_where_all_that_is_here_is_known_there() -> None:
@@ -167,7 +167,7 @@ async def test_who_waits_is_told_as_soon_as_a_majority_has_it(tmp_path: Path) ->
         await nodes[1].topics.create("t", 1)
         waiting = asyncio.ensure_future(leader.replicated(60_000))
         term = nodes.quorum(1).state.term
-        await eventually(lambda: nodes.quorum(3).leaders_changes == 1)
+        await wait_until(lambda: nodes.quorum(3).leaders_changes == 1)
         await follower.finish(Versions((term, 1), (term, 0)))
         await asyncio.sleep(0.1)
         assert not waiting.done()  # one change is missing there
@@ -193,8 +193,8 @@ async def test_a_change_that_cannot_be_counted_on_disk_is_not_answered_for(tmp_p
         await nodes.promote(1)
         metadata = nodes.quorum(1).metadata
         (tmp_path / "1" / (VERSION_FILE + ".tmp")).mkdir()
-        kept = metadata.kept
+        stored = metadata.stored
         await nodes[1].topics.create("t", 1)
         with pytest.raises(NotReplicated):
             await metadata.replicated(100)
-        assert metadata.kept == kept and metadata.versions.complete == (kept[0], 1)
+        assert metadata.stored == stored and metadata.versions.complete == (stored[0], 1)

@@ -13,13 +13,13 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call, connection_for, joined, request_bytes
-from tests.server.quorum.sets import eventually, set_of
+from tests.server.quorum.sets import set_of, wait_until
 from tests.server.quorum.test_leading import with_topic
-from tests.server.replica.partitions import plain
+from tests.server.replica.partitions import make_batch
 
 
 def produce(acks: int = 1) -> dict[str, Any]:
-    rows = [{"index": 0, "records": plain()}]
+    rows = [{"index": 0, "records": make_batch()}]
     topics = [{"name": "t", "partition_data": rows}]
     return {"transactional_id": None, "acks": acks, "timeout": 1000, "topic_data": topics}
 
@@ -43,7 +43,7 @@ async def test_a_produce_elsewhere_is_told_of_the_leader(tmp_path: Path, version
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert not getattr(answer, "node_endpoints", ())  # nobody leads
         await nodes.promote(2)
-        await eventually(lambda: nodes.quorum(3).leader == 2)
+        await wait_until(lambda: nodes.quorum(3).leader == 2)
         answer = await call(nodes[3], "produce", version, produce())
         [row] = answer.responses[0].partition_responses
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -62,7 +62,7 @@ async def test_a_fetch_elsewhere_is_told_of_the_leader(tmp_path: Path) -> None:
         await with_topic(nodes, 1, 2, 3)
         topic_id = nodes[3].topics.get("t").id
         await nodes.promote(2)
-        await eventually(lambda: nodes.quorum(3).leader == 2)
+        await wait_until(lambda: nodes.quorum(3).leader == 2)
         term = nodes.quorum(2).state.term
         for epoch, code in ((-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.FENCED_LEADER_EPOCH)):
             tree = fetch(current_leader_epoch=epoch)
@@ -82,7 +82,7 @@ async def test_each_leader_that_a_fetch_is_told_of_has_an_endpoint(tmp_path: Pat
         for number in (1, 2, 3):
             await nodes[number].topics.create("t", 3)
         await nodes.promote(2)
-        await eventually(lambda: nodes.quorum(3).leader == 2)
+        await wait_until(lambda: nodes.quorum(3).leader == 2)
         term = nodes.quorum(2).state.term
         for index, leader in ((1, -1), (2, 1)):
             partition = nodes[3].replicas.find(TopicPartition("t", index))
@@ -118,7 +118,7 @@ async def test_who_may_lead_no_more_tells_nobody_that_he_is_beyond_the_end(tmp_p
     async with set_of(tmp_path) as nodes:
         await with_topic(nodes, 1, 2, 3)
         await nodes.promote(1)
-        await eventually(lambda: nodes.quorum(3).leader == 1 and nodes.quorum(2).leader == 1)
+        await wait_until(lambda: nodes.quorum(3).leader == 1 and nodes.quorum(2).leader == 1)
         asked = {version: fetch(fetch_offset=7) for version in (4, 16)}
         asked[16]["topics"][0]["topic_id"] = nodes[1].topics.get("t").id
 

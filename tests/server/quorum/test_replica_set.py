@@ -27,12 +27,12 @@ def test_without_the_setting_there_is_no_set() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1@a", "is no ID@HOST:PORT"),
-        ("a:9092", "is no ID@HOST:PORT"),
-        ("-1@a:9092", "is no ID@HOST:PORT"),
-        ("1@a:0", "is no ID@HOST:PORT"),
-        ("1@a:65536", "is no ID@HOST:PORT"),
-        ("2147483648@a:9092", "is no ID@HOST:PORT"),
+        ("1@a", "is not ID@HOST:PORT"),
+        ("a:9092", "is not ID@HOST:PORT"),
+        ("-1@a:9092", "is not ID@HOST:PORT"),
+        ("1@a:0", "is not ID@HOST:PORT"),
+        ("1@a:65536", "is not ID@HOST:PORT"),
+        ("2147483648@a:9092", "is not ID@HOST:PORT"),
         ("1@a:1,1@b:1", "the same node twice"),
         ("1@a:1,2@a:1", "the same address twice"),
     ],
@@ -46,5 +46,5 @@ def test_a_node_has_to_be_one_of_its_set() -> None:
     found = parse_replicas(["1@a:1", "2@b:1"])
     assert found is not None
     check_member(found, 2)
-    with pytest.raises(ConfigError, match="this is node 4, and kafkalog.replicas names 1, 2"):
+    with pytest.raises(ConfigError, match="this is node 4, but kafkalog.replicas names 1, 2"):
         check_member(found, 4)

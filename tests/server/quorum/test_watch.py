@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkalog.server.quorum.watch import watch
 from tests.server.looping import in_loop
-from tests.server.quorum.sets import Peers, eventually, set_of
+from tests.server.quorum.sets import Peers, set_of, wait_until
 
 
 class EndsItself(Peers):
@@ -29,7 +29,7 @@ async def test_an_answer_that_comes_with_the_end_does_not_undo_it(tmp_path: Path
     async with set_of(tmp_path) as nodes:
         await nodes.promote(1)
         quorum = nodes.quorum(2)
-        await eventually(lambda: quorum.leader == 1)
+        await wait_until(lambda: quorum.leader == 1)
         peers = quorum.peers = EndsItself(nodes, 2)
         peers.watching = asyncio.ensure_future(watch(quorum, 2))
         done, _ = await asyncio.wait([peers.watching], timeout=20)

@@ -27,7 +27,7 @@ QUICK = FetchLimits(max_wait_ms=50, backoff_ms=40, least_backoff_ms=5)
 _DEADLINE_S = 20
 
 
-def led(node: Node, key: TopicPartition, epoch: int) -> Partition:
+def make_leader(node: Node, key: TopicPartition, epoch: int) -> Partition:
     """The partition, led by the node in an epoch, with a follower that is not in sync."""
     partition: Partition = node.replicas.find(key)
     members = (node.node_id, FOLLOWER)
@@ -36,7 +36,7 @@ def led(node: Node, key: TopicPartition, epoch: int) -> Partition:
     return partition
 
 
-def followed(node: Node, key: TopicPartition, epoch: int, leader: Partition) -> Partition:
+def make_follower(node: Node, key: TopicPartition, epoch: int, leader: Partition) -> Partition:
     """The partition, which follows another node's, under the topic id that it has there."""
     partition: Partition = node.replicas.find(key)
     partition.topic_id = leader.topic_id
@@ -50,11 +50,12 @@ class Pair:
 
     def __init__(self, server: Server, own: Node, limits: FetchLimits) -> None:
         self.server, self.leader, self.own = server, server.node, own
-        self.told: list[tuple[TopicPartition, int]] = []
+        self.leader_errors: list[tuple[TopicPartition, int]] = []
         self.connections = 0
         self.fetcher = ReplicaFetcher(
             self._connect, run=own.run, cutting=own.store.cutting, monotonic_ms=own.monotonic_ms, limits=limits,
-            on_appended=own.replicas.appended_to, on_other_leader=lambda key, code: self.told.append((key, code)),
+            on_appended=own.replicas.appended_to,
+            on_other_leader=lambda key, code: self.leader_errors.append((key, code)),
         )  # fmt: skip
         self.limits = limits
 
@@ -65,7 +66,7 @@ class Pair:
     def begin(self, *keys: TopicPartition, epoch: int = 0) -> None:
         """Both take their roles in an epoch, and the follower follows."""
         for key in keys:
-            self.fetcher.follow(followed(self.own, key, epoch, led(self.leader, key, epoch)), epoch)
+            self.fetcher.follow(make_follower(self.own, key, epoch, make_leader(self.leader, key, epoch)), epoch)
 
     def logs(self, key: TopicPartition) -> tuple[UnifiedLog, UnifiedLog]:
         """The leader's log and the follower's."""
@@ -136,6 +137,6 @@ async def pair_in(path: Path, limits: FetchLimits = QUICK, **settings: Any) -> A
                 await pair.fetcher.stop()
 
 
-def parts(*names: str) -> Iterable[TopicPartition]:
+def partitions_of(*names: str) -> Iterable[TopicPartition]:
     """Both partitions of topics."""
     return [TopicPartition(name, index) for name in names for index in range(2)]

@@ -114,7 +114,7 @@ class Replicas(ReplicaManager):
         return partition
 
     async def produce(self, *keys: TopicPartition, acks: int = 1, data: bytes | None = None, **more: Any) -> Any:
-        batches = {key: bytearray(plain() if data is None else data) for key in keys}
+        batches = {key: bytearray(make_batch() if data is None else data) for key in keys}
         return await self.append(batches, AppendParams(acks, **{"timeout_ms": 1_000, **more}))
 
 
@@ -142,30 +142,30 @@ async def replicas_in(
         store.close()
 
 
-def plain(records: int = 1, *, timestamp: int = 5_000, **fields: int) -> bytes:
+def make_batch(records: int = 1, *, timestamp: int = 5_000, **fields: int) -> bytes:
     """A batch of that many records."""
     return batch([R(b"value %d" % number, timestamp=timestamp) for number in range(records)], **fields)
 
 
-def of_producer(
+def make_producer_batch(
     producer_id: int, sequence: int, *, epoch: int = 0, count: int = 1, transactional: bool = False
 ) -> bytes:
     """A batch of an idempotent or transactional producer."""
     attributes = 0x10 if transactional else 0
     fields = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
-    return plain(count, attributes=attributes, **fields)
+    return make_batch(count, attributes=attributes, **fields)
 
 
-def end_of_transaction(producer_id: int, kind: ControlType, *, epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
+def make_marker(producer_id: int, kind: ControlType, *, epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
     """The marker that a coordinator writes."""
     return bytes(marker_batch(kind, producer_id, epoch, coordinator_epoch, timestamp=1_000))
 
 
-def consumer(max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, **more: Any) -> FetchParams:
+def consumer_params(max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, **more: Any) -> FetchParams:
     return FetchParams(max_wait_ms, min_bytes, max_bytes, **more)
 
 
-def at(key: TopicPartition, offset: int, max_bytes: int = 1 << 20, **more: Any) -> FetchPartition:
+def request_at(key: TopicPartition, offset: int, max_bytes: int = 1 << 20, **more: Any) -> FetchPartition:
     return FetchPartition(key, offset, max_bytes, **more)
 
 
@@ -191,12 +191,12 @@ def run(tmp_path: Path, body: Callable[[Replicas], Awaitable[None]], **settings:
     asyncio.run(main())
 
 
-def codes(results: dict[TopicPartition, Any]) -> list[int]:
+def error_codes(results: dict[TopicPartition, Any]) -> list[int]:
     return [result.error_code for result in results.values()]
 
 
-async def follow(replicas: Replicas, key: TopicPartition, node: int, offset: int) -> None:
+async def fetch_as_follower(replicas: Replicas, key: TopicPartition, node: int, offset: int) -> None:
     """A follower's fetch from this offset."""
     epoch = replicas.find(key).leader_epoch
-    asked = at(key, offset, max_bytes=0, last_fetched_epoch=epoch, log_start_offset=0)
-    await replicas.read(consumer(replica_id=node, isolation="log_end"), [asked])
+    asked = request_at(key, offset, max_bytes=0, last_fetched_epoch=epoch, log_start_offset=0)
+    await replicas.read(consumer_params(replica_id=node, isolation="log_end"), [asked])

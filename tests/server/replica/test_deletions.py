@@ -8,26 +8,26 @@ from typing import Any
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
-from kafkalog.server.replica.delayed_delete import Deletion
+from kafkalog.server.replica.delayed_requests import Deletion
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from tests.server.nodes import call, node_for
-from tests.server.replica.partitions import NODE, T0, T1, Replicas, at, consumer, plain, run, settle
+from tests.server.replica.partitions import NODE, T0, T1, Replicas, consumer_params, make_batch, request_at, run, settle
 
 
 async def follow(replicas: Any, key: TopicPartition, node: int, offset: int, start: int) -> None:
     """The fetch of a follower whose log is from `start` to `offset`."""
-    params = consumer(replica_id=node, isolation="log_end")
+    params = consumer_params(replica_id=node, isolation="log_end")
     epoch = replicas.find(key).log.leader_epochs[-1][0]
     await replicas.read(
-        params, [at(key, offset, max_bytes=0, last_fetched_epoch=epoch, log_start_offset=start)]
+        params, [request_at(key, offset, max_bytes=0, last_fetched_epoch=epoch, log_start_offset=start)]
     )
 
 
 async def deleted(replicas: Replicas, *keys: TopicPartition) -> asyncio.Task[dict[TopicPartition, Deletion]]:
     """What waits for all replicas of partitions whose records below 2 the leader has given up."""
     for key in keys:
-        await replicas.produce(key, data=plain(3))
+        await replicas.produce(key, data=make_batch(3))
         for node in (2, 3):
             await follow(replicas, key, node, 3, 0)
         assert await replicas.delete_records(key, 2) == 0
@@ -129,7 +129,7 @@ def test_a_client_is_answered_when_all_have_let_go(tmp_path: Path) -> None:
         async with node_for(tmp_path, replica_lag_time_max_ms=2**31 - 1) as node:
             await node.topics.create("t", 2, {"retention.ms": "-1"})
             for key in (T0, T1):
-                node.replicas.append_now(key, plain(3), "client")
+                node.replicas.append_now(key, make_batch(3), "client")
             replicas = (node.node_id, 7)
             partition = node.replicas.find(T0)
             partition.become_leader(Role(node.node_id, 1, 1, replicas, replicas), 3)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kafkalog.server.replica.following import TruncateTo, TruncateToEpoch
-from kafkalog.server.replica.following_disk import Work, carry_out
+from kafkalog.server.replica.following_disk import FollowerTask, run_tasks
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role, epoch_to_begin
-from tests.server.replica.partitions import NODE, T0, Replicas, at, consumer, run
+from tests.server.replica.partitions import NODE, T0, Replicas, consumer_params, request_at, run
 
 
 @pytest.mark.parametrize(("plan", "epochs"), [(TruncateToEpoch(0, 2), [(0, 0), (4, 2)]), (TruncateTo(2), [(0, 0)])])
@@ -26,7 +26,7 @@ def test_an_epoch_that_begins_where_a_log_is_cut_was_begun_all_the_same(
         partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE,)))
         await replicas.produce(T0, acks=1)
         partition.become_follower(Role(2, 7, 2, (NODE, 2), (2,)))
-        (done,) = carry_out([Work(T0, partition, plan, 7)], replicas.store.cutting)
+        (done,) = run_tasks([FollowerTask(T0, partition, plan, 7)], replicas.store.cutting)
         assert done.error is None and partition.log.log_end_offset == 2
         assert list(partition.log.leader_epochs) == epochs
         assert partition.log.state.leader_epoch == epochs[-1][0]
@@ -44,8 +44,8 @@ def test_who_has_not_begun_the_leaders_epoch_counts_for_nothing(tmp_path: Path) 
         place = partition.log.convert_to_offset_metadata(1)
         result = FetchResult(log_end_offset=1, place=place)
         assert not partition.follower_fetched(2, result, 0, 0) and partition.high_watermark == 0
-        asked = at(T0, 1, last_fetched_epoch=0)
-        told = partition.read(consumer(replica_id=2, isolation="log_end"), asked, 1000, True)
+        asked = request_at(T0, 1, last_fetched_epoch=0)
+        told = partition.read(consumer_params(replica_id=2, isolation="log_end"), asked, 1000, True)
         assert told.diverging_epoch == (5, 1)  # at once: it has to begin it
         assert partition.follower_fetched(2, result, 0, 5) and partition.high_watermark == 1
 
@@ -89,6 +89,6 @@ def test_a_fetch_that_waits_is_answered_when_its_last_epoch_ended_elsewhere(
         partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE,)))
         await replicas.produce(T0, acks=1)
         assert list(partition.log.leader_epochs) == [(0, 0), (4, 2)]
-        assert partition.diverges(at(T0, offset, last_fetched_epoch=last_epoch)) is diverges
+        assert partition.diverges(request_at(T0, offset, last_fetched_epoch=last_epoch)) is diverges
 
     run(tmp_path, body)

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.server.replica.results import FetchResult
 from tests.faults import FaultFS
-from tests.server.replica.partitions import T0, Replicas, at, consumer, offsets_in, run
+from tests.server.replica.partitions import T0, Replicas, consumer_params, offsets_in, request_at, run
 from tests.storage.damage_cases import damage
 from tests.storage.logs import run as batches
 
@@ -70,14 +70,14 @@ def with_old_records(
     run(tmp_path, use, fs=fs)
 
 
-async def fetched(replicas: Replicas, offset: int, max_bytes: int = 1 << 20) -> FetchResult:
-    (result,) = await replicas.fetch(consumer(max_bytes=max_bytes), [at(T0, offset, max_bytes)])
+async def fetch_one(replicas: Replicas, offset: int, max_bytes: int = 1 << 20) -> FetchResult:
+    (result,) = await replicas.fetch(consumer_params(max_bytes=max_bytes), [request_at(T0, offset, max_bytes)])
     return result
 
 
 async def offsets_from(replicas: Replicas, fs: WatchedReads, offset: int, max_bytes: int = 1 << 20) -> list[int]:
     """The base offsets that a fetch gets; to find them in its data is no read of the server."""
-    result = await fetched(replicas, offset, max_bytes)
+    result = await fetch_one(replicas, offset, max_bytes)
     fs.is_watching = False
     found = offsets_in(result)
     fs.is_watching = True
@@ -94,7 +94,7 @@ def test_old_records_are_read_for_their_check_in_the_pool(tmp_path: Path) -> Non
 
 def test_checked_records_are_not_read_again(tmp_path: Path) -> None:
     async def body(replicas: Replicas, fs: WatchedReads) -> None:
-        await fetched(replicas, 0)
+        await fetch_one(replicas, 0)
         fs.large.clear()
         for first, max_bytes in ((0, 1 << 20), (17, 1 << 20), (17, 25 * SIZE), (COUNT - 1, 1)):
             count = max(1, min(COUNT - first, max_bytes // SIZE))
@@ -118,7 +118,7 @@ def test_parts_that_were_checked_one_by_one_count_together(tmp_path: Path) -> No
 
 def test_new_records_behind_checked_ones_come_with_them(tmp_path: Path) -> None:
     async def body(replicas: Replicas, fs: WatchedReads) -> None:
-        await fetched(replicas, 0)
+        await fetch_one(replicas, 0)
         await replicas.produce(T0, data=batches(0, 1, SIZE))
         fs.large.clear()
         assert await offsets_from(replicas, fs, 50) == list(range(50, COUNT + 1))
@@ -129,7 +129,7 @@ def test_new_records_behind_checked_ones_come_with_them(tmp_path: Path) -> None:
 
 def test_after_a_cut_nothing_counts_as_checked(tmp_path: Path) -> None:
     async def body(replicas: Replicas, fs: WatchedReads) -> None:
-        await fetched(replicas, 0)
+        await fetch_one(replicas, 0)
         replicas.find(T0).log.truncate_to(COUNT - 1)
         damage(tmp_path / "t-0" / "00000000000000000000.log", 30, "base offset higher")
         assert await offsets_from(replicas, fs, 0) == list(range(30))
@@ -160,12 +160,12 @@ def test_fetches_at_once_end_before_damage_and_log_it_once(
 ) -> None:
     async def body(replicas: Replicas, fs: WatchedReads) -> None:
         for first in (0, 20):
-            for result in await asyncio.gather(*(fetched(replicas, first) for _ in range(5))):
+            for result in await asyncio.gather(*(fetch_one(replicas, first) for _ in range(5))):
                 assert offsets_in(result) == list(range(first, 30))
-        results = await asyncio.gather(*(fetched(replicas, 30) for _ in range(5)))
+        results = await asyncio.gather(*(fetch_one(replicas, 30) for _ in range(5)))
         assert [result.error_code for result in results] == [2] * 5
         assert replicas.find(T0).log.metrics.damaged_reads == 5
 
     with caplog.at_level(logging.ERROR, "kafkalog.server.replica.fetch_check"):
         with_old_records(tmp_path, body, kind=kind)
-    assert sum("a fetch met damage" in one.message for one in caplog.records) == 1
+    assert sum("a fetch found damage" in one.message for one in caplog.records) == 1

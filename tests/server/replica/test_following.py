@@ -10,27 +10,27 @@ from hypothesis import strategies as st
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.following import (
-    Answered,
     AppendRecords,
-    AskBounds,
-    BeginAt,
     FetchLimits,
     Following,
+    PartitionAnswer,
     Plan,
     Position,
-    StandStill,
+    RequestBounds,
+    RestartAt,
+    RetryLater,
+    Suspend,
     TruncateTo,
     TruncateToEpoch,
-    TryLater,
-    begins_for_nothing,
-    cut_offset,
     first_plan,
+    has_unused_epoch,
     last_epoch_for,
     next_due_ms,
     pause_ms,
     plan_of,
     plan_of_bounds,
     row_of,
+    truncation_offset,
 )
 
 RECORDS = memoryview(b"records")
@@ -38,36 +38,36 @@ LIMITS = FetchLimits()
 
 
 @pytest.mark.parametrize(("answer", "plan"), [
-    (Answered(0, 7, 2, RECORDS), AppendRecords(RECORDS, 7, 2)),
-    (Answered(0, 7, 2), AppendRecords(None, 7, 2)),
-    (Answered(0, 7, 2, RECORDS, (3, 5)), TruncateToEpoch(3, 5)),
-    (Answered(ErrorCode.OFFSET_OUT_OF_RANGE), AskBounds()),
-    (Answered(ErrorCode.FENCED_LEADER_EPOCH), StandStill(74)),
-    (Answered(ErrorCode.UNKNOWN_LEADER_EPOCH), TryLater(75)),
-    (Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER), TryLater(6)),
-    (Answered(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), TryLater(3)),
-    (Answered(ErrorCode.UNKNOWN_TOPIC_ID), TryLater(100)),
-    (Answered(ErrorCode.INCONSISTENT_TOPIC_ID), TryLater(103)),
-    (Answered(ErrorCode.KAFKA_STORAGE_ERROR), TryLater(56)),
-    (Answered(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 7, 2, RECORDS, (3, 5)), TryLater(29)),
-    (Answered(-1), TryLater(-1)),
-    (Answered(999), TryLater(999)),
+    (PartitionAnswer(0, 7, 2, RECORDS), AppendRecords(RECORDS, 7, 2)),
+    (PartitionAnswer(0, 7, 2), AppendRecords(None, 7, 2)),
+    (PartitionAnswer(0, 7, 2, RECORDS, (3, 5)), TruncateToEpoch(3, 5)),
+    (PartitionAnswer(ErrorCode.OFFSET_OUT_OF_RANGE), RequestBounds()),
+    (PartitionAnswer(ErrorCode.FENCED_LEADER_EPOCH), Suspend(74)),
+    (PartitionAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH), RetryLater(75)),
+    (PartitionAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), RetryLater(6)),
+    (PartitionAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), RetryLater(3)),
+    (PartitionAnswer(ErrorCode.UNKNOWN_TOPIC_ID), RetryLater(100)),
+    (PartitionAnswer(ErrorCode.INCONSISTENT_TOPIC_ID), RetryLater(103)),
+    (PartitionAnswer(ErrorCode.KAFKA_STORAGE_ERROR), RetryLater(56)),
+    (PartitionAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 7, 2, RECORDS, (3, 5)), RetryLater(29)),
+    (PartitionAnswer(-1), RetryLater(-1)),
+    (PartitionAnswer(999), RetryLater(999)),
 ])  # fmt: skip
-def test_what_is_done_with_an_answer(answer: Answered, plan: Plan) -> None:
+def test_what_is_done_with_an_answer(answer: PartitionAnswer, plan: Plan) -> None:
     assert plan_of(answer) == plan
 
 
 @pytest.mark.parametrize(("own_end", "start", "end", "plan"), [
-    (0, 1000, 2000, BeginAt(1000)),  # an empty follower of a leader that has let go of the begin
-    (10, 11, 11, BeginAt(11)),  # nothing is left there
+    (0, 1000, 2000, RestartAt(1000)),  # an empty follower of a leader that has let go of the begin
+    (10, 11, 11, RestartAt(11)),  # nothing is left there
     (10, 0, 9, TruncateTo(9)),
     (10, 0, 0, TruncateTo(0)),
     (10, 5, 9, TruncateTo(9)),
-    (10, 0, 10, TryLater(1)),  # it lies inside by now
-    (10, 10, 20, TryLater(1)),
-    (10, 20, 5, TryLater(-1)),  # lies
-    (10, -1, 5, TryLater(-1)),
-    (10, -1, -1, TryLater(-1)),
+    (10, 0, 10, RetryLater(1)),  # it lies inside by now
+    (10, 10, 20, RetryLater(1)),
+    (10, 20, 5, RetryLater(-1)),  # lies
+    (10, -1, 5, RetryLater(-1)),
+    (10, -1, -1, RetryLater(-1)),
 ])  # fmt: skip
 def test_a_log_that_ends_outside_of_the_leaders(own_end: int, start: int, end: int, plan: Plan) -> None:
     assert plan_of_bounds(own_end, start, end) == plan
@@ -99,7 +99,7 @@ def test_a_failure_pauses_one_partition_and_a_success_ends_it() -> None:
     assert next_due_ms([failed, again]) == 150
     moved = again.moved(Position(6, 1, 0), is_in_sync=True)
     assert moved == state._replace(position=Position(6, 1, 0))
-    standing = state._replace(stands_still=True)
+    standing = state._replace(is_suspended=True)
     assert not standing.is_due(10**9) and next_due_ms([standing]) is None
 
 
@@ -117,7 +117,7 @@ def end_of_epoch(log: list[int], epoch: int) -> tuple[int, int] | None:
 
 
 @st.composite
-def parted_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+def diverging_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     """A leader and a follower: the same up to a place, and then no epoch in both, as each has one leader."""
     common = sorted(draw(st.lists(st.integers(0, 4), max_size=8)))
     last = common[-1] if common else 0
@@ -131,7 +131,7 @@ def parted_logs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 
 @settings(deadline=None, max_examples=1000)
-@given(parted_logs())
+@given(diverging_logs())
 def test_a_follower_is_cut_to_a_part_of_its_leader(logs: tuple[list[int], list[int]]) -> None:
     """It takes as many steps as there are epochs at the most, and nothing that both have is cut."""
     leader, own = logs
@@ -146,7 +146,7 @@ def test_a_follower_is_cut_to_a_part_of_its_leader(logs: tuple[list[int], list[i
         epoch, end = found
         if epoch >= own[-1] and end >= len(own):
             break
-        at = cut_offset(end, len(own), end_of_epoch(own, epoch))
+        at = truncation_offset(end, len(own), end_of_epoch(own, epoch))
         assert at < len(own)
         own = own[:at]
     else:
@@ -156,7 +156,7 @@ def test_a_follower_is_cut_to_a_part_of_its_leader(logs: tuple[list[int], list[i
 
 @given(st.integers(-5, 20), st.integers(0, 20), st.none() | st.tuples(st.integers(-1, 9), st.integers(0, 20)))
 def test_a_cut_never_makes_a_log_longer(leader_end: int, own_end: int, own: tuple[int, int] | None) -> None:
-    assert 0 <= cut_offset(leader_end, own_end, own) <= own_end
+    assert 0 <= truncation_offset(leader_end, own_end, own) <= own_end
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_cut_never_makes_a_log_longer(leader_end: int, own_end: int, own: tupl
 def test_an_epoch_without_a_record_was_begun_for_nothing_where_an_earlier_one_goes_on(
     epochs: list[tuple[int, int]], next_epoch: int, expected: bool
 ) -> None:
-    assert begins_for_nothing(epochs, 9, next_epoch) is expected
+    assert has_unused_epoch(epochs, 9, next_epoch) is expected
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import StorageError
-from kafkalog.server.replica.following import AppendRecords, BeginAt, OnDisk, TruncateTo
-from kafkalog.server.replica.following_disk import Done, Work, carry_out
+from kafkalog.server.replica.following import AppendRecords, OnDisk, RestartAt, TruncateTo
+from kafkalog.server.replica.following_disk import FollowerTask, TaskResult, run_tasks
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.faults import FaultFS
 from tests.raw_batches import batch
-from tests.server.replica.partitions import NODE, T0, Replicas, plain, run
+from tests.server.replica.partitions import NODE, T0, Replicas, make_batch, run
 
 T1 = TopicPartition("t", 1)
 FOLLOWER = Role(2, 7, 2, (NODE, 2), (2,))
@@ -25,7 +25,7 @@ def with_followers(tmp_path: Path, body: Callable[[Replicas], Awaitable[None]], 
 
     async def use(replicas: Replicas) -> None:
         for key in (T0, T1):
-            await replicas.produce(key, data=plain(5))
+            await replicas.produce(key, data=make_batch(5))
             replicas.find(key).become_follower(FOLLOWER)
         for name in CHECKPOINTS:
             (tmp_path / name).write_text("0\n2\nt 0 5\nt 1 5\n")
@@ -34,23 +34,23 @@ def with_followers(tmp_path: Path, body: Callable[[Replicas], Awaitable[None]], 
     run(tmp_path, use, fs=fs)
 
 
-def done(replicas: Replicas, **plans: OnDisk) -> list[Done]:
+def done(replicas: Replicas, **plans: OnDisk) -> list[TaskResult]:
     keys = {"first": T0, "second": T1}
-    works = [Work(keys[name], replicas.find(keys[name]), plan, 7) for name, plan in plans.items()]
-    return carry_out(works, replicas.store.cutting)
+    works = [FollowerTask(keys[name], replicas.find(keys[name]), plan, 7) for name, plan in plans.items()]
+    return run_tasks(works, replicas.store.cutting)
 
 
-def said(tmp_path: Path) -> list[list[int]]:
+def read_checkpoints(tmp_path: Path) -> list[list[int]]:
     """The offsets of both partitions, in each checkpoint."""
     return [list(OffsetCheckpoint(tmp_path / name).read().values()) for name in CHECKPOINTS]
 
 
-@pytest.mark.parametrize("plan, end", [(TruncateTo(0), 0), (BeginAt(3), 3), (BeginAt(9), 5)])
+@pytest.mark.parametrize("plan, end", [(TruncateTo(0), 0), (RestartAt(3), 3), (RestartAt(9), 5)])
 def test_checkpoints_say_no_more_than_the_new_end(tmp_path: Path, plan: OnDisk, end: int) -> None:
     async def body(replicas: Replicas) -> None:
         (one,) = done(replicas, first=plan)
         assert one.error is None
-        assert said(tmp_path) == [[end, 5]] * 3
+        assert read_checkpoints(tmp_path) == [[end, 5]] * 3
 
     with_followers(tmp_path, body, FaultFS())
 
@@ -59,13 +59,13 @@ def test_a_batch_before_an_empty_log_lowers_the_checkpoints(tmp_path: Path) -> N
     """PART-13: the log begins anew where the batch does."""
 
     async def body(replicas: Replicas) -> None:
-        assert done(replicas, first=BeginAt(9))[0].error is None
+        assert done(replicas, first=RestartAt(9))[0].error is None
         for name in CHECKPOINTS:
             (tmp_path / name).write_text("0\n1\nt 0 9\n")
         records = batch(7, [(0, b"k", b"v")] * 3, epoch=7)
         (one,) = done(replicas, first=AppendRecords(memoryview(records), -1, -1))
         assert (one.error, one.position.end_offset) == (None, 10)
-        assert said(tmp_path) == [[7]] * 3
+        assert read_checkpoints(tmp_path) == [[7]] * 3
 
     with_followers(tmp_path, body, FaultFS())
 
@@ -76,7 +76,7 @@ def test_many_cuts_write_each_checkpoint_as_often_as_one(tmp_path: Path) -> None
     async def body(replicas: Replicas) -> None:
         fs.calls.clear()
         assert [one.error for one in done(replicas, first=TruncateTo(0), second=TruncateTo(0))] == [None, None]
-        assert said(tmp_path) == [[0, 0]] * 3
+        assert read_checkpoints(tmp_path) == [[0, 0]] * 3
         renamed = [Path(one.path).name.removesuffix(".tmp") for one in fs.named("rename")]
         assert sorted(set(CHECKPOINTS) & set(renamed)) == sorted(CHECKPOINTS)
         assert len([name for name in renamed if name in CHECKPOINTS]) == len(CHECKPOINTS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.fetch_session import FULL, FetchSession, FetchSessions, SessionPartition
 from kafkalog.server.replica.following import Row
-from kafkalog.server.replica.following_session import Ask, AskingSession
+from kafkalog.server.replica.following_session import FollowerSession, SessionRequest
 from kafkalog.types import TopicPartition
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
@@ -21,40 +21,40 @@ def row(offset: int) -> Row:
 
 
 def test_only_what_changed_is_said_again() -> None:
-    asking = AskingSession()
-    assert asking.next({A: row(1), B: row(2)}) == Ask(0, FULL, {A: row(1), B: row(2)}, ())
+    asking = FollowerSession()
+    assert asking.next({A: row(1), B: row(2)}) == SessionRequest(0, FULL, {A: row(1), B: row(2)}, ())
     assert asking.answered(0, 77)
-    assert asking.next({A: row(1), B: row(3)}) == Ask(77, 1, {B: row(3)}, ())
+    assert asking.next({A: row(1), B: row(3)}) == SessionRequest(77, 1, {B: row(3)}, ())
     assert asking.answered(0, 77)
-    assert asking.next({B: row(3), C: row(0)}) == Ask(77, 2, {C: row(0)}, (A,))
+    assert asking.next({B: row(3), C: row(0)}) == SessionRequest(77, 2, {C: row(0)}, (A,))
     assert asking.answered(0, 77)
-    assert asking.next({B: row(3), C: row(0)}) == Ask(77, 3, {}, ())
+    assert asking.next({B: row(3), C: row(0)}) == SessionRequest(77, 3, {}, ())
 
 
 def test_a_session_that_is_gone_begins_anew() -> None:
     for code, session_id in ((ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77)):
-        asking = AskingSession()
+        asking = FollowerSession()
         asking.next({A: row(1)})
         asking.answered(0, 77)
         asking.next({A: row(2)})
         assert not asking.answered(code, 0)
-        assert asking.next({A: row(2)}) == Ask(session_id, FULL, {A: row(2)}, ())
+        assert asking.next({A: row(2)}) == SessionRequest(session_id, FULL, {A: row(2)}, ())
 
 
 def test_without_a_session_everything_is_said_each_time() -> None:
-    asking = AskingSession()
+    asking = FollowerSession()
     for _ in range(3):
-        assert asking.next({A: row(1)}) == Ask(0, FULL, {A: row(1)}, ())
+        assert asking.next({A: row(1)}) == SessionRequest(0, FULL, {A: row(1)}, ())
         assert asking.answered(0, 0)
 
 
 def test_no_answer_ends_the_session() -> None:
-    asking = AskingSession()
+    asking = FollowerSession()
     asking.next({A: row(1)})
     asking.answered(0, 77)
     asking.next({A: row(1), B: row(1)})
     asking.lost()
-    assert asking.next({A: row(1), B: row(1)}) == Ask(77, FULL, {A: row(1), B: row(1)}, ())
+    assert asking.next({A: row(1), B: row(1)}) == SessionRequest(77, FULL, {A: row(1), B: row(1)}, ())
 
 
 WANTED = st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 3).map(row), min_size=1)
@@ -64,7 +64,7 @@ HAPPENS = st.sampled_from(["answered", "answered", "answered", "lost", "evicted"
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.tuples(WANTED, HAPPENS), max_size=20))
 def test_the_leader_knows_what_is_wanted_whatever_gets_lost(steps: list[tuple[dict[TopicPartition, Row], str]]) -> None:
-    asking, sessions = AskingSession(), FetchSessions(1000, lambda: 0, seed=1)
+    asking, sessions = FollowerSession(), FetchSessions(1000, lambda: 0, seed=1)
     for wanted, happens in steps:
         if happens == "evicted":
             for session_id in list(sessions._sessions):
@@ -84,7 +84,7 @@ def test_the_leader_knows_what_is_wanted_whatever_gets_lost(steps: list[tuple[di
             break
 
 
-def asked_of(sessions: FetchSessions, ask: Ask) -> FetchSession | ErrorCode:
+def asked_of(sessions: FetchSessions, ask: SessionRequest) -> FetchSession | ErrorCode:
     """What a leader does with a fetch."""
     rows: list[Any] = [
         SessionPartition(key.topic, key.partition, one.fetch_offset, 100, 0, 0, 0) for key, one in ask.rows.items()

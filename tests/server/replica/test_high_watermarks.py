@@ -13,7 +13,7 @@ from kafkalog.server.replica.high_watermarks import restore_high_watermarks
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import HIGH_WATERMARK_FILE
 from tests.faults import FaultFS
-from tests.server.replica.partitions import plain
+from tests.server.replica.partitions import make_batch
 
 KEYS = [TopicPartition("t", index) for index in range(4)]
 
@@ -23,12 +23,12 @@ def stored(*paths: Path) -> None:
     with LogManager.open([str(path) for path in paths], BrokerConfig(log_cleaner_enable=False)) as store:
         for key in KEYS:
             for _ in range(5):
-                store.get_or_create(key).append_as_leader(bytearray(plain()))
+                store.get_or_create(key).append_as_leader(bytearray(make_batch()))
     for path in paths:
         (path / HIGH_WATERMARK_FILE).unlink()
 
 
-def opened(fs: FaultFS, *paths: Path) -> LogManager:
+def open_store(fs: FaultFS, *paths: Path) -> LogManager:
     return LogManager.open([str(path) for path in paths], BrokerConfig(log_cleaner_enable=False), fs=fs)
 
 
@@ -41,7 +41,7 @@ def test_each_directorys_file_is_read_once_for_all_its_logs(tmp_path: Path) -> N
     assert 0 < len(in_one) < len(KEYS)
     (one / HIGH_WATERMARK_FILE).write_text(f"0\n2\n{in_one[0].topic} {in_one[0].partition} 3\nt 99 9\n")
     fs = FaultFS()
-    with opened(fs, one, two) as store:
+    with open_store(fs, one, two) as store:
         fs.calls.clear()
         restore_high_watermarks(store)
         reads = [Path(call.path) for call in fs.calls if call.op == "open_read" and HIGH_WATERMARK_FILE in call.path]
@@ -56,7 +56,7 @@ def test_a_mark_beyond_the_end_is_the_end(tmp_path: Path) -> None:
     """PART-12."""
     stored(tmp_path)
     (tmp_path / HIGH_WATERMARK_FILE).write_text("0\n1\nt 0 9\n")
-    with opened(FaultFS(), tmp_path) as store:
+    with open_store(FaultFS(), tmp_path) as store:
         restore_high_watermarks(store)
         assert store.logs[KEYS[0]].high_watermark == 5
 
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     stored(tmp_path)
     (tmp_path / HIGH_WATERMARK_FILE).write_text("0\n1\nt 0 3\n")
     fs = FaultFS()
-    with opened(fs, tmp_path) as store:
+    with open_store(fs, tmp_path) as store:
         fs.fail("open_read", path=HIGH_WATERMARK_FILE, times=1)
         with pytest.raises(StorageError):
             restore_high_watermarks(store)

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.server.client.errors import PeerTimedOut
 from kafkalog.server.replica.following import FetchLimits
-from kafkalog.server.replica.following_session import AskingSession
+from kafkalog.server.replica.following_session import FollowerSession
 from kafkalog.server.replica.leader_source import LeaderSource
 from kafkalog.server.replica.roles import FollowerState, Role, majority_of, without_late
 from kafkalog.types import LogOffsetMetadata
@@ -17,7 +17,7 @@ from tests.server.client.peers import connected, liar
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.replica.copies import until
-from tests.server.replica.partitions import T0, Replicas, codes, follow, plain, run
+from tests.server.replica.partitions import T0, Replicas, error_codes, fetch_as_follower, make_batch, run
 from tests.server.replicated.servers import servers_of
 
 
@@ -27,11 +27,11 @@ def test_a_follower_that_asks_for_nothing_leaves_though_it_has_all(tmp_path: Pat
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, 3, isr=(2, 3))
         await replicas.time.passes(30_000)
-        await follow(replicas, T0, 2, 0)
+        await fetch_as_follower(replicas, T0, 2, 0)
         assert not partition.drop_late()
         await replicas.time.passes(1)
         assert partition.drop_late() and partition.role.isr == (1, 2)
-        await follow(replicas, T0, 3, 0)
+        await fetch_as_follower(replicas, T0, 3, 0)
         assert partition.role.isr == (1, 2, 3)
 
     run(tmp_path, body)
@@ -41,7 +41,7 @@ def test_a_follower_that_asks_for_nothing_leaves_though_it_has_all(tmp_path: Pat
 def test_a_follower_is_late_after_the_lag_and_not_before(now_ms: int, is_late: bool) -> None:
     behind = FollowerState(log_end=LogOffsetMetadata(4), last_caught_up_ms=100, last_fetch_ms=100)
     assert behind.is_caught_up(5, now_ms, 30) is not is_late
-    assert behind.is_heard_of(now_ms, 30) is not is_late
+    assert behind.is_active(now_ms, 30) is not is_late
     assert behind.is_caught_up(4, 10**9, 30), "it has all"
     role = Role(1, 0, 7, (1, 2), (1, 2))
     left = Role(1, 0, 8, (1, 2), (1,))
@@ -64,7 +64,7 @@ def test_a_write_that_waits_for_a_late_follower_is_answered_when_that_leaves(tmp
         assert not written.done()
         await replicas.time.passes(15_000)
         assert partition.role.isr == (1,)
-        assert written.done() and codes(await written) == [0]
+        assert written.done() and error_codes(await written) == [0]
 
     run(tmp_path, body)
 
@@ -73,12 +73,12 @@ def test_what_a_follower_copies_is_not_safe_until_its_leader_says_so(tmp_path: P
     """PART-12: also on a node that led alone before, whose high watermark was its log's end."""
 
     async def body(replicas: Replicas) -> None:
-        await replicas.produce(T0, data=plain(2))
+        await replicas.produce(T0, data=make_batch(2))
         partition = replicas.find(T0)
         assert partition.high_watermark == 2
         role = Role(2, 1, partition.role.partition_epoch + 1, (1, 2), (1, 2))
         assert partition.become_follower(role)
-        partition.append_as_follower(plain(3, base_offset=2, leader_epoch=1), 1)
+        partition.append_as_follower(make_batch(3, base_offset=2, leader_epoch=1), 1)
         assert (partition.high_watermark, partition.log.log_end_offset) == (2, 5)
         assert not partition.become_follower(role._replace(partition_epoch=role.partition_epoch + 1)), "the same leader"
         assert partition.become_follower(role._replace(leader_epoch=2, partition_epoch=role.partition_epoch + 2))
@@ -112,4 +112,4 @@ async def test_the_wait_at_the_leader_counts_in_the_time_that_it_has(tmp_path: P
         source = LeaderSource(leader, 2, limits)
         with pytest.raises(PeerTimedOut):
             async with asyncio.timeout(60):
-                await source.fetch(AskingSession().next({}), {})
+                await source.fetch(FollowerSession().next({}), {})

@@ -13,7 +13,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem
 from tests.builder import R, batch
 from tests.gates import SyncGate
-from tests.server.replica.partitions import T0, codes, plain, replicas_in
+from tests.server.replica.partitions import T0, error_codes, make_batch, replicas_in
 
 SAFE = TopicPartition("safe", 0)
 
@@ -42,11 +42,11 @@ def test_others_are_served_while_an_append_waits_for_its_flush(tmp_path: Path) -
             try:
                 writer = asyncio.create_task(replicas.produce(SAFE))
                 await asyncio.to_thread(gate.wait_inside)
-                assert codes(await replicas.produce(T0)) == [0]
+                assert error_codes(await replicas.produce(T0)) == [0]
                 assert not writer.done()
             finally:
                 gate.open_gate()
-            assert codes(await writer) == [0]
+            assert error_codes(await writer) == [0]
 
     asyncio.run(main())
 
@@ -59,11 +59,11 @@ def test_no_append_syncs_a_file_on_the_loop(tmp_path: Path, settings: dict[str, 
     async def main() -> None:
         async with replicas_in(tmp_path, fs=syncing) as replicas:
             replicas.add_topic("safe", 1, **settings)
-            assert codes(await replicas.produce(SAFE)) == [0]  # with the first one an epoch begins
+            assert error_codes(await replicas.produce(SAFE)) == [0]  # with the first one an epoch begins
             syncing.threads.clear()
             for _ in range(4):
                 data = batch([R(bytes(400_000), timestamp=5_000)])
-                assert codes(await replicas.produce(SAFE, data=data)) == [0]
+                assert error_codes(await replicas.produce(SAFE, data=data)) == [0]
             assert threading.get_ident() not in syncing.threads
             assert bool(syncing.threads) == ("flush_messages" in settings)
 
@@ -75,7 +75,7 @@ def test_what_has_to_be_packed_is_packed_by_a_thread(tmp_path: Path, codec: str,
     async def main() -> None:
         async with replicas_in(tmp_path) as replicas:
             replicas.add_topic("safe", 1, compression_type=codec)
-            assert codes(await replicas.produce(SAFE)) == [0]
+            assert error_codes(await replicas.produce(SAFE)) == [0]
             handed: list[object] = []
             run: Callable[..., object] = replicas._run
 
@@ -84,8 +84,8 @@ def test_what_has_to_be_packed_is_packed_by_a_thread(tmp_path: Path, codec: str,
                 return run(*args)
 
             replicas._run = noted  # type: ignore[assignment]
-            assert codes(await replicas.produce(SAFE, data=batch([R(bytes(500_000), timestamp=5_000)]))) == [0]
-            assert codes(await replicas.produce(SAFE, data=plain())) == [0]
+            assert error_codes(await replicas.produce(SAFE, data=batch([R(bytes(500_000), timestamp=5_000)]))) == [0]
+            assert error_codes(await replicas.produce(SAFE, data=make_batch())) == [0]
             assert len(handed) == in_pool
 
     asyncio.run(main())

@@ -35,13 +35,13 @@ from tests.server.replica.partitions import (
     NODE,
     T0,
     Replicas,
-    at,
-    consumer,
-    end_of_transaction,
-    of_producer,
+    consumer_params,
+    make_batch,
+    make_marker,
+    make_producer_batch,
     offsets_in,
-    plain,
     replicas_in,
+    request_at,
 )
 
 
@@ -53,14 +53,14 @@ def run(tmp_path: Path, body: Callable[[Replicas], Awaitable[None]], **settings:
     asyncio.run(main())
 
 
-def fetched(partition: Partition, node: int, offset: int) -> bool:
+def record_fetch(partition: Partition, node: int, offset: int) -> bool:
     """A follower's fetch from this offset."""
     place = partition.log.convert_to_offset_metadata(offset)
     result = FetchResult(log_end_offset=partition.log.log_end_offset, place=place)
     return partition.follower_fetched(node, result, 0, partition.leader_epoch)
 
 
-def lone(path: Path, *, leader_epoch: int = 0) -> Partition:
+def open_leader(path: Path, *, leader_epoch: int = 0) -> Partition:
     """A partition of a log of its own, led here, in an epoch of its own."""
     path.mkdir()
     log = UnifiedLog.open(path, LogConfig(), high_watermark_follows_end=False)
@@ -73,12 +73,12 @@ def test_min_isr_is_never_more_than_there_are_replicas(tmp_path: Path) -> None:
     """PART-1."""
     async def body(replicas: Replicas) -> None:
         alone = replicas.find(T0)
-        assert alone.append(bytearray(plain()), ALL).first_offset == 0
+        assert alone.append(bytearray(make_batch()), ALL).first_offset == 0
         three = replicas.with_followers(T0, 2, 3)
         with pytest.raises(NotEnoughReplicas, match=r"ISR \[1\].*min.isr requirement of 2"):
-            three.append(bytearray(plain()), ALL)
+            three.append(bytearray(make_batch()), ALL)
         assert three.log.log_end_offset == 1
-        assert [three.append(bytearray(plain()), acks).first_offset for acks in (0, 1)] == [1, 2]
+        assert [three.append(bytearray(make_batch()), acks).first_offset for acks in (0, 1)] == [1, 2]
         assert (await replicas.produce(T0, acks=-1))[T0] == (ErrorCode.NOT_ENOUGH_REPLICAS, -1, -1, 0, (), None, -1)
 
     run(tmp_path, body, min_insync_replicas=2)
@@ -94,9 +94,9 @@ def test_the_high_watermark_is_the_lowest_end_of_those_in_sync(tmp_path: Path) -
         await replicas.produce(T0, T0, acks=1)
         await replicas.produce(T0, acks=1)
         assert (partition.log.log_end_offset, partition.high_watermark) == (3, 1)
-        assert not fetched(partition, 2, 1)
-        assert fetched(partition, 2, 3) and partition.high_watermark == 3
-        assert not fetched(partition, 2, 3)
+        assert not record_fetch(partition, 2, 1)
+        assert record_fetch(partition, 2, 3) and partition.high_watermark == 3
+        assert not record_fetch(partition, 2, 3)
 
     run(tmp_path, body)
 
@@ -115,8 +115,8 @@ def test_under_min_isr_the_high_watermark_stays(tmp_path: Path) -> None:
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, 3)
         await replicas.produce(T0, acks=1)
-        assert not fetched(partition, 2, 1) and partition.high_watermark == 0
-        assert fetched(partition, 3, 1) and partition.high_watermark == 1  # both are in sync by now
+        assert not record_fetch(partition, 2, 1) and partition.high_watermark == 0
+        assert record_fetch(partition, 3, 1) and partition.high_watermark == 1  # both are in sync by now
 
     run(tmp_path, body, min_insync_replicas=3)
 
@@ -127,16 +127,16 @@ def test_a_follower_that_is_late_leaves_those_in_sync_and_comes_back(tmp_path: P
         partition = replicas.with_followers(T0, 2, 3, isr=(2, 3))
         epoch = partition.role.partition_epoch
         await replicas.produce(T0, acks=1)
-        fetched(partition, 2, 1)
+        record_fetch(partition, 2, 1)
         await replicas.time.passes(30_000)
-        fetched(partition, 2, 1)
+        record_fetch(partition, 2, 1)
         assert not partition.drop_late()
         await replicas.time.passes(1)
         assert partition.drop_late() and not partition.drop_late()
         assert (partition.role.isr, partition.role.partition_epoch) == ((1, 2), epoch + 1)
         assert partition.high_watermark == 1
-        assert not fetched(partition, 3, 0) and partition.role.isr == (1, 2)  # below the high watermark
-        fetched(partition, 3, 1)
+        assert not record_fetch(partition, 3, 0) and partition.role.isr == (1, 2)  # below the high watermark
+        record_fetch(partition, 3, 1)
         assert (partition.role.isr, partition.role.partition_epoch) == ((1, 2, 3), epoch + 2)
 
     run(tmp_path, body)
@@ -148,9 +148,9 @@ def test_a_follower_comes_back_only_from_the_begin_of_the_epoch_on(tmp_path: Pat
         partition = replicas.find(T0)
         partition.log.update_high_watermark(0)
         partition.become_leader(Role(NODE, 5, 1, (NODE, 2, 3), (NODE, 3)))
-        fetched(partition, 2, 0)
+        record_fetch(partition, 2, 0)
         assert partition.role.isr == (NODE, 3)
-        fetched(partition, 2, 1)
+        record_fetch(partition, 2, 1)
         assert partition.role.isr == (NODE, 2, 3)
 
     run(tmp_path, body)
@@ -171,7 +171,7 @@ def test_reached_says_when_and_whether_enough_have_it(tmp_path: Path) -> None:
         partition = replicas.with_followers(T0, 2, isr=(2,))
         await replicas.produce(T0, acks=1)
         assert partition.reached(1) == (False, 0)
-        fetched(partition, 2, 1)
+        record_fetch(partition, 2, 1)
         assert partition.reached(1) == (True, 0)
         replicas.with_followers(T0, 2)
         assert partition.reached(1) == (True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -187,14 +187,15 @@ def test_who_does_not_lead_says_so(tmp_path: Path) -> None:
         partition = replicas.find(T0)
         assert partition.become_follower(Role(2, 1, 1, (1, 2), (1, 2)))
         for refused in (
-            lambda: partition.append(bytearray(plain()), 1),
+            lambda: partition.append(bytearray(make_batch()), 1),
             lambda: partition.delete_records(0),
             lambda: partition.offset_for_time(-1, "high_watermark"),
-            lambda: partition.read(consumer(), at(T0, 0), 100, True),
+            lambda: partition.read(consumer_params(), request_at(T0, 0), 100, True),
         ):
             with pytest.raises(NotLeaderOrFollower):
                 refused()
-        assert partition.read(consumer(replica_id=-2), at(T0, 0), 100, True).error_code == 0  # a debugging reader
+        debugger = consumer_params(replica_id=-2)
+        assert partition.read(debugger, request_at(T0, 0), 100, True).error_code == 0
 
     run(tmp_path, body)
 
@@ -205,36 +206,37 @@ def test_a_fetch_with_another_leader_epoch_is_refused(tmp_path: Path) -> None:
         partition = replicas.with_followers(T0, 2, epoch=5)
         for epoch, error in ((4, FencedLeaderEpoch), (6, UnknownLeaderEpoch)):
             with pytest.raises(error):
-                partition.read(consumer(), at(T0, 0, current_leader_epoch=epoch), 100, True)
+                partition.read(consumer_params(), request_at(T0, 0, current_leader_epoch=epoch), 100, True)
             with pytest.raises(error):
                 partition.offset_for_time(-2, "high_watermark", epoch)
-            [result] = await replicas.read(consumer(), [at(T0, 0, current_leader_epoch=epoch)])
+            [result] = await replicas.read(consumer_params(), [request_at(T0, 0, current_leader_epoch=epoch)])
             assert (result.error_code, result.high_watermark) == (error.code, -1)
         for epoch in (5, -1):
-            assert partition.read(consumer(), at(T0, 0, current_leader_epoch=epoch), 100, True).error_code == 0
+            request = request_at(T0, 0, current_leader_epoch=epoch)
+            assert partition.read(consumer_params(), request, 100, True).error_code == 0
 
     run(tmp_path, body)
 
 
-def grown(partition: Partition, epochs: list[tuple[int, int]], end: int) -> None:
+def append_epochs(partition: Partition, epochs: list[tuple[int, int]], end: int) -> None:
     """Appends so that each epoch begins at its offset."""
     for (epoch, start), (_, following) in zip(epochs, [*epochs[1:], (0, end)], strict=True):
         for offset in range(start, following):
-            partition.log.append_as_follower(plain(base_offset=offset, leader_epoch=epoch), epoch)
+            partition.log.append_as_follower(make_batch(base_offset=offset, leader_epoch=epoch), epoch)
 
 
 @pytest.fixture
 def with_epochs(tmp_path: Path) -> Partition:
-    partition = lone(tmp_path / "t-0", leader_epoch=0)
-    grown(partition, [(0, 0), (3, 2), (4, 8), (7, 13), (9, 14)], 17)
+    partition = open_leader(tmp_path / "t-0", leader_epoch=0)
+    append_epochs(partition, [(0, 0), (3, 2), (4, 8), (7, 13), (9, 14)], 17)
     partition.log.begin_epoch(10)
     partition.become_leader(Role(NODE, 10, 1, (NODE,), (NODE,)))
     return partition
 
 
 def divergence(partition: Partition, epoch: int, offset: int) -> tuple[int, int] | None:
-    asked = at(T0, offset, last_fetched_epoch=epoch)
-    result = partition.read(consumer(replica_id=2, isolation="log_end"), asked, 1000, True)
+    asked = request_at(T0, offset, last_fetched_epoch=epoch)
+    result = partition.read(consumer_params(replica_id=2, isolation="log_end"), asked, 1000, True)
     assert result.diverging_epoch is None or result.size == 0
     return result.diverging_epoch
 
@@ -248,7 +250,7 @@ def test_a_last_epoch_that_ended_elsewhere_is_told(with_epochs: Partition) -> No
     assert all(divergence(with_epochs, *key) is None for key in ((0, 2), (7, 14), (10, 17)))
     with pytest.raises(OffsetOutOfRange):
         divergence(with_epochs, 11, 5)
-    with_epochs.append(bytearray(plain()), 1)
+    with_epochs.append(bytearray(make_batch()), 1)
     assert divergence(with_epochs, 10, 18) is None and divergence(with_epochs, 10, 19) == (10, 18)
 
 
@@ -265,13 +267,13 @@ def test_latest_by_isolation(tmp_path: Path) -> None:
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, isr=(2,), epoch=3)
         for sequence in range(3):
-            await replicas.produce(T0, data=of_producer(9, sequence, transactional=True))
+            await replicas.produce(T0, data=make_producer_batch(9, sequence, transactional=True))
 
         def latest() -> list[Any]:
             return [partition.offset_for_time(-1, level) for level in (None, "high_watermark", "committed")]
 
         assert [found.offset for found in latest()] == [3, 0, 0]
-        fetched(partition, 2, 1)
+        record_fetch(partition, 2, 1)
         assert [tuple(found) for found in latest()] == [(3, -1, 3), (1, -1, 3), (0, -1, 3)]
         for level in (None, "high_watermark", "committed"):
             earliest = partition.offset_for_time(-2, level)
@@ -284,7 +286,7 @@ def test_a_new_leader_says_when_it_does_not_know_yet(tmp_path: Path) -> None:
     """PART-9, PART-10."""
     async def body(replicas: Replicas) -> None:
         for time in (100, 200, 300):
-            await replicas.produce(T0, data=plain(timestamp=time))
+            await replicas.produce(T0, data=make_batch(timestamp=time))
         partition = replicas.find(T0)
         partition.become_leader(Role(NODE, 4, 1, (NODE, 2), (NODE, 2)), 1)
         assert partition.high_watermark == 1
@@ -295,9 +297,9 @@ def test_a_new_leader_says_when_it_does_not_know_yet(tmp_path: Path) -> None:
         assert partition.offset_for_time(-1, None, 4).offset == 3  # type: ignore[union-attr]  # a replica's question
         assert partition.offset_for_time(-2, "high_watermark").offset == 0  # type: ignore[union-attr]
         assert partition.offset_for_time(50, "high_watermark").offset == 0  # type: ignore[union-attr]
-        fetched(partition, 2, 3)
+        record_fetch(partition, 2, 3)
         assert partition.offset_for_time(-1, "high_watermark").offset == 3  # type: ignore[union-attr]
-        await replicas.produce(T0, data=plain(timestamp=400))
+        await replicas.produce(T0, data=make_batch(timestamp=400))
         assert partition.offset_for_time(400, None).offset == 3  # type: ignore[union-attr]
         assert partition.offset_for_time(400, "high_watermark") is None  # at the high watermark: none (PART-10)
         assert partition.offset_for_time(-3, "high_watermark") is None
@@ -308,7 +310,7 @@ def test_a_new_leader_says_when_it_does_not_know_yet(tmp_path: Path) -> None:
 def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(tmp_path: Path) -> None:
     """PART-11."""
     async def body(replicas: Replicas) -> None:
-        await replicas.produce(T0, data=plain(5))
+        await replicas.produce(T0, data=make_batch(5))
         partition = replicas.find(T0)
         assert await replicas.delete_records(T0, 2) == 2 == partition.log.log_start_offset
         for wrong in (-2, 6):
@@ -326,7 +328,7 @@ def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(tmp_path: Pat
         assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         followed = replicas.with_followers(T0, 2, isr=(2,))
         assert followed.low_watermark == -1  # a follower that has not said where it begins
-        fetched(followed, 2, 5)
+        record_fetch(followed, 2, 5)
         assert followed.low_watermark == 0
 
     run(tmp_path, body)
@@ -335,7 +337,7 @@ def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(tmp_path: Pat
 def test_the_high_watermark_begins_at_the_checkpoint(tmp_path: Path) -> None:
     """PART-12."""
     async def body(replicas: Replicas) -> None:
-        await replicas.produce(T0, data=plain(6))
+        await replicas.produce(T0, data=make_batch(6))
         partition = replicas.find(T0)
         for epoch, checkpoint, expected in ((1, 4, 4), (2, 9, 6), (3, 0, 0)):
             partition.become_leader(Role(NODE, epoch, epoch, (NODE, 2), (NODE, 2)), checkpoint)
@@ -352,7 +354,7 @@ def test_without_a_checkpoint_the_high_watermark_begins_where_the_log_does(tmp_p
         log = UnifiedLog.open(path, LogConfig(), log_start_offset=start, high_watermark_follows_end=False)
         if not log.log_end_offset:
             for _ in range(4):
-                log.append_as_leader(bytearray(plain()))
+                log.append_as_leader(bytearray(make_batch()))
         partition = Partition(TopicPartition("t", 0), log, NODE, lambda: 0)
         partition.become_leader(Role(NODE, 0, 0, (NODE, 2), (NODE, 2)))
         assert (partition.high_watermark, log.log_end_offset) == (start, 4)
@@ -362,10 +364,10 @@ def test_without_a_checkpoint_the_high_watermark_begins_where_the_log_does(tmp_p
 def test_the_low_watermark_is_that_of_the_future_log_where_it_is_behind(tmp_path: Path) -> None:
     """PART-11."""
     (tmp_path / "future").mkdir()
-    partition, future = lone(tmp_path / "t-0"), lone(tmp_path / "future" / "t-0")
+    partition, future = open_leader(tmp_path / "t-0"), open_leader(tmp_path / "future" / "t-0")
     partition.become_leader(Role(NODE, 1, 1, (NODE,), (NODE,)))
     for one in (partition, future):
-        one.log.append_as_leader(bytearray(plain(4)))
+        one.log.append_as_leader(bytearray(make_batch(4)))
     partition.future_log = future.log
     future.log.update_high_watermark(4)
     partition.after_append()
@@ -378,15 +380,15 @@ def test_the_low_watermark_is_that_of_the_future_log_where_it_is_behind(tmp_path
 
 def test_a_batch_that_begins_before_an_empty_log_begins_it_anew(tmp_path: Path) -> None:
     """PART-13."""
-    partition = lone(tmp_path / "t-0")
+    partition = open_leader(tmp_path / "t-0")
     partition.log.truncate_fully_and_start_at(5)
     with pytest.raises(UnexpectedAppendOffset):
-        partition.append_as_follower(plain(base_offset=3, leader_epoch=0), 0)
+        partition.append_as_follower(make_batch(base_offset=3, leader_epoch=0), 0)
     assert partition.log.log_end_offset == 5
-    partition.append_as_follower(plain(3, base_offset=4, leader_epoch=0), 0)
+    partition.append_as_follower(make_batch(3, base_offset=4, leader_epoch=0), 0)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (4, 7)
     with pytest.raises(UnexpectedAppendOffset):
-        partition.append_as_follower(plain(3, base_offset=5, leader_epoch=0), 0)
+        partition.append_as_follower(make_batch(3, base_offset=5, leader_epoch=0), 0)
     assert partition.log.log_end_offset == 7
 
 
@@ -394,8 +396,8 @@ def test_a_role_of_the_same_epoch_keeps_what_is_known(tmp_path: Path) -> None:
     """PART-15."""
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, 3, isr=(2,), epoch=1)
-        await replicas.produce(T0, data=plain(4))
-        fetched(partition, 2, 4)
+        await replicas.produce(T0, data=make_batch(4))
+        record_fetch(partition, 2, 4)
         start, known = partition.leader_epoch_start_offset, partition.followers[2]
         assert not partition.become_leader(Role(NODE, 1, 7, (NODE, 2), (NODE, 2)))
         assert partition.leader_epoch_start_offset == start and partition.followers == {2: known}
@@ -410,18 +412,18 @@ def test_a_role_of_the_same_epoch_keeps_what_is_known(tmp_path: Path) -> None:
 
 class Follower:
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.notifications: list[Any] = []
 
     def on_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        self.told.append(offset)
+        self.notifications.append(offset)
         if offset == 2:
             raise ValueError("a listener's own trouble")
 
     def on_failed(self, topic_partition: TopicPartition) -> None:
-        self.told.append("failed")
+        self.notifications.append("failed")
 
     def on_deleted(self, topic_partition: TopicPartition) -> None:
-        self.told.append("deleted")
+        self.notifications.append("deleted")
 
 
 def test_listeners_are_told(tmp_path: Path) -> None:
@@ -431,11 +433,11 @@ def test_listeners_are_told(tmp_path: Path) -> None:
         assert partition.add_listener(follower)
         for _ in range(3):
             await replicas.produce(T0)
-        marks: list[int] = []
-        assert replicas.on_high_watermark(T0, lambda key, offset: marks.append(offset))
-        replicas.append_now(T0, plain(2), "client")
+        later = Follower()
+        assert partition.add_listener(later)
+        replicas.append_now(T0, make_batch(2), "client")
         await replicas.delete_topic("t")
-        assert follower.told == [1, 2, 3, 5, "deleted"] and marks == [5]
+        assert follower.notifications == [1, 2, 3, 5, "deleted"] and later.notifications == [5, "deleted"]
         assert not partition.add_listener(follower)
 
     run(tmp_path, body)
@@ -448,8 +450,8 @@ def test_listeners_are_told_of_a_disk_that_failed(tmp_path: Path) -> None:
         partition.add_listener(follower)
         replicas.store.fail_directory(tmp_path, OSError(5, "the disk"))
         result = (await replicas.produce(T0))[T0]
-        assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR and follower.told == ["failed"]
-        [read] = await replicas.read(consumer(), [at(T0, 0)])
+        assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR and follower.notifications == ["failed"]
+        [read] = await replicas.read(consumer_params(), [request_at(T0, 0)])
         assert read.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     run(tmp_path, body)
@@ -459,19 +461,19 @@ def test_committed_reading_waits_for_the_marker_to_be_replicated(tmp_path: Path)
     """FLOW-16."""
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, isr=(2,))
-        committed = consumer(isolation="committed")
+        committed = consumer_params(isolation="committed")
         for sequence in range(3):
-            await replicas.produce(T0, data=of_producer(9, sequence, transactional=True))
-        fetched(partition, 2, 3)
-        [result] = await replicas.read(committed, [at(T0, 0)])
+            await replicas.produce(T0, data=make_producer_batch(9, sequence, transactional=True))
+        record_fetch(partition, 2, 3)
+        [result] = await replicas.read(committed, [request_at(T0, 0)])
         assert (result.size, result.aborted, result.last_stable_offset, result.high_watermark) == (0, [], 0, 3)
-        replicas.append_now(T0, end_of_transaction(9, ControlType.ABORT))
-        [result] = await replicas.read(committed, [at(T0, 0)])
+        replicas.append_now(T0, make_marker(9, ControlType.ABORT))
+        [result] = await replicas.read(committed, [request_at(T0, 0)])
         assert (result.size, result.last_stable_offset) == (0, 0)
-        fetched(partition, 2, 4)
-        [result] = await replicas.read(committed, [at(T0, 0)])
+        record_fetch(partition, 2, 4)
+        [result] = await replicas.read(committed, [request_at(T0, 0)])
         assert (offsets_in(result), result.aborted, result.last_stable_offset) == ([0, 1, 2, 3], [(9, 0)], 4)
-        [result] = await replicas.read(consumer(), [at(T0, 0)])
+        [result] = await replicas.read(consumer_params(), [request_at(T0, 0)])
         assert result.aborted is None
 
     run(tmp_path, body)
@@ -483,12 +485,12 @@ def test_a_future_log_with_other_segments_takes_its_place(tmp_path: Path) -> Non
     with LogManager.open(paths, BrokerConfig(log_cleaner_enable=False)) as store:
         log = store.get_or_create(T0)
         for base in range(4):
-            log.append_as_follower(plain(base_offset=base, leader_epoch=0), 0)
+            log.append_as_follower(make_batch(base_offset=base, leader_epoch=0), 0)
         log.roll()
         other = next(path for path in paths if not log.path.startswith(path))
         future = store.get_or_create(T0, is_future=True, directory=other)
         for base in range(4):
-            future.append_as_follower(plain(base_offset=base, leader_epoch=0), 0)
+            future.append_as_follower(make_batch(base_offset=base, leader_epoch=0), 0)
             if base % 2:
                 future.roll()
         assert [s.base_offset for s in log.segments] != [s.base_offset for s in future.segments]

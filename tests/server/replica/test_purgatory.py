@@ -26,9 +26,6 @@ class Waiting(DelayedOperation):
     def on_complete(self) -> None:
         self.happened.append("answer")
 
-    def on_expiration(self) -> None:
-        self.happened.append("late")
-
 
 class Clock:
     def __init__(self) -> None:
@@ -73,11 +70,11 @@ def test_the_limit_answers_with_what_there_is(clock: Clock) -> None:
     one, at_once = Waiting(1_000), Waiting(0)
     clock.purgatory.try_complete_else_watch(one, ["a"])
     assert clock.purgatory.try_complete_else_watch(at_once, ["a"])
-    assert at_once.happened == ["look", "late", "answer"]
+    assert at_once.happened == ["look", "answer"]
     clock.passes(999)
     assert not one.is_completed
     clock.passes(1)
-    assert one.happened == ["look", "late", "answer"] and clock.purgatory.delayed == 0
+    assert one.happened == ["look", "answer"] and clock.purgatory.delayed == 0
 
 
 def test_an_error_in_one_reaches_nobody_else(clock: Clock) -> None:
@@ -117,14 +114,6 @@ def test_a_stop_answers_all(clock: Clock) -> None:
     assert (clock.purgatory.delayed, clock.purgatory.watched, len(clock.wheel)) == (0, 0, 0)
 
 
-def test_a_key_that_is_gone_lets_go_of_its_operations(clock: Clock) -> None:
-    one = Waiting()
-    clock.purgatory.try_complete_else_watch(one, ["a", "b"])
-    assert clock.purgatory.cancel_for_key("a") == [one] and clock.purgatory.cancel_for_key("a") == []
-    one.ready = True
-    assert clock.purgatory.check_and_complete("a") == 0 and clock.purgatory.check_and_complete("b") == 1
-
-
 @given(st.lists(st.tuples(st.sampled_from("wcp"), st.integers(0, 5), st.integers(0, 400)), max_size=80))
 def test_each_is_answered_once_and_what_is_done_is_swept(steps: list[tuple[str, int, int]]) -> None:
     clock, all_of_them = Clock(), []
@@ -150,7 +139,7 @@ def test_each_is_answered_once_and_what_is_done_is_swept(steps: list[tuple[str, 
 class Large(Waiting):
     """Notes that it dropped what it remembers."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.happened.append("let go")
 
 

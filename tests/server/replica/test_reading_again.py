@@ -16,7 +16,7 @@ from kafkalog.server.replica.results import FetchParams, FetchPartition, FetchRe
 from kafkalog.server.replica.roles import Role
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
-from tests.server.replica.partitions import NODE, end_of_transaction, of_producer, plain
+from tests.server.replica.partitions import NODE, make_batch, make_marker, make_producer_batch
 
 KEY = TopicPartition("t", 0)
 FOLLOWER = 2
@@ -27,7 +27,7 @@ READERS = (
 )  # fmt: skip
 
 
-def told(result: FetchResult) -> list[Any]:
+def describe_result(result: FetchResult) -> list[Any]:
     """All that a result says, its records by their bytes."""
     records = None if result.records is None else bytes(result.records.read())
     return [getattr(result, name) for name in FetchResult.__slots__ if name not in ("records", "place")] + [
@@ -39,14 +39,14 @@ def step(partition: Partition, name: str) -> None:
     log, role = partition.log, partition.role
     match name:
         case "append":
-            log.append_as_leader(bytearray(plain()), leader_epoch=role.leader_epoch)
+            log.append_as_leader(bytearray(make_batch()), leader_epoch=role.leader_epoch)
         case "open transaction":
             sequence = max((one.last_sequence for one in log.producers), default=-1) + 1
-            records = of_producer(7, sequence, transactional=True)
+            records = make_producer_batch(7, sequence, transactional=True)
             log.append_as_leader(bytearray(records), leader_epoch=role.leader_epoch)
         case "end transaction":
             log.append_as_leader(
-                bytearray(end_of_transaction(7, ControlType.ABORT)), leader_epoch=role.leader_epoch,
+                bytearray(make_marker(7, ControlType.ABORT)), leader_epoch=role.leader_epoch,
                 origin="coordinator",
             )  # fmt: skip
         case "follower":
@@ -91,7 +91,7 @@ def test_what_stands_is_what_reading_again_would_give(steps: list[str], reader: 
                 if one == "epoch":  # the answer is an error then
                     assert not partition.reads_as(before)
                 elif partition.reads_as(before):
-                    assert told(partition.read(reader, asked, 1 << 20, True)) == told(before)
+                    assert describe_result(partition.read(reader, asked, 1 << 20, True)) == describe_result(before)
                 elif one == "nothing":
                     assert before.size or behind  # what had all stands as long as nothing happens
         finally:

@@ -13,18 +13,28 @@ from kafkalog.server.client.errors import PeerError, PeerMisbehaved
 from kafkalog.server.client.login import connect
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.replica.fetch_session import FULL
-from kafkalog.server.replica.following import Answered, Row
-from kafkalog.server.replica.following_session import Ask
-from kafkalog.server.replica.following_throttle import FollowingThrottle
+from kafkalog.server.replica.following import PartitionAnswer, Row
+from kafkalog.server.replica.following_session import SessionRequest
 from kafkalog.server.replica.leader_source import CONSUMER, FETCH, Answers, Bounds, LeaderSource
 from kafkalog.server.replica.roles import Role
+from kafkalog.server.replica.throttle import FollowingThrottle
 from kafkalog.server.replica.voter_source import LIMITS, VoterSource
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import OffsetCheckpoint
 from tests.builder import R, batch
 from tests.server.client.peers import HOST
 from tests.server.looping import in_loop
-from tests.server.replica.copies import FOLLOWER, LEADER, QUICK, bytes_from, followed, led, pair_in, parts, until
+from tests.server.replica.copies import (
+    FOLLOWER,
+    LEADER,
+    QUICK,
+    bytes_from,
+    make_follower,
+    make_leader,
+    pair_in,
+    partitions_of,
+    until,
+)
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -34,7 +44,7 @@ T1 = TopicPartition("t", 1)
 async def test_an_empty_follower_gets_everything(tmp_path: Path) -> None:
     """Four partitions of different sizes, written before and while it follows: the same bytes, and the mark."""
     async with pair_in(tmp_path) as pair:
-        keys = [*parts("t", "u")]
+        keys = [*partitions_of("t", "u")]
         for number, key in enumerate(keys):
             for index in range(50 * number):
                 pair.append(key, b"%d" % index * 100, b"another")
@@ -164,29 +174,29 @@ async def test_a_follower_of_an_old_epoch_stands_still_until_it_is_told(tmp_path
         pair.begin(T0, T1)
         pair.fetcher.start()
         await pair.until_same(T0)
-        led(pair.leader, T0, 5)
+        make_leader(pair.leader, T0, 5)
         pair.append(T0, b"1")
         pair.append(T1, b"1")
-        await until(lambda: (T0, ErrorCode.FENCED_LEADER_EPOCH) in pair.told)
+        await until(lambda: (T0, ErrorCode.FENCED_LEADER_EPOCH) in pair.leader_errors)
         await pair.until_same(T1)
         state = pair.fetcher.states[T0]
-        assert pair.logs(T0)[1].log_end_offset == 1 and state.stands_still and not state.is_in_sync
-        pair.fetcher.follow(followed(pair.own, T0, 5, pair.leader.replicas.find(T0)), 5)
+        assert pair.logs(T0)[1].log_end_offset == 1 and state.is_suspended and not state.is_in_sync
+        pair.fetcher.follow(make_follower(pair.own, T0, 5, pair.leader.replicas.find(T0)), 5)
         await pair.until_same(T0)
 
 
 @in_loop
 async def test_a_follower_of_a_later_epoch_tries_again(tmp_path: Path) -> None:
     async with pair_in(tmp_path) as pair:
-        partition = led(pair.leader, T0, 3)
+        partition = make_leader(pair.leader, T0, 3)
         pair.append(T0, b"0")
-        pair.fetcher.follow(followed(pair.own, T0, 4, partition), 4)
+        pair.fetcher.follow(make_follower(pair.own, T0, 4, partition), 4)
         pair.begin(T1)
         pair.append(T1, b"0")
         pair.fetcher.start()
-        await until(lambda: (T0, ErrorCode.UNKNOWN_LEADER_EPOCH) in pair.told)
+        await until(lambda: (T0, ErrorCode.UNKNOWN_LEADER_EPOCH) in pair.leader_errors)
         await pair.until_same(T1)
-        led(pair.leader, T0, 4)
+        make_leader(pair.leader, T0, 4)
         await pair.until_same(T0)
 
 
@@ -205,9 +215,10 @@ async def test_an_unknown_topic_harms_no_other_and_is_logged_once(
         pair.fetcher.start()
         await pair.until_same(T0, T1)
         await until(lambda: pair.fetcher.states[gone.topic_partition].failures > 2)
-        words = f"u-0 cannot be followed now: error {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)} of the leader"
+        code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        words = f"cannot follow the leader of u-0 now: the leader reports error {code}"
         warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-        assert [message for message in warned if "cannot be followed" in message] == [words]
+        assert [message for message in warned if "cannot follow" in message] == [words]
 
 
 @pytest.mark.parametrize(("code", "told"), [
@@ -241,8 +252,8 @@ async def test_a_leader_that_cannot_say_where_its_log_is_is_asked_again(
         pair.fetcher.start()
         await until(lambda: pair.logs(T0)[1].log_start_offset == 3)
         assert asked == [{T0: 0}] * 2
-        assert f"t-0 cannot be followed now: error {int(told)} of the leader" in caplog.messages
-        assert pair.told == ([(T0, told)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
+        assert f"cannot follow the leader of t-0 now: the leader reports error {int(told)}" in caplog.messages
+        assert pair.leader_errors == ([(T0, told)] if code == ErrorCode.NOT_LEADER_OR_FOLLOWER else [])
 
 
 @in_loop
@@ -290,7 +301,7 @@ async def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.Lo
             await pair.until_same(T0)
             await until(lambda: pair.fetcher.peer_error is None)
         assert len(given) == 4
-        assert sum(message.startswith("the leader is lost: ") for message in caplog.messages) == 3
+        assert sum(message.startswith("lost contact with the leader: ") for message in caplog.messages) == 3
 
 
 @in_loop
@@ -323,7 +334,7 @@ async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path
 
             async def lied(*asked: Any) -> Any:
                 answers = await fetch(*asked)
-                return answers if len(errors) > 2 else answers._replace(rows=[*answers.rows, (key, Answered(0))])
+                return answers if len(errors) > 2 else answers._replace(rows=[*answers.rows, (key, PartitionAnswer(0))])
 
             source.fetch = lied  # type: ignore[method-assign]
             return source
@@ -334,7 +345,7 @@ async def test_answers_for_what_was_not_asked_cost_the_connection(tmp_path: Path
         await pair.until_same(T0)
         await until(lambda: len(errors) > 2)
         assert errors[0] is None and all(isinstance(error, PeerMisbehaved) for error in errors[1:])
-        assert f"it answers for {key}, which it was not asked for" in str(errors[1])
+        assert f"it answers for {key}, which was not requested" in str(errors[1])
         assert [one.is_open for one in given] == [False, False, True]
 
 
@@ -368,7 +379,7 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_tried_again_over_the_connec
         pair.fetcher.start()
         await pair.until_same(T0)
         assert pair.connections == 1 and asked[:3] == [0, 0, 0]
-        told = [message for message in caplog.messages if f"answers a fetch with error {int(code)}" in message]
+        told = [message for message in caplog.messages if f"answered a fetch with error {int(code)}" in message]
         assert len(told) == (2 if is_logged else 0)
 
 
@@ -391,7 +402,7 @@ async def test_a_log_that_is_led_here_is_never_changed(tmp_path: Path) -> None:
     async with pair_in(tmp_path) as pair:
         pair.begin(T0)
         pair.append(T0, b"0")
-        led(pair.own, T0, 1)
+        make_leader(pair.own, T0, 1)
         pair.fetcher.start()
         await until(lambda: pair.fetcher.states[T0].failures > 1)
         assert pair.logs(T0)[1].log_end_offset == 0
@@ -413,19 +424,6 @@ async def test_a_throttled_follower_that_is_behind_waits(tmp_path: Path) -> None
         assert pair.logs(T0)[1].log_end_offset < 10
         pair.fetcher.throttle.bytes_per_second = 10**9
         await pair.until_same(T0)
-
-
-def test_a_throttle_lets_those_in_sync_through() -> None:
-    throttle = FollowingThrottle(1000, lambda key: key == T0)
-    assert throttle.wait_ms(0) == 0
-    throttle.record(T0, 50_000, 0)
-    throttle.record(T1, 10**9, 0)
-    wait_ms = throttle.wait_ms(0)
-    assert 0 < wait_ms <= 50_000
-    assert throttle.holds_back(T0, False, wait_ms)
-    assert not throttle.holds_back(T0, True, wait_ms)
-    assert not throttle.holds_back(T1, False, wait_ms)
-    assert throttle.wait_ms(60_000) == 0
 
 
 @in_loop
@@ -487,7 +485,7 @@ async def test_a_leader_of_an_old_version_has_no_sessions(tmp_path: Path) -> Non
         connection = await connect(HOST, pair.server.ports["PLAINTEXT"])
         connection.versions = {**connection.versions, FETCH: (4, 6)}
         try:
-            ask = Ask(0, FULL, {T0: Row(0, -1, -1, 0, 1 << 20)}, ())
+            ask = SessionRequest(0, FULL, {T0: Row(0, -1, -1, 0, 1 << 20)}, ())
             answers = await LeaderSource(connection, CONSUMER, LIMITS).fetch(ask, {"t": None})
         finally:
             await connection.close()

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.control import ControlType
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.replica.delayed_fetch import DelayedFetch
+from kafkalog.server.replica.delayed_requests import DelayedFetch
 from kafkalog.server.replica.results import FetchResult
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import LogOffsetMetadata, TopicPartition
@@ -20,13 +20,13 @@ from tests.server.replica.partitions import (
     T0,
     T1,
     Replicas,
-    at,
-    consumer,
-    end_of_transaction,
-    follow,
-    of_producer,
+    consumer_params,
+    fetch_as_follower,
+    make_batch,
+    make_marker,
+    make_producer_batch,
     offsets_in,
-    plain,
+    request_at,
     run,
     settle,
 )
@@ -43,20 +43,20 @@ def test_a_fetch_answers_at_once_where_it_can(tmp_path: Path) -> None:
             assert task.done()
             return await task
 
-        await at_once(consumer(0), at(T0, 0))
-        assert await at_once(consumer(1_000)) == []
-        await at_once(consumer(1_000, min_bytes=0), at(T0, 0))
-        [first, second] = await at_once(consumer(1_000), at(T0, 0), at(GONE, 0))
+        await at_once(consumer_params(0), request_at(T0, 0))
+        assert await at_once(consumer_params(1_000)) == []
+        await at_once(consumer_params(1_000, min_bytes=0), request_at(T0, 0))
+        [first, second] = await at_once(consumer_params(1_000), request_at(T0, 0), request_at(GONE, 0))
         assert (first.error_code, second.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await replicas.produce(T0)
-        [result] = await at_once(consumer(1_000), at(T0, 0))
+        [result] = await at_once(consumer_params(1_000), request_at(T0, 0))
         assert offsets_in(result) == [0]
         replicas.with_followers(T1, 2, epoch=3)
         await replicas.produce(T1)
-        [result] = await at_once(consumer(1_000), at(T1, 9, last_fetched_epoch=3))
+        [result] = await at_once(consumer_params(1_000), request_at(T1, 9, last_fetched_epoch=3))
         assert result.diverging_epoch == (3, 1)
 
-        task = asyncio.create_task(replicas.fetch(consumer(1_000), [at(T0, 1)]))
+        task = asyncio.create_task(replicas.fetch(consumer_params(1_000), [request_at(T0, 1)]))
         await settle()
         assert not task.done() and replicas.waiting.fetch.delayed == 1
         await replicas.time.passes(1_000)
@@ -69,19 +69,20 @@ def test_a_fetch_answers_at_once_where_it_can(tmp_path: Path) -> None:
 def test_bytes_are_shared_in_order(tmp_path: Path) -> None:
     """FLOW-12."""
     async def body(replicas: Replicas) -> None:
-        size = len(plain())
+        size = len(make_batch())
         for _ in range(3):
             await replicas.produce(T0, T1)
 
         async def sizes(max_bytes: int, *asked: Any) -> list[int]:
-            return [result.size // size for result in await replicas.read(consumer(max_bytes=max_bytes), asked)]
+            return [result.size // size for result in await replicas.read(consumer_params(max_bytes=max_bytes), asked)]
 
-        assert await sizes(10 * size, at(T0, 0), at(T1, 0)) == [3, 3]
-        assert await sizes(4 * size, at(T0, 0), at(T1, 0)) == [3, 1]
-        assert await sizes(10 * size, at(T0, 0, 2 * size), at(T1, 0, size + 1)) == [2, 1]
-        assert await sizes(1, at(T0, 0, 1), at(T1, 0)) == [1, 0]  # at least one batch, whatever the limits
-        assert await sizes(1, at(T0, 3), at(T1, 0, 1)) == [0, 1]
-        assert await sizes(2 * size + 1, at(T0, 0, size), at(T1, 0, size - 1)) == [1, 0]
+        assert await sizes(10 * size, request_at(T0, 0), request_at(T1, 0)) == [3, 3]
+        assert await sizes(4 * size, request_at(T0, 0), request_at(T1, 0)) == [3, 1]
+        assert await sizes(10 * size, request_at(T0, 0, 2 * size), request_at(T1, 0, size + 1)) == [2, 1]
+        # at least one batch, whatever the limits
+        assert await sizes(1, request_at(T0, 0, 1), request_at(T1, 0)) == [1, 0]
+        assert await sizes(1, request_at(T0, 3), request_at(T1, 0, 1)) == [0, 1]
+        assert await sizes(2 * size + 1, request_at(T0, 0, size), request_at(T1, 0, size - 1)) == [1, 0]
 
     run(tmp_path, body)
 
@@ -89,8 +90,9 @@ def test_bytes_are_shared_in_order(tmp_path: Path) -> None:
 def test_a_fetch_waits_until_there_is_enough(tmp_path: Path) -> None:
     """FLOW-13, FLOW-17."""
     async def body(replicas: Replicas) -> None:
-        size = len(plain())
-        task = asyncio.create_task(replicas.fetch(consumer(9_000, 2 * size), [at(T0, 0), at(T1, 0, size)]))
+        size = len(make_batch())
+        requests = [request_at(T0, 0), request_at(T1, 0, size)]
+        task = asyncio.create_task(replicas.fetch(consumer_params(9_000, 2 * size), requests))
         await settle()
         await replicas.produce(T0)
         await settle()
@@ -98,7 +100,8 @@ def test_a_fetch_waits_until_there_is_enough(tmp_path: Path) -> None:
         await replicas.produce(T1)
         assert [offsets_in(result) for result in await task] == [[0], [0]]
         # what one partition may give counts only up to its limit
-        task = asyncio.create_task(replicas.fetch(consumer(9_000, 3 * size), [at(T0, 1, 2 * size), at(T1, 1)]))
+        requests = [request_at(T0, 1, 2 * size), request_at(T1, 1)]
+        task = asyncio.create_task(replicas.fetch(consumer_params(9_000, 3 * size), requests))
         await settle()
         for _ in range(4):
             await replicas.produce(T0)
@@ -114,13 +117,13 @@ def test_a_fetch_ends_where_its_partition_changes(tmp_path: Path) -> None:
     """FLOW-13."""
     async def body(replicas: Replicas) -> None:
         async def waits(key: TopicPartition, offset: int, **more: Any) -> asyncio.Task[list[FetchResult]]:
-            params = consumer(9_000, 10_000, **more)
-            task = asyncio.create_task(replicas.fetch(params, [at(key, offset, current_leader_epoch=0)]))
+            params = consumer_params(9_000, 10_000, **more)
+            task = asyncio.create_task(replicas.fetch(params, [request_at(key, offset, current_leader_epoch=0)]))
             await settle()
             assert not task.done()
             return task
 
-        await replicas.produce(T0, data=plain(4))
+        await replicas.produce(T0, data=make_batch(4))
         task = await waits(T0, 4)
         replicas.find(T0).log.roll()
         await replicas.produce(T0)  # the end lies in a newer segment
@@ -138,7 +141,7 @@ def test_a_fetch_ends_where_its_partition_changes(tmp_path: Path) -> None:
         replicas.waiting.wake(T1)
         assert (await task)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         replicas.with_followers(T1)
-        task = asyncio.create_task(replicas.fetch(consumer(9_000, 10_000), [at(T1, 0)]))
+        task = asyncio.create_task(replicas.fetch(consumer_params(9_000, 10_000), [request_at(T1, 0)]))
         await settle()
         await replicas.delete_topic("t")
         assert (await task)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -151,10 +154,10 @@ def test_a_fetch_whose_disk_fails_ends(tmp_path: Path) -> None:
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, isr=(2,))
         await replicas.produce(T0)
-        await follow(replicas, T0, 2, 1)
+        await fetch_as_follower(replicas, T0, 2, 1)
         known = dict(partition.followers)
-        params = consumer(9_000, 10_000, replica_id=2, isolation="log_end")
-        asked = at(T0, 1, last_fetched_epoch=0, log_start_offset=0)
+        params = consumer_params(9_000, 10_000, replica_id=2, isolation="log_end")
+        asked = request_at(T0, 1, last_fetched_epoch=0, log_start_offset=0)
         task = asyncio.create_task(replicas.fetch(params, [asked]))
         await settle()
         assert not task.done()
@@ -170,14 +173,15 @@ def test_a_follower_whose_epoch_ended_elsewhere_is_woken(tmp_path: Path) -> None
     """FLOW-13."""
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, epoch=1)
-        await replicas.produce(T0, data=plain(3))
-        params = consumer(9_000, 10_000, replica_id=2, isolation="log_end")
-        task = asyncio.create_task(replicas.fetch(params, [at(T0, 3, last_fetched_epoch=1, log_start_offset=0)]))
+        await replicas.produce(T0, data=make_batch(3))
+        params = consumer_params(9_000, 10_000, replica_id=2, isolation="log_end")
+        request = request_at(T0, 3, last_fetched_epoch=1, log_start_offset=0)
+        task = asyncio.create_task(replicas.fetch(params, [request]))
         await settle()
         assert not task.done()
         partition.log.truncate_to(1)
         replicas.with_followers(T0, 2, epoch=2)
-        await replicas.produce(T0, data=plain(5))
+        await replicas.produce(T0, data=make_batch(5))
         [result] = await task
         assert (result.diverging_epoch, result.size) == ((1, 1), 0)
 
@@ -202,7 +206,8 @@ def test_an_end_whose_place_is_unknown(end: int, completes: bool) -> None:
             return False
 
     place = LogOffsetMetadata(450, 400, 12_000)
-    operation = DelayedFetch(consumer(1_000), [(at(T0, 450), place)], lambda _: Known(), lambda: None)  # type: ignore[arg-type,return-value]
+    waiting = [(request_at(T0, 450), place)]
+    operation = DelayedFetch(consumer_params(1_000), waiting, lambda _: Known(), lambda _: None)  # type: ignore[arg-type,return-value]
     assert operation.try_complete() is completes
 
 
@@ -210,14 +215,14 @@ def test_who_sees_how_far(tmp_path: Path) -> None:
     """FLOW-15."""
     async def body(replicas: Replicas) -> None:
         replicas.with_followers(T0, 2, isr=(2,))
-        await replicas.produce(T0, data=plain(3))
+        await replicas.produce(T0, data=make_batch(3))
         for offset, code in ((0, 0), (3, 0), (4, ErrorCode.OFFSET_OUT_OF_RANGE), (-1, ErrorCode.OFFSET_OUT_OF_RANGE)):
-            [result] = await replicas.read(consumer(), [at(T0, offset)])
+            [result] = await replicas.read(consumer_params(), [request_at(T0, offset)])
             assert (result.error_code, result.size) == (code, 0)
         assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (-1, -1, -1)
         epoch = replicas.find(T0).leader_epoch
-        asked = at(T0, 0, last_fetched_epoch=epoch, log_start_offset=0)
-        [result] = await replicas.read(consumer(replica_id=2, isolation="log_end"), [asked])
+        asked = request_at(T0, 0, last_fetched_epoch=epoch, log_start_offset=0)
+        [result] = await replicas.read(consumer_params(replica_id=2, isolation="log_end"), [asked])
         assert offsets_in(result) == [0]
 
     run(tmp_path, body)
@@ -226,14 +231,14 @@ def test_who_sees_how_far(tmp_path: Path) -> None:
 def test_a_waiting_committed_fetch_has_what_was_aborted(tmp_path: Path) -> None:
     """FLOW-17."""
     async def body(replicas: Replicas) -> None:
-        await replicas.produce(T0, data=of_producer(9, 0, transactional=True))
-        params = consumer(9_000, isolation="committed")
-        task = asyncio.create_task(replicas.fetch(params, [at(T0, 0)]))
+        await replicas.produce(T0, data=make_producer_batch(9, 0, transactional=True))
+        params = consumer_params(9_000, isolation="committed")
+        task = asyncio.create_task(replicas.fetch(params, [request_at(T0, 0)]))
         await settle()
         await replicas.produce(T0)
         await settle()
         assert not task.done()
-        replicas.append_now(T0, end_of_transaction(9, ControlType.ABORT))
+        replicas.append_now(T0, make_marker(9, ControlType.ABORT))
         [result] = await task
         assert (result.aborted, result.last_stable_offset, offsets_in(result)) == ([(9, 0)], 3, [0, 1, 2])
 
@@ -247,7 +252,7 @@ def test_another_topic_id_than_the_logs(tmp_path: Path) -> None:
 
         known = replicas.topics.topics["t"].id
         for topic_id, code in ((known, 0), (None, 0), (UUID(int=99), ErrorCode.INCONSISTENT_TOPIC_ID)):
-            [result] = await replicas.read(consumer(), [at(T0, 0, topic_id=topic_id)])
+            [result] = await replicas.read(consumer_params(), [request_at(T0, 0, topic_id=topic_id)])
             assert result.error_code == code
 
     run(tmp_path, body)
@@ -257,13 +262,13 @@ def test_a_followers_failed_fetch_tells_nothing_of_it(tmp_path: Path) -> None:
     """FLOW-20."""
     async def body(replicas: Replicas) -> None:
         partition = replicas.with_followers(T0, 2, isr=(2,))
-        await replicas.produce(T0, data=plain(3))
+        await replicas.produce(T0, data=make_batch(3))
         before = dict(partition.followers)
-        await follow(replicas, T0, 2, 9)
+        await fetch_as_follower(replicas, T0, 2, 9)
         assert partition.followers == before
-        await follow(replicas, T0, 2, 3)
+        await fetch_as_follower(replicas, T0, 2, 3)
         assert partition.followers[2].log_end.message_offset == 3 == partition.high_watermark
-        [result] = await replicas.read(consumer(replica_id=7, isolation="log_end"), [at(T0, 0)])
+        [result] = await replicas.read(consumer_params(replica_id=7, isolation="log_end"), [request_at(T0, 0)])
         assert (result.error_code, result.size) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
 
     run(tmp_path, body)

@@ -10,13 +10,13 @@ import pytest
 from kafkalog.config.keys import MAX_LONG
 from kafkalog.server.node.node import Node
 from kafkalog.server.replica.results import AppendParams, FetchParams, FetchPartition
-from kafkalog.server.replica.throttle import ReplicationRate, is_throttled
+from kafkalog.server.replica.throttle import FollowingThrottle, ReplicationRate, is_throttled
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.quorum.sets import Set, set_of
-from tests.server.replica.partitions import plain
+from tests.server.replica.partitions import make_batch
 
-KEYS = [TopicPartition("t", 0), TopicPartition("t", 1)]
+T0, T1 = KEYS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 FOLLOWER = FetchParams(0, 1, 1 << 20, "log_end", 2)
 CONSUMER = FetchParams(0, 1, 1 << 20, "high_watermark", -1)
 
@@ -41,12 +41,12 @@ def test_a_rate_is_exceeded_above_its_limit_until_time_has_passed() -> None:
     assert not rate.is_exceeded
 
 
-async def led(nodes: Set, **settings: Any) -> Node:
+async def start_leader(nodes: Set, **settings: Any) -> Node:
     """The leader, with records in both partitions."""
     await nodes.promote(1)
     await nodes[1].topics.create("t", 2, {"leader.replication.throttled.replicas": "*", **settings})
     for key in KEYS:
-        await nodes[1].replicas.append({key: bytearray(plain())}, AppendParams(1, 1_000))
+        await nodes[1].replicas.append({key: bytearray(make_batch())}, AppendParams(1, 1_000))
     return nodes[1]
 
 
@@ -71,7 +71,7 @@ def out_of_sync(leader: Node) -> None:
 async def test_a_follower_that_is_behind_gets_nothing_above_the_rate(tmp_path: Path) -> None:
     """FLOW-19: the second partition is cut when the first one used up what there was; consumers never are."""
     async with set_of(tmp_path, leader_replication_throttled_rate=1) as nodes:
-        leader = await led(nodes)
+        leader = await start_leader(nodes)
         assert await sizes(leader, FOLLOWER) == [True, True]  # in sync
         out_of_sync(leader)
         leader.replicas._throttle = ReplicationRate(lambda: 1, leader.monotonic_ms)
@@ -88,7 +88,7 @@ async def test_a_follower_that_is_behind_gets_nothing_above_the_rate(tmp_path: P
 async def test_topics_that_name_no_replica_are_not_throttled(tmp_path: Path) -> None:
     """FLOW-19."""
     async with set_of(tmp_path, leader_replication_throttled_rate=0) as nodes:
-        leader = await led(nodes, **{"leader.replication.throttled.replicas": "0:1"})
+        leader = await start_leader(nodes, **{"leader.replication.throttled.replicas": "0:1"})
         out_of_sync(leader)
         assert await sizes(leader, FOLLOWER) == [True, True]
         assert await sizes(leader, FOLLOWER) == [False, True]
@@ -96,3 +96,16 @@ async def test_topics_that_name_no_replica_are_not_throttled(tmp_path: Path) -> 
         for key in KEYS:
             leader.replicas.find(key).log.update_high_watermark(1)
         assert await sizes(leader, CONSUMER) == [True, True]
+
+
+def test_a_throttle_lets_those_in_sync_through() -> None:
+    throttle = FollowingThrottle(1000, lambda key: key == T0)
+    assert throttle.wait_ms(0) == 0
+    throttle.record(T0, 50_000, 0)
+    throttle.record(T1, 10**9, 0)
+    wait_ms = throttle.wait_ms(0)
+    assert 0 < wait_ms <= 50_000
+    assert throttle.holds_back(T0, False, wait_ms)
+    assert not throttle.holds_back(T0, True, wait_ms)
+    assert not throttle.holds_back(T1, False, wait_ms)
+    assert throttle.wait_ms(60_000) == 0

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.server.replica.topic_changes import (
-    Alter,
+    AddPartitions,
+    AlterSettings,
     Change,
-    Delete,
-    Grow,
-    Make,
+    CreateTopic,
+    DeleteTopic,
     TopicState,
     setting_changes,
     topic_changes,
@@ -24,14 +24,14 @@ ONE, TWO = UUID(int=1), UUID(int=2)
 
 @pytest.mark.parametrize(("wanted", "own", "changes"), [
     ({}, {}, []),
-    ({"t": TopicState(ONE, 2, {"a": "1"})}, {}, [Make("t", ONE, 2, {"a": "1"})]),
-    ({}, {"t": TopicState(ONE, 2, {})}, [Delete("t")]),
-    ({"t": TopicState(ONE, 3, {})}, {"t": TopicState(ONE, 2, {})}, [Grow("t", 3)]),
+    ({"t": TopicState(ONE, 2, {"a": "1"})}, {}, [CreateTopic("t", ONE, 2, {"a": "1"})]),
+    ({}, {"t": TopicState(ONE, 2, {})}, [DeleteTopic("t")]),
+    ({"t": TopicState(ONE, 3, {})}, {"t": TopicState(ONE, 2, {})}, [AddPartitions("t", 3)]),
     ({"t": TopicState(ONE, 1, {})}, {"t": TopicState(ONE, 2, {})}, []),  # what is there stays
-    ({"t": TopicState(TWO, 1, {})}, {"t": TopicState(ONE, 2, {})}, [Delete("t"), Make("t", TWO, 1, {})]),
+    ({"t": TopicState(TWO, 1, {})}, {"t": TopicState(ONE, 2, {})}, [DeleteTopic("t"), CreateTopic("t", TWO, 1, {})]),
     ({"t": TopicState(None, 1, {})}, {"t": TopicState(ONE, 1, {})}, []),
     ({"t": TopicState(ONE, 1, {"a": "2", "b": "3"})}, {"t": TopicState(ONE, 1, {"a": "1", "c": "1"})},
-     [Alter("t", {"a": "2", "b": "3", "c": None})]),
+     [AlterSettings("t", {"a": "2", "b": "3", "c": None})]),
     ({"t": TopicState(ONE, 1)}, {"t": TopicState(ONE, 1, {"a": "1"})}, []),  # settings that are not told
 ])  # fmt: skip
 def test_changes(wanted: dict[str, TopicState], own: dict[str, TopicState], changes: list[Change]) -> None:
@@ -50,14 +50,14 @@ def test_after_the_changes_nothing_is_left_to_change(
     have = dict(own)
     for change in topic_changes(wanted, own):
         match change:
-            case Delete(name):
+            case DeleteTopic(name):
                 del have[name]
-            case Make(name, topic_id, partitions, settings):
+            case CreateTopic(name, topic_id, partitions, settings):
                 assert name not in have
                 have[name] = TopicState(topic_id, partitions, settings)
-            case Grow(name, partitions):
+            case AddPartitions(name, partitions):
                 have[name] = have[name]._replace(partitions=partitions)
-            case Alter(name, changes):
+            case AlterSettings(name, changes):
                 merged = {**(have[name].settings or {}), **changes}
                 have[name] = have[name]._replace(settings={key: one for key, one in merged.items() if one is not None})
     assert topic_changes(wanted, have) == [] and have.keys() == wanted.keys()

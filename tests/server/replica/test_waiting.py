@@ -6,8 +6,19 @@ import asyncio
 from pathlib import Path
 
 from kafkalog.server.error_codes import ErrorCode
-from kafkalog.server.replica.delayed_delete import Deletion
-from tests.server.replica.partitions import T0, T1, Replicas, at, codes, consumer, follow, plain, run, settle
+from kafkalog.server.replica.delayed_requests import Deletion
+from tests.server.replica.partitions import (
+    T0,
+    T1,
+    Replicas,
+    consumer_params,
+    error_codes,
+    fetch_as_follower,
+    make_batch,
+    request_at,
+    run,
+    settle,
+)
 
 
 def waiting(replicas: Replicas) -> tuple[int, int, int]:
@@ -18,9 +29,9 @@ def waiting(replicas: Replicas) -> tuple[int, int, int]:
 def test_each_kind_is_answered_at_its_own_limit(tmp_path: Path) -> None:
     async def body(replicas: Replicas) -> None:
         replicas.with_followers(T0, 2, isr=(2,))
-        await replicas.produce(T0, data=plain(3))
-        await follow(replicas, T0, 2, 3)
-        fetch = asyncio.create_task(replicas.fetch(consumer(30_000), [at(T1, 0)]))
+        await replicas.produce(T0, data=make_batch(3))
+        await fetch_as_follower(replicas, T0, 2, 3)
+        fetch = asyncio.create_task(replicas.fetch(consumer_params(30_000), [request_at(T1, 0)]))
         await settle()
         deletion = asyncio.create_task(replicas.deleted_everywhere({T0: 2}, 20_000))
         await settle()
@@ -32,7 +43,7 @@ def test_each_kind_is_answered_at_its_own_limit(tmp_path: Path) -> None:
             assert not task.done()
             await replicas.time.passes(1)
             assert task.done() and waiting(replicas) == left
-        assert codes(await produce) == [ErrorCode.REQUEST_TIMED_OUT]
+        assert error_codes(await produce) == [ErrorCode.REQUEST_TIMED_OUT]
         assert await deletion == {T0: Deletion(ErrorCode.REQUEST_TIMED_OUT)}
         assert [result.size for result in await fetch] == [0]
         assert not replicas.time.timers, "nothing waits: nothing ticks"
@@ -42,7 +53,7 @@ def test_each_kind_is_answered_at_its_own_limit(tmp_path: Path) -> None:
 
 def test_a_stop_leaves_no_timer(tmp_path: Path) -> None:
     async def body(replicas: Replicas) -> None:
-        fetch = asyncio.create_task(replicas.fetch(consumer(60_000), [at(T1, 0)]))
+        fetch = asyncio.create_task(replicas.fetch(consumer_params(60_000), [request_at(T1, 0)]))
         await settle()
         assert [timer.callback is not None for timer in replicas.time.timers] == [True]
         await replicas.stop()

@@ -12,7 +12,7 @@ from kafkalog.server.txns.states import TransactionState
 from kafkalog.types import TopicPartition
 from tests.server.looping import in_loop
 from tests.server.nodes import call
-from tests.server.quorum.sets import Set, eventually, fetch, set_of
+from tests.server.quorum.sets import Set, fetch, set_of, wait_until
 
 GROUPS, TRANSACTIONS = TopicPartition("__consumer_offsets", 0), TopicPartition("__transaction_state", 0)
 ONE = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
@@ -41,7 +41,7 @@ async def replicate(nodes: Set, *keys: TopicPartition) -> None:
 
 
 async def written(nodes: Set, key: TopicPartition, count: int) -> None:
-    await eventually(lambda: nodes[1].replicas.find(key).log.log_end_offset >= count)
+    await wait_until(lambda: nodes[1].replicas.find(key).log.log_end_offset >= count)
 
 
 @in_loop

@@ -70,7 +70,7 @@ async def one_is_deaf(path: Path, *made: str) -> AsyncIterator[Servers]:
             [row] = await ask(servers, 1, CREATE, create(name))
             assert row.error_code == 0
             await until(lambda name=name: all(one.node.topics.get(name) for one in servers.values()))
-        await until(lambda: len({one.node.quorum.metadata.kept for one in servers.values()}) == 1)
+        await until(lambda: len({one.node.quorum.metadata.stored for one in servers.values()}) == 1)
         hears_nothing(servers[3])
         yield servers
 
@@ -98,7 +98,7 @@ async def test_who_cannot_copy_it_does_not_lead(tmp_path: Path) -> None:
             raise ConnectionResetError("the link is cut")
 
         servers[3].node.quorum.copy_ahead = no_way
-        with pytest.raises(ElectionFailed, match="of 3 nodes 1 would vote for node 3"):
+        with pytest.raises(ElectionFailed, match="1 of 3 nodes would vote for node 3"):
             await servers[3].node.quorum.promote()
         await servers[2].node.quorum.promote()
         assert servers[2].node.topics.get("t").id == row.topic_id
@@ -167,7 +167,7 @@ async def test_without_a_majority_a_change_is_not_answered_for(tmp_path: Path) -
 async def test_versions_are_kept_over_a_start(tmp_path: Path) -> None:
     async with one_is_deaf(tmp_path, "t") as servers:
         term = servers[1].node.quorum.state.term
-        assert servers[2].node.quorum.metadata.kept == (term, 1)
+        assert servers[2].node.quorum.metadata.stored == (term, 1)
         await servers.stop(2)
         kept = VersionFile(servers.directory(2)).read()
         assert kept is not None and kept.complete == (term, 1)

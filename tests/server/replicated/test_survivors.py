@@ -40,7 +40,7 @@ async def each_ahead(path: Path) -> AsyncIterator[dict[int, Server]]:
 def stand_still(server: Server, key: TopicPartition) -> None:
     """The node asks for this partition no more, as where its disk is slow."""
     states = server.node.following.fetcher.states
-    states[key] = states[key]._replace(stands_still=True)
+    states[key] = states[key]._replace(is_suspended=True)
 
 
 async def written(server: Server, key: TopicPartition, value: bytes) -> None:
@@ -79,7 +79,7 @@ async def test_a_voter_that_cannot_be_copied_from_still_refuses(tmp_path: Path) 
             raise ConnectionResetError("the link is cut")
 
         copy, quorum.copy_ahead = quorum.copy_ahead, no_way
-        with pytest.raises(ElectionFailed, match="of 3 nodes 1 would vote for node 3"):
+        with pytest.raises(ElectionFailed, match="1 of 3 nodes would vote for node 3"):
             await quorum.promote()
         assert not quorum.leads
         quorum.copy_ahead = copy

@@ -32,12 +32,14 @@ def with_node(path: Path, work: Work, **settings: Any) -> None:
     asyncio.run(run())
 
 
-async def init(node: Node, version: int = 4, name: str | None = "x", **more: Any) -> Any:
+async def init_producer(node: Node, version: int = 4, name: str | None = "x", **more: Any) -> Any:
     fields = {"transactional_id": name, "transaction_timeout": 60_000, **more}
     return await call(node, "init_producer_id", version, fields)
 
 
-async def add(node: Node, producer: Any, version: int = 3, name: str = "x", **topics: list[int]) -> dict[Any, int]:
+async def add_partitions(
+    node: Node, producer: Any, version: int = 3, name: str = "x", **topics: list[int]
+) -> dict[Any, int]:
     """The codes by topic and partition."""
     named = [{"name": topic, "partitions": numbers} for topic, numbers in (topics or {"t": [0, 1]}).items()]
     if version < 4:
@@ -55,12 +57,14 @@ async def add(node: Node, producer: Any, version: int = 3, name: str = "x", **to
     return {(r.name, p.partition_index): p.partition_error_code for r in results for p in r.results_by_partition}
 
 
-async def end(node: Node, producer: Any, version: int = 3, name: str = "x", committed: bool = True) -> Any:
+async def end_transaction(node: Node, producer: Any, version: int = 3, name: str = "x", committed: bool = True) -> Any:
     fields = {"transactional_id": name, "committed": committed, "producer_id": producer.producer_id}
     return await call(node, "end_txn", version, {**fields, "producer_epoch": producer.producer_epoch})
 
 
-async def offsets(node: Node, producer: Any, version: int = 3, name: str = "x", topic: str = "t", at: int = 5) -> int:
+async def commit_offsets(
+    node: Node, producer: Any, version: int = 3, name: str = "x", topic: str = "t", at: int = 5
+) -> int:
     partition = {"partition_index": 0, "committed_offset": at, "committed_metadata": "m"}
     fields = {
         "transactional_id": name, "group_id": "g", "producer_id": producer.producer_id,
@@ -93,7 +97,7 @@ async def produce(node: Node, producer: Any, sequence: int = 0, version: int = 9
     return code
 
 
-async def committed(node: Node, stable: bool = False) -> tuple[int, int]:
+async def fetch_committed(node: Node, stable: bool = False) -> tuple[int, int]:
     """The group's offset in partition 0, and the error code."""
     fields = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}], "require_stable": stable}
     response = await call(node, "offset_fetch", 7, fields)

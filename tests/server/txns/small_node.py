@@ -98,7 +98,7 @@ class SmallNode:
 
 
 @contextmanager
-def opened(directory: Path, fs: FileSystem = OS) -> Iterator[SmallNode]:
+def open_node(directory: Path, fs: FileSystem = OS) -> Iterator[SmallNode]:
     """A node on a directory, its coordinator not started; closed well."""
     directory.mkdir(exist_ok=True)
     with LogManager.open([directory], BrokerConfig(), fs=fs) as manager:

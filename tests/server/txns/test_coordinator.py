@@ -23,7 +23,7 @@ from kafkalog.server.txns.transaction import LAST_EPOCH, Transaction
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from tests.faults import FaultFS
-from tests.server.txns.small_node import SmallNode, opened
+from tests.server.txns.small_node import SmallNode, open_node
 
 S, E = TransactionState, ErrorCode
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -42,7 +42,7 @@ def on_node(directory: Path, work: Work, fs: FaultFS | None = None, damage: Call
         finally:
             await node.transactions.stop()
 
-    with opened(directory, *([fs] if fs else [])) as node:
+    with open_node(directory, *([fs] if fs else [])) as node:
         if not node.store.logs:
             node.add_topic("a", 2)
             node.add_topic("__consumer_offsets", 1)
@@ -68,7 +68,9 @@ def markers(log: UnifiedLog) -> list[tuple[str, int, int]]:
     return found
 
 
-async def begun(coordinator: TransactionCoordinator, name: str = "x", timeout_ms: int = 60_000) -> ProducerEpoch:
+async def begin_transaction(
+    coordinator: TransactionCoordinator, name: str = "x", timeout_ms: int = 60_000
+) -> ProducerEpoch:
     assigned = await coordinator.init_producer_id(name, timeout_ms)
     assert assigned.error == E.NONE
     producer = ProducerEpoch(assigned.producer_id, assigned.producer_epoch)
@@ -84,7 +86,7 @@ def state_of(coordinator: TransactionCoordinator, name: str = "x") -> Transactio
 
 def test_a_commit_is_in_every_partition_when_it_is_answered(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         assert coordinator.add_partitions("x", producer, [OFFSETS]) == E.NONE
         write(node.log("a"), producer)
         assert node.log("a").last_stable_offset == 0
@@ -136,7 +138,7 @@ def test_epochs_that_are_used_up_lead_to_another_producer(tmp_path: Path) -> Non
 
 def test_who_comes_back_aborts_what_was_open_and_fences_who_wrote_it(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        old = await begun(coordinator)
+        old = await begin_transaction(coordinator)
         write(node.log("a"), old)
         assert await coordinator.init_producer_id("x", 1000) == Assigned(E.CONCURRENT_TRANSACTIONS)
         assert markers(node.log("a")) == [("ABORT", 1, 0)]
@@ -174,7 +176,7 @@ def test_what_a_produce_is_told_of_its_partitions(tmp_path: Path, version: int, 
     """FLOW-9"""
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         other = TopicPartition("b", 0)
         assert coordinator.verify("x", *producer, [A0, other], produce_version=version)[A0] == known
         assert coordinator.verify("x", *producer, [other], produce_version=version)[other] == unknown
@@ -187,7 +189,7 @@ def test_what_passes_is_told_as_an_error_that_clients_try_again(tmp_path: Path) 
     """FLOW-9"""
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         known = coordinator.describe("x")[1]
         assert known is not None
         coordinator._log.write(known._replace(state=S.PREPARE_COMMIT))
@@ -205,7 +207,7 @@ def test_what_passes_is_told_as_an_error_that_clients_try_again(tmp_path: Path) 
 
 def test_offsets_are_committed_in_a_transaction_that_knows_of_them(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         assert coordinator.verify_commit("x", producer, OFFSETS, 3) == E.INVALID_TXN_STATE
         assert coordinator.verify_commit("x", producer, OFFSETS, 4) == E.TRANSACTION_ABORTABLE
         assert coordinator.verify_commit("x", producer, OFFSETS, 5) == E.NONE
@@ -218,7 +220,7 @@ def test_offsets_are_committed_in_a_transaction_that_knows_of_them(tmp_path: Pat
 
 def test_late_transactions_are_aborted_and_idle_ids_forgotten(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator, timeout_ms=15_000)
+        producer = await begin_transaction(coordinator, timeout_ms=15_000)
         write(node.log("a"), producer)
         node.wait(10_000)
         assert state_of(coordinator) == S.ONGOING
@@ -241,7 +243,7 @@ def test_a_restart_knows_everything_but_what_only_memory_had(tmp_path: Path) -> 
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
         for name in "xyz":
-            kept[name] = await begun(coordinator, name)
+            kept[name] = await begin_transaction(coordinator, name)
         await coordinator.end("y", kept["y"], True)
         kept["all"] = coordinator.transactions()
 
@@ -258,7 +260,7 @@ def test_a_restart_knows_everything_but_what_only_memory_had(tmp_path: Path) -> 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 def test_an_end_that_a_crash_cut_off_is_written_by_the_next_start(tmp_path: Path, state: TransactionState) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         write(node.log("a"), producer)
         known = coordinator.describe("x")[1]
         assert known is not None
@@ -276,7 +278,7 @@ def test_an_end_that_a_crash_cut_off_is_written_by_the_next_start(tmp_path: Path
 
 
 def test_markers_wait_until_the_groups_are_known(tmp_path: Path) -> None:
-    with opened(tmp_path / "data") as node:
+    with open_node(tmp_path / "data") as node:
         node.add_topic(TOPIC, 1)
         node.add_topic("__consumer_offsets", 1)
         prepared = Transaction("x", 7, 0, 1000, S.PREPARE_COMMIT, frozenset([OFFSETS]), 5, 5)
@@ -302,7 +304,7 @@ def test_an_end_is_certain_once_it_is_written_and_is_tried_again_until_a_disk_ta
     fs = FaultFS()
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         write(node.log("a"), producer)
         write(node.log("a", 1), producer)
         rule = fs.fail("pwrite", path="a-1/", times=1)
@@ -321,7 +323,7 @@ def test_an_end_is_certain_once_it_is_written_and_is_tried_again_until_a_disk_ta
 
 def test_an_end_is_tried_again_whatever_went_wrong_and_less_often_each_time(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         tried: list[int] = []
 
         def fails(*_: object) -> None:
@@ -342,7 +344,7 @@ def test_an_end_is_tried_again_whatever_went_wrong_and_less_often_each_time(tmp_
 
 
 def test_an_id_with_records_in_two_partitions_is_what_the_newer_one_says(tmp_path: Path) -> None:
-    with opened(tmp_path / "data") as node:
+    with open_node(tmp_path / "data") as node:
         node.add_topic(TOPIC, 2)
         for index in (0, 1):
             for name, newer in (("x", 0), ("y", 1)):
@@ -364,7 +366,7 @@ def test_what_a_disk_refuses_changes_nothing(tmp_path: Path) -> None:
     fs = FaultFS()
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         before = coordinator.describe("x")
         for step in range(3):
             rule = fs.fail("pwrite", path=TOPIC, times=1)
@@ -383,7 +385,7 @@ def test_what_a_disk_refuses_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_partition_that_was_deleted_does_not_keep_a_transaction_open(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         assert coordinator.add_partitions("x", producer, [TopicPartition("gone", 3)]) == E.NONE
         assert (await coordinator.end("x", producer, True)).error == E.NONE
         assert state_of(coordinator) == S.COMPLETE_COMMIT
@@ -409,7 +411,7 @@ def test_an_end_waits_for_a_partition_whose_disk_is_away(tmp_path: Path) -> None
             asyncio.run(run())
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         write(node.log("a"), producer)
         node.store.fail_directory(tmp_path / "two", OSError(5, "the disk"))
         assert await coordinator.end("x", producer, True) == Assigned(E.NONE, *producer)
@@ -428,7 +430,7 @@ def test_ids_in_a_damaged_partition_are_not_served_and_the_others_are(tmp_path: 
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
         for name in names:
-            await begun(coordinator, name)
+            await begin_transaction(coordinator, name)
         for _ in range(2):
             await coordinator.init_producer_id("x", 1000)
 
@@ -451,10 +453,10 @@ def test_an_end_needs_no_producer_id(tmp_path: Path) -> None:
     fs = FaultFS()
 
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         ids = coordinator._ids
         assert ids is not None
-        ids.above(ids._end)
+        ids.skip_to(ids._end)
         fs.fail("open", path=PRODUCER_IDS_FILE)
         assert await coordinator.end("x", producer, True) == Assigned(E.NONE, *producer)
         with pytest.raises(StorageError):
@@ -466,9 +468,9 @@ def test_an_end_needs_no_producer_id(tmp_path: Path) -> None:
 
 def test_lists_are_filtered(tmp_path: Path) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        first = await begun(coordinator, "one")
+        first = await begin_transaction(coordinator, "one")
         node.now_ms += 500
-        second = await begun(coordinator, "two")
+        second = await begin_transaction(coordinator, "two")
         await coordinator.end("two", second, True)
 
         def names(*filters: Any) -> list[str]:

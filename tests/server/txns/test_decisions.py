@@ -22,7 +22,7 @@ PREPARED = (S.PREPARE_COMMIT, S.PREPARE_ABORT)
 LIVING = [*sorted(IDLE), S.ONGOING, *PREPARED]
 
 
-def known(state: S, epoch: int = 4, **changes: object) -> Transaction:
+def make_transaction(state: S, epoch: int = 4, **changes: object) -> Transaction:
     open_ = state in (S.ONGOING, *PREPARED)
     fields = {"partitions": frozenset([A]) if open_ else frozenset(), "start_ms": 10 if open_ else -1, **changes}
     return Transaction("x", 7, epoch, 1000, state, **fields)  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ def test_a_new_id_begins_at_epoch_0() -> None:
 
 @pytest.mark.parametrize("state", LIVING)
 def test_initialising_in_each_state(state: S) -> None:
-    decision = init(known(state))
+    decision = init(make_transaction(state))
     if state in PREPARED:
         assert decision == Decision(E.CONCURRENT_TRANSACTIONS)
     elif state == S.ONGOING:
@@ -57,7 +57,7 @@ def test_initialising_in_each_state(state: S) -> None:
 
 
 def test_a_producer_that_says_who_it_is_goes_on_unless_another_one_came() -> None:
-    idle = known(S.COMPLETE_COMMIT, last_producer_epoch=3)
+    idle = make_transaction(S.COMPLETE_COMMIT, last_producer_epoch=3)
     bumped = init(idle, ProducerEpoch(7, 4)).transaction
     assert bumped is not None and (bumped.producer_epoch, bumped.last_producer_epoch) == (5, 4)
     again = init(idle, ProducerEpoch(7, 3)).transaction
@@ -65,11 +65,11 @@ def test_a_producer_that_says_who_it_is_goes_on_unless_another_one_came() -> Non
     assert init(idle, ProducerEpoch(7, 2)) == Decision(E.PRODUCER_FENCED)
     assert init(idle, ProducerEpoch(8, 4)) == Decision(E.PRODUCER_FENCED)
     # it is told so before it is told to wait
-    assert init(known(S.PREPARE_ABORT), ProducerEpoch(8, 4)) == Decision(E.PRODUCER_FENCED)
+    assert init(make_transaction(S.PREPARE_ABORT), ProducerEpoch(8, 4)) == Decision(E.PRODUCER_FENCED)
 
 
 def test_used_up_epochs_lead_to_another_producer_id() -> None:
-    idle = known(S.COMPLETE_ABORT, LAST_EPOCH)
+    idle = make_transaction(S.COMPLETE_ABORT, LAST_EPOCH)
     after = init(idle).transaction
     assert after is not None and (after.producer_id, after.producer_epoch, after.last_producer_epoch) == (99, 0, -1)
     own = init(idle, ProducerEpoch(7, LAST_EPOCH)).transaction
@@ -79,12 +79,12 @@ def test_used_up_epochs_lead_to_another_producer_id() -> None:
     again = init(own, ProducerEpoch(7, LAST_EPOCH)).transaction
     assert again is not None and (again.producer_id, again.producer_epoch) == (99, 0)
     assert init(own, ProducerEpoch(7, 5)) == Decision(E.PRODUCER_FENCED)
-    assert init(known(S.EMPTY, LAST_EPOCH), ProducerEpoch(7, 3)) == Decision(E.PRODUCER_FENCED)
+    assert init(make_transaction(S.EMPTY, LAST_EPOCH), ProducerEpoch(7, 3)) == Decision(E.PRODUCER_FENCED)
 
 
 @pytest.mark.parametrize("state", LIVING)
 def test_adding_partitions_in_each_state(state: S) -> None:
-    decision = decide_add(known(state), ProducerEpoch(7, 4), frozenset([B]), CLASSIC, 50)
+    decision = decide_add(make_transaction(state), ProducerEpoch(7, 4), frozenset([B]), CLASSIC, 50)
     if state in PREPARED:
         assert decision == Decision(E.CONCURRENT_TRANSACTIONS)
     else:
@@ -94,7 +94,7 @@ def test_adding_partitions_in_each_state(state: S) -> None:
 
 
 def test_partitions_that_are_in_it_need_no_record() -> None:
-    assert decide_add(known(S.ONGOING), ProducerEpoch(7, 4), frozenset([A]), CLASSIC, 50) == Decision(E.NONE)
+    assert decide_add(make_transaction(S.ONGOING), ProducerEpoch(7, 4), frozenset([A]), CLASSIC, 50) == Decision(E.NONE)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_partitions_that_are_in_it_need_no_record() -> None:
 def test_who_may_not_touch_a_transaction(producer: tuple[int, int], error: E) -> None:
     who = ProducerEpoch(*producer)
     for state in LIVING:
-        assert decide_add(known(state), who, frozenset([B]), CLASSIC, 50) == Decision(error)
-        assert decide_verify(known(state), who, frozenset([A])) == {A: error}
-        assert decide_end(known(state), who, True, CLASSIC, 50, lambda: 99) == Decision(error)
+        assert decide_add(make_transaction(state), who, frozenset([B]), CLASSIC, 50) == Decision(error)
+        assert decide_verify(make_transaction(state), who, frozenset([A])) == {A: error}
+        assert decide_end(make_transaction(state), who, True, CLASSIC, 50, lambda: 99) == Decision(error)
     assert decide_add(None, who, frozenset([B]), CLASSIC, 50) == Decision(E.INVALID_PRODUCER_ID_MAPPING)
     assert decide_verify(None, who, frozenset([B])) == {B: E.INVALID_PRODUCER_ID_MAPPING}
     for version in (CLASSIC, EPOCH_BUMPS):
@@ -114,10 +114,11 @@ def test_who_may_not_touch_a_transaction(producer: tuple[int, int], error: E) ->
 
 
 def test_verifying() -> None:
-    found = decide_verify(known(S.ONGOING), ProducerEpoch(7, 4), frozenset([A, B]))
+    found = decide_verify(make_transaction(S.ONGOING), ProducerEpoch(7, 4), frozenset([A, B]))
     assert found == {A: E.NONE, B: E.TRANSACTION_ABORTABLE}
-    assert decide_verify(known(S.EMPTY), ProducerEpoch(7, 4), frozenset([A])) == {A: E.TRANSACTION_ABORTABLE}
-    assert decide_verify(known(S.PREPARE_COMMIT), ProducerEpoch(7, 4), frozenset([A])) == {A: E.CONCURRENT_TRANSACTIONS}
+    assert decide_verify(make_transaction(S.EMPTY), ProducerEpoch(7, 4), frozenset([A])) == {A: E.TRANSACTION_ABORTABLE}
+    found = decide_verify(make_transaction(S.PREPARE_COMMIT), ProducerEpoch(7, 4), frozenset([A]))
+    assert found == {A: E.CONCURRENT_TRANSACTIONS}
 
 
 CLASSIC_ENDS = {
@@ -138,7 +139,7 @@ def outcome(decision: Decision) -> E | S:
 @pytest.mark.parametrize("state", LIVING)
 @pytest.mark.parametrize("committed", [True, False])
 def test_ends_in_each_state(state: S, committed: bool) -> None:
-    decision = end(known(state), 4, committed, CLASSIC)
+    decision = end(make_transaction(state), 4, committed, CLASSIC)
     assert outcome(decision) == CLASSIC_ENDS[state][not committed]
     if decision.transaction is not None:
         assert decision.transaction.producer_epoch == 4
@@ -158,39 +159,39 @@ BUMPING_ENDS = {
 @pytest.mark.parametrize("state", LIVING)
 @pytest.mark.parametrize("case", range(4), ids=["commit again", "commit", "abort again", "abort"])
 def test_ends_that_bump_the_epoch_in_each_state(state: S, case: int) -> None:
-    decision = end(known(state), 4 if case % 2 else 3, case < 2, EPOCH_BUMPS)
+    decision = end(make_transaction(state), 4 if case % 2 else 3, case < 2, EPOCH_BUMPS)
     assert outcome(decision) == BUMPING_ENDS[state][case]
     if decision.transaction is not None:
         assert (decision.transaction.producer_epoch, decision.transaction.last_producer_epoch) == (5, 4)
 
 
 def test_an_end_asked_for_again_after_the_producer_id_changed() -> None:
-    rotated = known(S.COMPLETE_COMMIT, 0, previous_producer_id=5)
+    rotated = make_transaction(S.COMPLETE_COMMIT, 0, previous_producer_id=5)
     assert end(rotated, LAST_EPOCH, True, EPOCH_BUMPS, producer_id=5) == Decision(E.NONE)
     assert end(rotated, LAST_EPOCH, False, EPOCH_BUMPS, producer_id=5) == Decision(E.INVALID_TXN_STATE)
     assert end(rotated, LAST_EPOCH - 1, True, EPOCH_BUMPS, producer_id=5) == Decision(E.INVALID_PRODUCER_ID_MAPPING)
 
 
 def test_the_end_of_the_last_epoch_takes_another_producer_id() -> None:
-    after = end(known(S.ONGOING, LAST_EPOCH), LAST_EPOCH, True, EPOCH_BUMPS).transaction
+    after = end(make_transaction(S.ONGOING, LAST_EPOCH), LAST_EPOCH, True, EPOCH_BUMPS).transaction
     assert after is not None and (after.next_producer_id, after.producer_epoch) == (99, LAST_EPOCH + 1)
-    assert end(known(S.ONGOING, LAST_EPOCH), LAST_EPOCH, True, CLASSIC).transaction is not None
+    assert end(make_transaction(S.ONGOING, LAST_EPOCH), LAST_EPOCH, True, CLASSIC).transaction is not None
 
 
 def test_an_abort_that_nobody_asked_for_fences_the_producer() -> None:
-    after = decide_abort(known(S.ONGOING, client_version=EPOCH_BUMPS), 50)
+    after = decide_abort(make_transaction(S.ONGOING, client_version=EPOCH_BUMPS), 50)
     assert (after.state, after.producer_epoch, after.partitions) == (S.PREPARE_ABORT, 5, {A})
     assert end(after, 4, True, CLASSIC) == Decision(E.PRODUCER_FENCED)
 
 
 def test_a_client_gets_epochs_up_to_32766_and_then_another_producer_id() -> None:
     """The last one that 16 bits have is the coordinator's, to fence with."""
-    last = init(known(S.COMPLETE_COMMIT, 32765)).transaction
+    last = init(make_transaction(S.COMPLETE_COMMIT, 32765)).transaction
     assert last is not None and (last.producer_id, last.producer_epoch) == (7, 32766)
     after = init(last).transaction
     assert after is not None and (after.producer_id, after.producer_epoch) == (99, 0)
     for epoch, expected in ((32765, (32766, -1)), (32766, (32767, 99))):
-        ended = end(known(S.ONGOING, epoch), epoch, True, EPOCH_BUMPS).transaction
+        ended = end(make_transaction(S.ONGOING, epoch), epoch, True, EPOCH_BUMPS).transaction
         assert ended is not None and (ended.producer_epoch, ended.next_producer_id) == expected
-    fenced = init(known(S.ONGOING, 32766)).transaction
+    fenced = init(make_transaction(S.ONGOING, 32766)).transaction
     assert fenced is not None and fenced.producer_epoch == 32767

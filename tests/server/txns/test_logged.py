@@ -17,8 +17,8 @@ from kafkalog.server.txns.transaction import Transaction
 from kafkalog.types import TopicPartition
 from tests.faults import FaultFS
 from tests.server.looping import in_loop
-from tests.server.txns.small_node import SmallNode, opened
-from tests.server.txns.test_coordinator import OFFSETS, E, S, begun, on_node, state_of
+from tests.server.txns.small_node import SmallNode, open_node
+from tests.server.txns.test_coordinator import OFFSETS, E, S, begin_transaction, on_node, state_of
 
 
 def lines(caplog: pytest.LogCaptureFixture, start: str) -> list[tuple[str, bool]]:
@@ -32,7 +32,7 @@ def lines(caplog: pytest.LogCaptureFixture, start: str) -> list[tuple[str, bool]
 async def test_transactions_that_cannot_be_read_are_logged_with_their_partition(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    with opened(tmp_path / "data") as node:
+    with open_node(tmp_path / "data") as node:
         coordinator, run = node.transactions, node.run
 
         async def failing(function: Any, *args: Any, **named: Any) -> Any:
@@ -48,7 +48,7 @@ async def test_transactions_that_cannot_be_read_are_logged_with_their_partition(
         await coordinator.loaded()
         assert coordinator.describe("x")[0] == E.COORDINATOR_NOT_AVAILABLE
         await coordinator.stop()
-    expected = f"the transactions of {TOPIC}-0 cannot be read, and are not served: {error}"
+    expected = f"the transactions of {TOPIC}-0 cannot be read and are not served: {error}"
     assert lines(caplog, "the transactions of") == [(expected, not isinstance(error, StorageError))]
 
 
@@ -56,7 +56,7 @@ def test_an_end_that_cannot_go_on_is_logged_by_its_transaction(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
 
         def fails(*_: object) -> None:
             raise RuntimeError("the group coordinator failed")
@@ -65,7 +65,7 @@ def test_an_end_that_cannot_go_on_is_logged_by_its_transaction(
         assert coordinator.add_partitions("x", producer, [OFFSETS]) == E.NONE
         assert (await coordinator.end("x", producer, True)).error == E.NONE
         assert state_of(coordinator) == S.PREPARE_COMMIT
-        assert lines(caplog, "the end of") == [("the end of the transaction 'x' is not complete", True)]
+        assert lines(caplog, "the end of") == [("the end of transaction 'x' is incomplete and will be retried", True)]
 
     on_node(tmp_path / "data", work)
 
@@ -88,7 +88,7 @@ async def test_a_reservation_that_no_directory_takes_is_refused_and_each_is_logg
         await ids.ready()
     caplog.set_level(logging.WARNING)
     for path in paths:
-        [(message, _)] = lines(caplog, f"producer ids below 1005 are not noted in {path}: ")
+        [(message, _)] = lines(caplog, f"cannot reserve producer ids below 1005 in {path}: ")
         assert PRODUCER_IDS_FILE in message
     fs.heal()
     await ids.ready()
@@ -99,11 +99,11 @@ def test_a_partition_that_takes_no_marker_is_logged_with_its_producer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        producer = await begun(coordinator)
+        producer = await begin_transaction(coordinator)
         assert coordinator.add_partitions("x", producer, [TopicPartition("gone", 3)]) == E.NONE
         assert (await coordinator.end("x", producer, True)).error == E.NONE
         assert state_of(coordinator) == S.COMPLETE_COMMIT
-        [(message, _)] = lines(caplog, "the end of a transaction")
-        assert message.startswith(f"the end of a transaction of producer {producer.producer_id} is not in gone-3: ")
+        [(message, _)] = lines(caplog, "cannot write")
+        assert message.startswith(f"cannot write the marker of producer {producer.producer_id} to gone-3: ")
 
     on_node(tmp_path / "data", work)

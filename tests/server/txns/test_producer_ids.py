@@ -13,7 +13,7 @@ from kafkalog.server.txns.coordinator import TransactionCoordinator
 from kafkalog.server.txns.decisions import ProducerEpoch
 from kafkalog.server.txns.records import read_transactions
 from tests.faults import FaultFS
-from tests.server.txns.small_node import SmallNode, opened
+from tests.server.txns.small_node import SmallNode, open_node
 from tests.server.txns.test_coordinator import E, on_node, write
 
 
@@ -68,7 +68,7 @@ def test_producer_ids_of_transactions_are_not_given_again_however_early_one_asks
         ids.extend(one.producer_id for one in many)
         await node.transactions.stop()
 
-    with opened(data) as node:
+    with open_node(data) as node:
         asyncio.run(ask_first())
     assert ids == list(range(5, 26))
 

@@ -43,7 +43,7 @@ TRANSACTIONS = st.builds(
 
 
 @contextmanager
-def opened(directory: Path) -> Iterator[UnifiedLog]:
+def open_log(directory: Path) -> Iterator[UnifiedLog]:
     path = directory / f"{TOPIC}-0"
     path.mkdir()
     log = UnifiedLog.open(path, LogConfig())
@@ -95,7 +95,7 @@ def test_values_of_a_broker_are_written_back_byte_for_byte() -> None:
 
 def test_the_last_record_of_an_id_counts_and_a_tombstone_takes_it_away(tmp_path: Path) -> None:
     one, two = Transaction("a", 1, 0, 9), Transaction("b", 2, 0, 9)
-    with opened(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.append_as_leader(transactions_batch([("a", one), ("b", two), ("c", one)], 5), origin="coordinator")
         log.append_as_leader(transactions_batch([("a", two._replace(transactional_id="a"))], 6), origin="coordinator")
         log.append_as_leader(transactions_batch([("b", None)], 7), origin="coordinator")
@@ -110,7 +110,7 @@ def test_records_of_a_later_format_are_told_and_passed_over(tmp_path: Path) -> N
     builder.append(1, transaction_key("b"), transaction_value(Transaction("b", 2, 0, 9))[:-4])
     builder.append(1, transaction_key("c"), transaction_value(Transaction("c", 2, 0, 9))[:12] + b"\x63" + b"\0" * 18)
     builder.append(1, transaction_key("d"), transaction_value(Transaction("d", 4, 0, 9)))
-    with opened(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.append_as_leader(builder.build(), origin="coordinator")
         loaded = read_transactions(log)
     assert list(loaded.transactions) == ["d"] and len(loaded.problems) == 4
@@ -118,7 +118,7 @@ def test_records_of_a_later_format_are_told_and_passed_over(tmp_path: Path) -> N
 
 def test_damage_is_told_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / f"{TOPIC}-0"
-    with opened(tmp_path) as log:
+    with open_log(tmp_path) as log:
         for name in "ab":
             log.append_as_leader(transactions_batch([(name, Transaction(name, 1, 0, 9))], 5), origin="coordinator")
         file = next(path.glob("*.log"))
@@ -139,5 +139,5 @@ def test_a_state_that_is_not_known_is_told_by_its_number(number: int) -> None:
     value = bytearray(transaction_value(Transaction("x", 7, 0, 1000, update_ms=5)))
     assert value[16] == S.EMPTY
     value[16] = number & 0xFF
-    with pytest.raises(MessageError, match=f"the state {number} of a transaction is not known"):
+    with pytest.raises(MessageError, match=f"unknown transaction state {number}"):
         transaction_of(transaction_key("x"), bytes(value))

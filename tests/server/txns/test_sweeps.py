@@ -10,7 +10,7 @@ from kafkalog.server.txns.records import TOPIC, transactions_batch
 from kafkalog.server.txns.states import TransactionState as S
 from kafkalog.server.txns.transaction import LAST_EPOCH, Transaction
 from tests.server.txns.small_node import SmallNode
-from tests.server.txns.test_coordinator import A0, begun, on_node, state_of
+from tests.server.txns.test_coordinator import A0, begin_transaction, on_node, state_of
 
 
 def test_ids_are_forgotten_however_many_and_however_long(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_transaction_that_cannot_be_aborted_does_not_keep_others_open(tmp_path
             node.log(TOPIC, index).append_as_leader(transactions_batch([("odd", odd)], 5), origin="coordinator")
 
     async def after(node: SmallNode, coordinator: TransactionCoordinator) -> None:
-        await begun(coordinator, "x", timeout_ms=1000)
+        await begin_transaction(coordinator, "x", timeout_ms=1000)
         node.now_ms += 60_000
         assert coordinator.abort_late() == 2
         assert (state_of(coordinator, "x"), state_of(coordinator, "odd")) == (S.COMPLETE_ABORT, S.ONGOING)

@@ -23,13 +23,13 @@ S = TransactionState
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
 
-def begun(epoch: int = 4, version: int = CLASSIC) -> Transaction:
+def make_ongoing(epoch: int = 4, version: int = CLASSIC) -> Transaction:
     idle = Transaction("x", 7, epoch, 1000)
     return with_partitions(idle, frozenset([A]), version, 50)
 
 
 def test_a_transaction_from_its_first_partition_to_its_end() -> None:
-    transaction = with_partitions(begun(), frozenset([B]), CLASSIC, 60)
+    transaction = with_partitions(make_ongoing(), frozenset([B]), CLASSIC, 60)
     assert (transaction.state, transaction.partitions, transaction.start_ms) == (S.ONGOING, {A, B}, 50)
     ending = prepared(transaction, True, CLASSIC, 70)
     assert (ending.state, ending.producer_epoch, ending.start_ms) == (S.PREPARE_COMMIT, 4, 50)
@@ -40,9 +40,9 @@ def test_a_transaction_from_its_first_partition_to_its_end() -> None:
 
 
 def test_by_version_2_an_end_bumps_the_epoch_and_changes_the_producer_where_epochs_are_used_up() -> None:
-    ending = prepared(begun(version=EPOCH_BUMPS), False, EPOCH_BUMPS, 70)
+    ending = prepared(make_ongoing(version=EPOCH_BUMPS), False, EPOCH_BUMPS, 70)
     assert (ending.state, ending.producer_epoch, ending.last_producer_epoch) == (S.PREPARE_ABORT, 5, 4)
-    last = prepared(begun(LAST_EPOCH, EPOCH_BUMPS), True, EPOCH_BUMPS, 70, 99)
+    last = prepared(make_ongoing(LAST_EPOCH, EPOCH_BUMPS), True, EPOCH_BUMPS, 70, 99)
     assert (last.producer_id, last.producer_epoch, last.next_producer_id) == (7, LAST_EPOCH + 1, 99)
     ended = completed(last, 80)
     assert (ended.producer_id, ended.producer_epoch, ended.next_producer_id) == (99, 0, -1)
@@ -55,10 +55,10 @@ def test_a_producer_may_abort_by_version_2_what_it_never_began() -> None:
 
 
 def test_fencing_takes_the_epoch_that_no_client_gets() -> None:
-    ending = prepared(fenced(begun(LAST_EPOCH)), False, CLASSIC, 70)
+    ending = prepared(fenced(make_ongoing(LAST_EPOCH)), False, CLASSIC, 70)
     assert (ending.state, ending.producer_epoch) == (S.PREPARE_ABORT, LAST_EPOCH + 1)
     with pytest.raises(IllegalState, match="no epoch left"):
-        fenced(begun(LAST_EPOCH + 1))
+        fenced(make_ongoing(LAST_EPOCH + 1))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_no_step_leads_where_it_must_not(state: TransactionState, step: str) -> 
 
 
 def test_which_transactions_are_late_and_which_ids_are_forgotten() -> None:
-    transaction = begun()
+    transaction = make_ongoing()
     assert (transaction.is_late(1050), transaction.is_late(1051)) == (False, True)
     assert not transaction._replace(timeout_ms=NO_TIMEOUT_MS).is_late(10**15)  # it waits for another's commit
     assert not transaction.is_expired(10**15, 1)

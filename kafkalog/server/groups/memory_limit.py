@@ -10,7 +10,7 @@ NAME_BYTES: Final = 100
 """Estimate for a string in a set or a dictionary, without its text."""
 
 
-class HeldBytes:
+class MemoryLimit:
     """The bytes of each group and their total, limited to `most`. Not thread-safe."""
 
     __slots__ = ("_groups", "most", "total")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_member import ClassicMember, Members, held_bytes
-from kafkalog.server.groups.held import MEMBER_BYTES
-from tests.server.groups.groups import JOIN, commit, join, stable, topic
+from kafkalog.server.groups.memory_limit import MEMBER_BYTES
+from tests.server.groups.groups import JOIN, commit_offset, create_topic, form_group, join_group
 from tests.server.groups.test_rebalance import joining
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
@@ -49,23 +49,23 @@ async def test_strangers_that_never_come_back_are_bounded_and_forgotten(tmp_path
         assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * room + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 5
         while node.groups.groups:
             await asyncio.sleep(0.01)
-        assert node.groups.held.total == 0
-        await topic(node)
-        await stable(node)  # there is room again
-        held = node.groups.held.total
+        assert node.groups.memory.total == 0
+        await create_topic(node)
+        await form_group(node)  # there is room again
+        held = node.groups.memory.total
         assert held >= MEMBER_BYTES
     async with node_for(tmp_path, **settings) as node:
         await node.groups.loaded()
-        assert node.groups.held.total == held, "as much as before the restart"
+        assert node.groups.memory.total == held, "as much as before the restart"
 
 
 @in_loop
 async def test_metadata_that_no_record_can_have_does_not_break_the_group(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
-        member = await stable(node)
+        await create_topic(node)
+        member = await form_group(node)
         huge = [{"name": "range", "metadata": bytes(2 << 20)}]
-        assert (await join(node, protocols=huge)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await join_group(node, protocols=huge)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         beat = {"group_id": "g", "generation_id": 1, "member_id": member.member_id}
         assert (await call(node, "heartbeat", 4, beat)).error_code == 0, "nobody was disturbed"
 
@@ -75,15 +75,15 @@ async def test_metadata_that_no_record_can_have_does_not_break_the_group(tmp_pat
 async def test_assignments_count_even_where_their_record_is_small(tmp_path: Path, codec: int) -> None:
     settings: dict[str, Any] = {"kafkalog_groups_members_max_bytes": 400_000}
     async with node_for(tmp_path, offsets_topic_compression_codec=codec, **settings) as node:
-        await topic(node)
-        member = await join(node)
+        await create_topic(node)
+        member = await join_group(node)
         for size, code in ((500_000, ErrorCode.COORDINATOR_NOT_AVAILABLE), (300_000, 0)):
             synced = await call(node, "sync_group", 5, {
                 "group_id": "g", "generation_id": 1, "member_id": member.member_id, "protocol_type": "consumer",
                 "protocol_name": "range", "assignments": [{"member_id": member.member_id, "assignment": bytes(size)}],
             })  # fmt: skip
             assert synced.error_code == code
-        assert node.groups.held.total > 300_000
+        assert node.groups.memory.total > 300_000
         assert (await call(node, "join_group", 9, {
             **JOIN, "group_id": "h", "protocols": [{"name": "range", "metadata": bytes(100_000)}]
         })).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE  # fmt: skip
@@ -91,14 +91,14 @@ async def test_assignments_count_even_where_their_record_is_small(tmp_path: Path
         left = await call(node, "leave_group", 4, {"group_id": "g", "members": members})
         assert left.error_code == 0
         assert (await call(node, "delete_groups", 2, {"groups_names": ["g"]})).results[0].error_code == 0
-        assert node.groups.held.total == 0
+        assert node.groups.memory.total == 0
 
 
 @in_loop
 async def test_members_of_consumer_groups_count_too(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"kafkalog_groups_members_max_bytes": 3 * MEMBER_BYTES}
     async with node_for(tmp_path, **settings) as node:
-        await topic(node)
+        await create_topic(node)
 
         async def beat(member_id: str, epoch: int = 0, names: list[str] | None = None) -> int:
             fields = {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "rebalance_timeout": 60_000}
@@ -110,14 +110,14 @@ async def test_members_of_consumer_groups_count_too(tmp_path: Path) -> None:
         assert await beat("a", 0, [f"t{number}" for number in range(100)]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await beat("a", -1) == await beat("c") == 0
         assert await beat("b", -1) == await beat("c", -1) == 0
-        assert node.groups.held.total == 0
+        assert node.groups.memory.total == 0
 
 
 @in_loop
 async def test_who_commits_nothing_makes_no_group(tmp_path: Path) -> None:
     async with node_for(tmp_path) as node:
-        await topic(node)
+        await create_topic(node)
         nothing = {"group_id": "g", "member_id": "", "generation_id_or_member_epoch": -1, "topics": []}
         assert (await call(node, "offset_commit", 9, nothing)).topics == ()
-        assert await commit(node, 1, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        assert await commit_offset(node, 1, metadata="x" * 5000) == ErrorCode.OFFSET_METADATA_TOO_LARGE
         assert node.groups.overview() == []
