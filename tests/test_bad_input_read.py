@@ -275,7 +275,7 @@ class TestDamage:
         write_at(path, position, struct.pack(">q", wrong))
         with kafkalog.open(folder) as log:
             given = []
-            words = f"begins at offset {wrong} and the one behind it at 60|ends at offset {wrong + 9}"
+            words = f"begins at offset {wrong}, but the next one at 60|ends at offset {wrong + 9}"
             with pytest.raises(CorruptRecord, match=words) as error:
                 for record in log.records(0, stop):
                     given.append(record.offset)

@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import CursorInUse, IllegalArgument, IllegalState, LogClosed, OffsetOutOfRange
 from kafkalog.records.control import ControlType
-from tests.storage.test_log_transactions import built, end
+from tests.storage.test_log_transactions import append_marker, build_batch
 
 
 @pytest.fixture
@@ -272,18 +272,18 @@ def test_a_topic_id_that_cannot_be_read_stops_no_reader(log: Any, caplog: pytest
 def test_committed_reading_stops_at_open_transactions(data: Path) -> None:
     with kafkalog.open(data / "x-0", "a") as log:
         log.append(b"a")
-        log.append_bytes(built(7, 0, txn=True))
+        log.append_bytes(build_batch(7, 0, txn=True))
         with log.cursor("c", isolation="read_committed") as cursor:
             assert offsets(cursor) == [0] and (cursor.position, cursor.lag) == (1, 0)
-            end(log._engine, ControlType.COMMIT, 7)
+            append_marker(log._engine, ControlType.COMMIT, 7)
             assert offsets(cursor.tail(timeout=0)) == [1]
             assert cursor.position == 3  # behind the marker: nothing lies there
 
 
 def test_an_aborted_tail_is_passed_over(data: Path) -> None:
     with kafkalog.open(data / "x-0", "a") as log:
-        log.append_bytes(built(7, 0, txn=True))
-        end(log._engine, ControlType.ABORT, 7)
+        log.append_bytes(build_batch(7, 0, txn=True))
+        append_marker(log._engine, ControlType.ABORT, 7)
         with log.cursor("c", isolation="read_committed") as cursor:
             assert cursor.poll(10) == [] and (cursor.position, cursor.lag) == (2, 0)
 

@@ -275,7 +275,7 @@ class Waits(Gathering):
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self.wanted = 99
+        self.expected = 99
         self.told = seconds
 
     def synced(self, began: float, ended: float, threads: int) -> None:
@@ -294,7 +294,7 @@ class Appends:
         self.threads = Threads()
         self.group = GroupSync(lambda: self.syncs.append(threading.get_ident()))
         self.group._gathering = Waits(30.0)
-        self.group._gathering.wanted = 4
+        self.group._gathering.expected = 4
 
     def commit(self, name: str) -> str | None:
         return self.group.commit(partial(self._append, name))
@@ -328,7 +328,7 @@ def test_appends_are_left_to_a_leader_that_waits_for_others() -> None:
 def test_no_append_is_left_to_the_main_thread() -> None:
     """The handler of a signal may raise there, in the middle of an append of another thread."""
     appends = Appends()
-    appends.group._gathering.wanted = 2  # what is refused and what writes nothing waits for no sync
+    appends.group._gathering.expected = 2  # what is refused and what writes nothing waits for no sync
     starter = threading.Thread(target=appends.start_others)
     starter.start()
     assert appends.commit("first") == "first"

@@ -14,7 +14,7 @@ from kafkalog import hooks, metrics
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.log import UnifiedLog
 from tests.faults import FaultFS
-from tests.storage.logs import lead, log, run
+from tests.storage.logs import append_batches, log, run
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def test_events_of_a_log(tmp_path: Path, told: list[hooks.Event]) -> None:
     (opened,) = named(told, "open")
     assert opened.pop("duration_ms") > 0
     assert opened == {"recovered": False, "log_start_offset": 0, "log_end_offset": 0}
-    lead(a_log, times=6)
+    append_batches(a_log, times=6)
     assert named(told, "append")[5] == {"first_offset": 5, "last_offset": 5, "size": 100}
     assert named(told, "roll") == [{"base_offset": 5}]
     a_log.flush()
     assert [event["offset"] for event in named(told, "flush")] == [6]
     a_log.delete_before(5)
     assert named(told, "delete") == [{"base_offsets": (0,), "size": 500, "reason": "log_start"}]
-    lead(a_log)
+    append_batches(a_log)
     a_log.truncate_to(6)
     assert named(told, "truncate") == [{"offset": 6, "log_end_offset": 7}]
     a_log.close()
@@ -65,7 +65,7 @@ def test_a_group_of_batches_is_told_write_by_write(tmp_path: Path, told: list[ho
 def test_a_failed_flush_is_told(tmp_path: Path, told: list[hooks.Event]) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log)
+    append_batches(a_log)
     fs.fail("fdatasync", "fsync", code=errno.EIO)
     with pytest.raises(StorageError):
         a_log.flush()
@@ -158,6 +158,6 @@ def test_every_append_of_many_threads_is_told_once(tmp_path: Path) -> None:
 
 def test_without_hooks_nothing_waits_to_be_told(tmp_path: Path) -> None:
     a_log: UnifiedLog = log(tmp_path)
-    lead(a_log)
+    append_batches(a_log)
     assert a_log._core.chores == []
     a_log.close()

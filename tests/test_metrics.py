@@ -19,7 +19,7 @@ from kafkalog.metrics.sources import sources
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, lead, log, sized
+from tests.storage.logs import NOW, append_batches, log, sized_batch
 
 NAME = re.compile(r"kafkalog_[a-z]+(_[a-z]+)*\Z")
 SAMPLE = re.compile(r'(?P<name>\w+)(?:\{(?P<labels>(?:[^"{}]|"(?:\\.|[^"\\])*")*)\})? (?P<value>\S+)\Z')
@@ -102,11 +102,11 @@ def test_appends_reads_and_places(tmp_path: Path) -> None:
 
 def test_counts_outlive_rolls_and_cuts(tmp_path: Path) -> None:
     a_log = log(tmp_path)
-    lead(a_log, times=4)
+    append_batches(a_log, times=4)
     a_log.roll()
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     a_log.truncate_to(5)
-    lead(a_log, times=1)
+    append_batches(a_log, times=1)
     a_log.truncate_fully_and_start_at(0)
     assert value("kafkalog_append_records_total", a_log) == 7 and value("kafkalog_append_bytes_total", a_log) == 700
     assert value("kafkalog_segment_rolls_total", a_log) == 1 and value("kafkalog_truncations_total", a_log) == 2
@@ -115,7 +115,7 @@ def test_counts_outlive_rolls_and_cuts(tmp_path: Path) -> None:
 
 def test_records_of_a_follower_leave_out_the_gap(tmp_path: Path) -> None:
     a_log = log(tmp_path)
-    a_log.append_as_follower(sized(200, 3, base=100, epoch=0), 0)
+    a_log.append_as_follower(sized_batch(200, 3, base=100, epoch=0), 0)
     assert (value("kafkalog_append_records_total", a_log), a_log.log_end_offset) == (3, 103)
     a_log.close()
 
@@ -123,7 +123,7 @@ def test_records_of_a_follower_leave_out_the_gap(tmp_path: Path) -> None:
 def test_retention_by_reason(tmp_path: Path) -> None:
     clock = MockClock(NOW)
     a_log = log(tmp_path, clock=clock, internal_segment_bytes=500, retention_bytes=1100, retention_ms=10_000)
-    lead(a_log, times=30)
+    append_batches(a_log, times=30)
     a_log.maybe_increment_log_start_offset(11)
     assert a_log.delete_old_segments() == 3
     for reason, count in (("log_start", 2), ("size", 1), ("time", 0)):
@@ -139,7 +139,7 @@ def test_flushes_are_timed(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     for _ in range(3):
-        lead(a_log)
+        append_batches(a_log)
         a_log.flush()
     found = value("kafkalog_flush_seconds", a_log)
     assert found["count"] == 3 == found["buckets"]["+Inf"] and found["sum"] > 0
@@ -147,7 +147,7 @@ def test_flushes_are_timed(tmp_path: Path) -> None:
     assert counts == sorted(counts)
     assert value("kafkalog_failed", a_log) == 0
     fs.fail("fdatasync", "fsync", code=errno.EIO)
-    lead(a_log)
+    append_batches(a_log)
     with pytest.raises(StorageError):
         a_log.flush()
     fs.heal()
@@ -162,7 +162,7 @@ def test_what_validation_refuses(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecord):
         a_log.append_as_leader(builder.build())
     assert value("kafkalog_rejected_appends_total", a_log, reason="no_key_compacted_topic") == 1
-    bad = bytearray(sized(100))
+    bad = bytearray(sized_batch(100))
     bad[-1] ^= 1
     with pytest.raises(CorruptRecord):
         a_log.append_as_leader(bad)
@@ -172,7 +172,7 @@ def test_what_validation_refuses(tmp_path: Path) -> None:
 
 def test_recovery_is_told(tmp_path: Path) -> None:
     a_log = log(tmp_path)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.close_handlers()
     a_log = log(tmp_path, had_clean_shutdown=False)
     assert value("kafkalog_recovered", a_log) == 1 and value("kafkalog_load_seconds", a_log) > 0

@@ -68,9 +68,9 @@ INDEXES = (
     Plant("time index, append", "storage/index/time_index.py",
           "count, room, last = self._entries.count, self._file.length // 12, self._last", "sum(bytes(200))"),
     Plant("entries of one write", "storage/index/offset_index.py",
-          "if not extend_offsets(self, brought):", "if True:", in_place=True),
+          "if not extend_offsets(self, entries):", "if True:", in_place=True),
     Plant("transaction index, collect", "storage/index/transaction_index.py",
-          "near = self._from(self._first_at_or_above(fetch_offset))", "near = self._from(0)", in_place=True),
+          "entries = self._from(self._first_at_or_above(fetch_offset))", "entries = self._from(0)", in_place=True),
     Plant("open and map an index", "storage/index/abstract_index.py", "self.max_index_size = max_index_size",
           "sum(bytes(800))"),
 )  # fmt: skip

@@ -12,8 +12,8 @@ from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.index.aborted_txns import ENTRY_BYTES, LAST_OFFSET_AT
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
-from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end, still_there
-from kafkalog.storage.recovery.recover_segment import scan_segment
+from kafkalog.storage.readonly.end import SegmentEnd, empty_end, extend_end, has_last_batch
+from kafkalog.storage.recovery.recover_segment import SegmentData, scan_segment
 from kafkalog.util.fileio import File, FileSystem
 
 INTERVAL_BYTES: Final = 4096
@@ -82,7 +82,7 @@ def is_unchanged(cut: Cut) -> bool:
             return False
     except OSError as error:
         raise StorageError.from_os(error, "look at the segment", path=cut.file.path) from error
-    return still_there(cut.file, cut.end)
+    return has_last_batch(cut.file, cut.end)
 
 
 def index_cut(making: BackupInProgress, directory: str, name: str, cut: Cut, listed: list[str], fs: FileSystem) -> None:
@@ -94,20 +94,13 @@ def index_cut(making: BackupInProgress, directory: str, name: str, cut: Cut, lis
     path = making.path_of(f"{name}/{stem}{LOG_SUFFIX}")
     with fs.open_file(path, "r") as file:
         records = FileRecords(file, file.size(), fs=fs, mutable=False)
-        found = scan_segment(_Data(records, cut.base_offset, INTERVAL_BYTES, INDEX_BYTES)).found
+        found = scan_segment(SegmentData(records, cut.base_offset, INTERVAL_BYTES, INDEX_BYTES)).found
     for suffix, content in ((INDEX_SUFFIX, found.offset_index), (TIME_INDEX_SUFFIX, found.time_index)):
         making.put(f"{name}/{stem}{suffix}", content, cut.file.stat())
     txn_name = stem + TXN_INDEX_SUFFIX
     if txn_name in listed:
         content, status = read_whole(os.path.join(directory, txn_name), fs, _MOST_TXN_INDEX_BYTES)
         making.put(f"{name}/{txn_name}", aborted_before(content, cut.end.next_offset), status)
-
-
-class _Data(NamedTuple):
-    records: FileRecords
-    base_offset: int
-    index_interval_bytes: int
-    max_index_size: int
 
 
 def aborted_before(content: bytes, end_offset: int) -> bytes:

@@ -197,7 +197,7 @@ class _Pass:
 
     def _split(self, segment: LogSegment) -> None:
         replacer = self._replacer()
-        parts = replacer.parts_of_overflowed(segment)
+        parts = replacer.split_overflowed(segment)
         try:
             self._replace(parts, (segment,))
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cleaner.segment_reader import page_buffer
-from kafkalog.storage.index.abstract_index import Brought
+from kafkalog.storage.index.abstract_index import IndexEntry
 from kafkalog.storage.segment import LogSegment
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class SegmentWriter:
         """Number of data writes so far."""
         self._buffer = page_buffer(self.buffer_bytes)
         self._have = 0
-        self._entries: list[Brought] = []
+        self._entries: list[IndexEntry] = []
 
     def begin(self, segment: LogSegment) -> None:
         """Begin writing to a new segment; unfinished data of an earlier one is discarded."""

@@ -239,7 +239,7 @@ class Accumulator:
         with self.lock:
             seconds = 0.0 if self.closing else self._gathering.seconds(self.gates.waiting)
             if seconds:
-                gate = self.gates.gather_locked(self._gathering.wanted)
+                gate = self.gates.gather_locked(self._gathering.expected)
         if seconds:
             gate.acquire(timeout=seconds)
             with self.lock:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Origin = Literal["client", "replication", "coordinator", "raft_leader"]
 ORIGINS: Final = frozenset({"client", "replication", "coordinator", "raft_leader"})
 NOTHING_APPENDED: Final = LogAppendInfo(-1, -1)
-_NOTHING_WRITTEN: Final = "nothing of this append was written"
+_NOTHING_WRITTEN: Final = "nothing was written"
 _CODEC_MASK: Final = 0x07
 _V2_OVERHEAD_BYTES: Final = 61
 _MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -52,7 +52,7 @@ def has_batches(table: BatchTable) -> bool:
         return table.count > 0
     what = "format (magic)" if table.stop_reason == REASON_MAGIC else "size field"
     raise CorruptRecord(
-        f"no batch has the {what} {table.stop_value}", position=table.stop_position, hint=_NOTHING_WRITTEN
+        f"a batch has an invalid {what}: {table.stop_value}", position=table.stop_position, hint=_NOTHING_WRITTEN
     )
 
 
@@ -94,10 +94,10 @@ def check_leader_append(
         raise refused(table, found[0], found[1], limits.max_message_bytes, -1)
     if table.count > 1 and (table.codec or table.magic(0) >= MAGIC_V2):
         raise InvalidRecord(
-            f"{table.count} batches in one append: a leader takes one at a time", hint="Log.append_bytes takes several"
+            f"a leader appends one batch at a time, not {table.count}", hint="use Log.append_bytes for several batches"
         )
     if origin not in ORIGINS:
-        raise IllegalArgument(f"unknown origin {origin!r}", hint=f"it is one of {', '.join(sorted(ORIGINS))}")
+        raise IllegalArgument(f"unknown origin {origin!r}", hint=f"use one of {', '.join(sorted(ORIGINS))}")
     size = table.valid_bytes
     data = buffer if size == len(buffer) else memoryview(buffer)[:size]
     checked = check_append(
@@ -119,7 +119,7 @@ def _check_rewritten(checked: Checked, max_message_bytes: int) -> None:
     size = checked.table.max_batch_size
     if checked.rebuilt is not None and size > max_message_bytes:
         raise RecordTooLarge(
-            f"the batch has {size} bytes in the codec and format of the log, max.message.bytes is {max_message_bytes}",
+            f"the batch has {size} bytes in the codec and format of the log; max.message.bytes is {max_message_bytes}",
             hint="send smaller batches, or raise max.message.bytes of the topic",
         )
 
@@ -185,17 +185,17 @@ def refused(table: BatchTable, code: int, row: int, max_message_bytes: int, lead
     at = batch.position
     if code == admit.WRONG_EPOCH:
         return InvalidRecord(
-            f"the batch has leader epoch {batch.leader_epoch}, its append epoch {leader_epoch}", position=at
+            f"the batch has leader epoch {batch.leader_epoch}, the append has {leader_epoch}", position=at
         )
     if code == admit.BASE_OFFSET_NOT_ZERO:
         return InvalidRecord(
-            f"a client's batch begins at offset 0, this one at {batch.base_offset}",
+            f"a client's batch must begin at offset 0, not {batch.base_offset}",
             position=at,
-            hint="Log.append_bytes takes batches with any base offset",
+            hint="Log.append_bytes accepts any base offset",
         )
     if code == admit.BATCH_TOO_LARGE:
         return RecordTooLarge(
-            f"the batch has {batch.size} bytes, max.message.bytes is {max_message_bytes}",
+            f"the batch has {batch.size} bytes; max.message.bytes is {max_message_bytes}",
             position=at,
             hint="send smaller batches, or raise max.message.bytes of the topic",
         )
@@ -206,7 +206,7 @@ def damaged(table: BatchTable, row: int) -> CorruptRecord:
     """Return the error for a batch whose checksum is wrong or which is shorter than its own header."""
     batch = table[row]
     return CorruptRecord(
-        f"the batch of {batch.size} bytes has CRC {batch.crc}, its bytes give {batch.computed_crc}",
+        f"the batch of {batch.size} bytes has CRC {batch.crc}, computed {batch.computed_crc}",
         position=batch.position,
         hint=_NOTHING_WRITTEN,
     )
@@ -214,7 +214,7 @@ def damaged(table: BatchTable, row: int) -> CorruptRecord:
 
 def no_offsets_left(error: ValueError, end_offset: int) -> IllegalState:
     """Return the error for batches that cannot be assigned offsets, with the reason from `error`."""
-    hint = "a log's last offset is 2^63-2; begin a new topic"
+    hint = "the highest offset is 2^63-2; use a new topic"
     return IllegalState(f"the log has no offsets left for these batches: {error}", offset=end_offset, hint=hint)
 
 
@@ -230,7 +230,7 @@ def follower_rows(table: BatchTable, leader_epoch: int) -> int:
         raise damaged(table, table.first_invalid)
     if not plan.offsets_rise(table, rows):
         raise OffsetsOutOfOrder(
-            f"the batches do not rise from offset {table.base_offset(0)} to {table.last_offset_of(rows - 1)}",
+            f"batch offsets do not increase from {table.base_offset(0)} to {table.last_offset_of(rows - 1)}",
             offset=table.base_offset(0),
             hint=_NOTHING_WRITTEN,
         )
@@ -245,7 +245,7 @@ def follower_rows(table: BatchTable, leader_epoch: int) -> int:
     without = plan.first_without_epoch(table, rows)
     if without >= 0:
         raise IllegalArgument(
-            "a follower's batch carries the epoch of its leader, this one none", position=table.position(without)
+            "the batch has no leader epoch, which a follower requires", position=table.position(without)
         )
     return rows
 
@@ -304,6 +304,6 @@ def check_append_size(size: int, segment_size: int) -> None:
     """Raise RecordBatchTooLarge if one append does not fit one segment (LOG-9)."""
     if size > segment_size:
         raise RecordBatchTooLarge(
-            f"the append has {size} bytes, a segment takes {segment_size}",
+            f"the append has {size} bytes; a segment holds at most {segment_size}",
             hint="append fewer bytes at once, or raise segment.bytes of the topic",
         )

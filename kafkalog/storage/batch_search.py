@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32, crc32c
 from kafkalog._core.log.check import find_header
-from kafkalog.errors import StorageError
-from kafkalog.storage.lazy_file import DataFile
+from kafkalog.storage.lazy_file import DataFile, read_at
 
 WINDOW_BYTES: Final = 256 << 10
 HEADER_BYTES: Final = 61
@@ -48,7 +47,7 @@ def find_batch(file: DataFile, position: int, end: int, lowest_offset: int, budg
     """
     at = position
     while end - at >= LEAST_BYTES:
-        data = _read(file, min(WINDOW_BYTES, end - at), at)
+        data = read_at(file, min(WINDOW_BYTES, end - at), at)
         start = 0
         while (header := find_header(data, start, len(data) - start, end - at - start, lowest_offset)) >= 0:
             size = _size(data, header)
@@ -67,7 +66,7 @@ def find_batch(file: DataFile, position: int, end: int, lowest_offset: int, budg
 
 def is_batch(file: DataFile, position: int, end: int, lowest_offset: int) -> bool:
     """Return True if a sound batch begins exactly at `position`."""
-    data = _read(file, min(HEADER_BYTES, end - position), position)
+    data = read_at(file, min(HEADER_BYTES, end - position), position)
     if len(data) < LEAST_BYTES:
         return False
     if find_header(data, 0, len(data), end - position, lowest_offset) != 0:
@@ -77,15 +76,15 @@ def is_batch(file: DataFile, position: int, end: int, lowest_offset: int) -> boo
 
 def checksum_holds(file: DataFile, position: int, size: int) -> bool:
     """Return True if the stored checksum of the batch of `size` bytes at `position` matches its bytes."""
-    data = _read(file, min(size, WINDOW_BYTES), position)
+    data = read_at(file, min(size, WINDOW_BYTES), position)
     if len(data) < min(size, HEADER_BYTES):
         return False
-    is_v2 = data[16] >= 2
+    is_v2 = 2 <= data[16] < 128  # the format is a signed byte
     checksum, stored_at, covered_from = (crc32c, 17, 21) if is_v2 else (crc32, 12, 16)
     crc = checksum(memoryview(data)[covered_from:])
     have = len(data)
     while have < size:
-        more = _read(file, min(size - have, WINDOW_BYTES), position + have)
+        more = read_at(file, min(size - have, WINDOW_BYTES), position + have)
         if not more:
             return False
         crc = checksum(more, crc)
@@ -96,7 +95,7 @@ def checksum_holds(file: DataFile, position: int, size: int) -> bool:
 def only_zeros(file: DataFile, position: int, end: int) -> bool:
     """Return True if every byte from `position` to `end` is zero; holes of the file are not read."""
     while (position := file.next_data(position)) < end:
-        data = _read(file, min(WINDOW_BYTES, end - position), position)
+        data = read_at(file, min(WINDOW_BYTES, end - position), position)
         if not data or data.count(0) != len(data):
             return not data
         position += len(data)
@@ -105,10 +104,3 @@ def only_zeros(file: DataFile, position: int, end: int) -> bool:
 
 def _size(data: bytes, at: int) -> int:
     return int.from_bytes(data[at + 8 : at + 12], "big") + 12
-
-
-def _read(file: DataFile, size: int, position: int) -> bytes:
-    try:
-        return file.pread(size, position)
-    except OSError as error:
-        raise StorageError.from_os(error, "read", path=file.path, position=position) from error

@@ -9,16 +9,11 @@ from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.batch_search import Budget, find_batch, is_batch
-from kafkalog.storage.file_slice import LOG_OVERHEAD, FileSlice, claimed_size
-from kafkalog.storage.lazy_file import DataFile
-
-__all__ = [
-    "HINT", "MisplacedBatch", "Skipped", "SoundBatch", "bad_row", "damage_at", "first_offset", "next_sound",
-    "note_skipped", "sound_rows",
-]  # fmt: skip
+from kafkalog.storage.file_slice import LOG_OVERHEAD, claimed_size
+from kafkalog.storage.lazy_file import DataFile, read_at
 
 _LOG: Final = logging.getLogger(__name__)
-HINT: Final = "`kafkalog consume --on-damage skip` reads the rest; a replica or a backup may have what is damaged"
+HINT: Final = "`kafkalog consume --on-damage skip` reads the rest; a replica or a backup may have the damaged part"
 
 
 class Skipped(NamedTuple):
@@ -68,14 +63,14 @@ def next_sound(file: DataFile, position: int, end: int, next_offset: int) -> Sou
     The end that the damaged batch claims is tried first, since its value may hold complete batches of another log.
     Then every byte up to `end` is tried. StorageError.
     """
-    claimed = position + claimed_size(FileSlice(file, position, LOG_OVERHEAD).read())
+    claimed = position + claimed_size(read_at(file, LOG_OVERHEAD, position))
     if position < claimed < end and is_batch(file, claimed, end, next_offset):
         found = _first_that_leads_to(file, position + 1, claimed, next_offset)
     else:
         found = find_batch(file, position + 1, end, next_offset, Budget(end)).position
     if found < 0:
         return None
-    head = FileSlice(file, found, LOG_OVERHEAD).read()
+    head = read_at(file, LOG_OVERHEAD, found)
     return SoundBatch(found, int.from_bytes(head[:8], "big", signed=True))
 
 
@@ -88,7 +83,7 @@ def _first_that_leads_to(file: DataFile, position: int, end: int, next_offset: i
     while (found := find_batch(file, position, end, next_offset, budget).position) >= 0:
         at = found
         while at < end and is_batch(file, at, end, next_offset):
-            at += claimed_size(FileSlice(file, at, LOG_OVERHEAD).read())
+            at += claimed_size(read_at(file, LOG_OVERHEAD, at))
         if at == end:
             return found
         position = found + 1
@@ -149,12 +144,12 @@ def bad_row(table: BatchTable, row: int, next_offset: int, bound: int, path: str
     if batch.last_offset < batch.base_offset:
         what = f"the batch ends at offset {batch.last_offset}, below its base offset {batch.base_offset}"
     elif batch.base_offset < next_offset:
-        what = f"the batch begins at offset {batch.base_offset}, below the {next_offset} that comes next"
+        what = f"the batch begins at offset {batch.base_offset}, below the expected offset {next_offset}"
     elif batch.last_offset >= bound:
-        what = f"the batch ends at offset {batch.last_offset}, and what follows it begins at {bound}"
+        what = f"the batch ends at offset {batch.last_offset}, but the segment must end below {bound}"
     else:
         following = table.base_offset(row + 1) if row + 1 < len(table) else bound
-        what = f"the batch begins at offset {batch.base_offset} and the one behind it at {following}"
+        what = f"the batch begins at offset {batch.base_offset}, but the next one at {following}"
     error = MisplacedBatch(what, path=path, offset=next_offset, position=batch.position, hint=HINT)
     is_wrapper = batch.magic < 2 and batch.compression  # its first offset is inside
     error.base_offset = min(batch.base_offset, next_offset) if is_wrapper else batch.base_offset

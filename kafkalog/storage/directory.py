@@ -46,7 +46,7 @@ def list_directory(path: str, fs: FileSystem) -> Directory:
                     if stat.S_ISREG(status.st_mode):
                         sizes[name] = status.st_size
     except NotADirectoryError as error:
-        raise NotAPartition("a file where a partition directory is meant", path=path) from error
+        raise NotAPartition("a file was given instead of a partition directory", path=path) from error
     except OSError as error:
         raise StorageError.from_os(error, "read the partition directory", path=path) from error
     return Directory(path, tuple(names), sizes)

@@ -27,7 +27,7 @@ def check_sync(sync: Sync) -> Sync:
     if isinstance(sync, int | float) and 0 < sync < 2**31:
         return sync
     raise IllegalArgument(
-        f"sync is {sync!r}", hint="use False (page cache), True (every append on disk) or milliseconds"
+        f"invalid value for sync: {sync!r}", hint="use False (page cache), True (every append on disk) or milliseconds"
     )
 
 
@@ -69,21 +69,21 @@ class Gathering:
     waits. Threads: guarded by the owner's lock.
     """
 
-    __slots__ = ("_until", "wanted")
+    __slots__ = ("_until", "expected")
 
     def __init__(self) -> None:
-        self.wanted = 1
+        self.expected = 1
         self._until = 0.0
 
     def synced(self, began: float, ended: float, threads: int) -> None:
         """Record a sync (monotonic seconds) and the number of threads that it released or found waiting at its end."""
         took = ended - began
-        self.wanted = threads
+        self.expected = threads
         self._until = ended + min(took, took / 2 + threads * WAKING_S, MOST_GATHERING_S)
 
     def seconds(self, present: int) -> float:
         """Return the seconds to wait while `present` threads are waiting; 0.0: do not wait."""
-        return 0.0 if present >= self.wanted else max(0.0, self._until - time.monotonic())
+        return 0.0 if present >= self.expected else max(0.0, self._until - time.monotonic())
 
 
 class _Group:
@@ -202,7 +202,7 @@ class GroupSync:
                 self._leader = me
                 return group
             group.gates.append(me)
-            if self._complete is not None and group.members >= self._gathering.wanted:
+            if self._complete is not None and group.members >= self._gathering.expected:
                 open_gate(self._complete)
             return group
 
@@ -223,7 +223,7 @@ class GroupSync:
         """Wait briefly for threads that are about to join, then close the group."""
         with self._lock:
             self._leader = me  # the thread that chose this one may have been interrupted before it set the leader
-            _take_out(group, me)
+            _remove_gate(group, me)
             seconds = self._gathering.seconds(group.members)
             if seconds:
                 self._complete = gate = shut_gate()
@@ -249,19 +249,19 @@ class GroupSync:
 
     def _hand_over_locked(self, group: _Group) -> None:
         """Make the first waiting thread of a group its leader; without one there is no leader."""
-        heir = group.gates[0] if group.gates else None
-        if heir is not None:
-            open_gate(heir)
-        self._leader = heir
-        if heir is not None:
-            _take_out(group, heir)
+        successor = group.gates[0] if group.gates else None
+        if successor is not None:
+            open_gate(successor)
+        self._leader = successor
+        if successor is not None:
+            _remove_gate(group, successor)
 
     def _leave(self, me: threading.Lock) -> None:
         """Remove the calling thread so that others can continue; release its group if that was synced or failed."""
         with self._lock:
             syncing, forming = self._syncing or self._forming, self._forming
             for group in (syncing, forming):
-                if _take_out(group, me):
+                if _remove_gate(group, me):
                     group.members -= 1
             if self._leader is not me:
                 return
@@ -271,7 +271,7 @@ class GroupSync:
                 self._hand_over_locked(syncing if syncing.gates else forming)
 
 
-def _take_out(group: _Group, gate: threading.Lock) -> bool:
+def _remove_gate(group: _Group, gate: threading.Lock) -> bool:
     """Remove the gate from the group; return True if it was there."""
     if gate not in group.gates:
         return False

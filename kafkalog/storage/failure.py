@@ -8,7 +8,7 @@ from typing import Final
 
 from kafkalog.errors import KafkalogError, LogClosed, StorageError
 
-REOPEN_HINT: Final = "close the log, look after the disk, and open it again"
+REOPEN_HINT: Final = "close the log, check the disk, and open it again"
 
 
 _NOT_THE_DISK: Final = frozenset(
@@ -90,7 +90,7 @@ class LogHealth:
         why = cause.message if isinstance(cause, KafkalogError) else str(cause) or type(cause).__name__
         code = cause.errno if isinstance(cause, OSError) else None
         raise StorageError(
-            f"log {self.name} takes no writes since an earlier failure: {why}",
+            f"log {self.name} rejects writes after an earlier failure: {why}",
             errno=code,
             path=self.path,
             hint=REOPEN_HINT,

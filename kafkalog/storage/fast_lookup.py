@@ -8,14 +8,16 @@ the full look-up, which also raises the errors.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kafkalog._core.batch.pick import pick, pick_by_time
 from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import find_offset
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.types import OffsetAndTimestamp, OffsetPosition, TimestampOffset
+from kafkalog.storage.index.segment_index import OffsetKind, TimeKind
+from kafkalog.storage.segments import LogSegments
+from kafkalog.types import OffsetAndTimestamp
 
 WINDOW_BYTES: Final = 24 << 10
 """Read if no entry gives a size; holds an index interval (4096) and a batch of the producers' default size."""
@@ -28,15 +30,6 @@ LARGEST_BATCH_BYTES: Final = 1 << 20
 """Limit for a size field that nothing has confirmed."""
 
 
-class _OffsetIndex(Protocol):
-    def lookup(self, target: int, /) -> OffsetPosition: ...
-    def window(self, offset: int, /) -> tuple[int, int]: ...
-
-
-class _TimeIndex(Protocol):
-    def lookup(self, target: int, /) -> TimestampOffset: ...
-
-
 class Segment(Protocol):
     """A segment to search; LogSegment and ViewSegment implement it."""
 
@@ -45,19 +38,14 @@ class Segment(Protocol):
     @property
     def records(self) -> FileRecords: ...
     @property
-    def offset_index(self) -> _OffsetIndex: ...
+    def offset_index(self) -> OffsetKind: ...
     @property
-    def time_index(self) -> _TimeIndex: ...
-
-
-class _Segments(Protocol):
-    @property
-    def last(self) -> object: ...
+    def time_index(self) -> TimeKind: ...
 
 
 class _Log(Protocol):
     @property
-    def segments(self) -> _Segments: ...
+    def segments(self) -> LogSegments[Any]: ...
 
 
 def record_at_offset(segment: Segment, offset: int, log: _Log) -> Record | None:
@@ -91,7 +79,7 @@ def _begins_below(segment: Segment, data: bytes) -> bool:
     return int.from_bytes(data[:OFFSET_BYTES], "big", signed=True) < segment.base_offset
 
 
-def _is_end(records: FileRecords, end: int, segment: Segment, segments: _Segments) -> bool:
+def _is_end(records: FileRecords, end: int, segment: Segment, segments: LogSegments[Any]) -> bool:
     """Return True if the log ends at position `end` of the segment."""
     return end >= records.size and segment is segments.last
 
@@ -107,7 +95,7 @@ def _in_large_batch(segment: Segment, offset: int, log: _Log, position: int, dat
 
 
 def record_at_time(
-    segment: Segment, timestamp: int, start_offset: int, segments: _Segments
+    segment: Segment, timestamp: int, start_offset: int, segments: LogSegments[Any]
 ) -> OffsetAndTimestamp | None:
     """Return the first record at or after `timestamp` (ms) with an offset of at least `start_offset`.
 

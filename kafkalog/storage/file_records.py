@@ -32,7 +32,7 @@ class FileRecords(ReadableRecords):
     """One `.log` file. `size` is its logical length in bytes, without a preallocated tail.
 
     It is opened on use and may be closed in between (`lazy_file.py`). An append writes by descriptor number, so from
-    the first one on the file stays open until `end_appends`, or until `lend` closes it while its owner is idle.
+    the first one on the file stays open until `end_appends`, or until `try_close` closes it while its owner is idle.
     Appends run under the owner's lock, `guard`.
 
     Threads: appends, truncation, rename and close need the owner's lock; reads and slices may run in parallel. A
@@ -40,8 +40,8 @@ class FileRecords(ReadableRecords):
     """
 
     __slots__ = (
-        "__weakref__", "_appended_to", "_cuts", "_fd", "_fs", "_lent_size", "_mutable", "_pwrite", "_synced_size",
-        "guard",
+        "__weakref__", "_appended_to", "_fd", "_fs", "_idle_size", "_mutable", "_pwrite", "_synced_size",
+        "_truncations", "guard",
     )  # fmt: skip
 
     def __init__(self, file: File, size: int, *, fs: FileSystem = OS, mutable: bool = True) -> None:
@@ -55,9 +55,9 @@ class FileRecords(ReadableRecords):
         self._fs = fs
         self._mutable = mutable
         self._closed = False
-        self._cuts = 0
+        self._truncations = 0
         self._synced_size = -1
-        self._lent_size = -1
+        self._idle_size = -1
         self._fd = -1  # descriptor of self._appended_to
         self._appended_to: File | None = None
         self._pwrite: Callable[[int, Data, int], int] = _not_ready if mutable else partial(_refuse_write, file.path)
@@ -71,10 +71,9 @@ class FileRecords(ReadableRecords):
         fs: FileSystem = OS,
         mutable: bool = True,
         file_already_exists: bool = False,
-        init_file_size: int = 0,
-        preallocate: bool = False,
+        preallocated_bytes: int = 0,
     ) -> FileRecords:
-        """Open the file; create it unless it must exist, with `init_file_size` bytes if preallocating (FILE-11).
+        """Open the file; create it unless it must exist, with `preallocated_bytes` of space (FILE-11).
 
         The size of an existing file is its length, including a preallocated tail: after an unclean shutdown recovery
         has to cut that (FILE-12). StorageError if the system fails, FormatError above 2^31-1 bytes.
@@ -84,8 +83,8 @@ class FileRecords(ReadableRecords):
         try:
             file = fs.open_file(path, mode)
             size = file.size()
-            if preallocate and mode == "create" and size == 0:
-                _allocate(file, init_file_size)
+            if preallocated_bytes and mode == "create" and size == 0:
+                _allocate(file, preallocated_bytes)
         except OSError as error:
             raise StorageError.from_os(error, "open the segment", path=path) from error
         try:
@@ -93,23 +92,21 @@ class FileRecords(ReadableRecords):
         except BaseException:
             file.close()
             raise
-        made = cls(file, size, fs=fs, mutable=mutable)
-        made._file.was_written = mutable
-        made._file.share()
-        return made
+        records = cls(file, size, fs=fs, mutable=mutable)
+        records._file.was_written = mutable
+        records._file.share()
+        return records
 
     @classmethod
-    def create(
-        cls, path: str, *, fs: FileSystem = OS, init_file_size: int = 0, preallocate: bool = False
-    ) -> FileRecords:
+    def create(cls, path: str, *, fs: FileSystem = OS, preallocated_bytes: int = 0) -> FileRecords:
         """Create an empty file, which stays closed until it is used.
 
         Parameters and errors as for `open`; StorageError (EEXIST) if the file exists.
         """
         try:
             with fs.open_file(path, "exclusive") as file:
-                if preallocate:
-                    _allocate(file, init_file_size)
+                if preallocated_bytes:
+                    _allocate(file, preallocated_bytes)
         except OSError as error:
             raise StorageError.from_os(error, "create the segment", path=path) from error
         return cls.listed(path, 0, fs=fs)
@@ -122,10 +119,10 @@ class FileRecords(ReadableRecords):
         above 2^31-1 bytes.
         """
         check_file_size(size, path)
-        made = cls.__new__(cls)._begin(LazyFile(path, fs), size, fs, True)
+        records = cls.__new__(cls)._begin(LazyFile(path, fs), size, fs, True)
         if is_on_disk:
-            made._synced_size = size
-        return made
+            records._synced_size = size
+        return records
 
     # Writing
 
@@ -139,7 +136,7 @@ class FileRecords(ReadableRecords):
         length = len(data)
         if position + length > MAX_FILE_SIZE:
             raise IllegalArgument(
-                f"{length} bytes do not fit: a segment has at most 2^31-1, this one {position}",
+                f"{length} bytes do not fit: the segment has {position} of at most 2^31-1",
                 path=self.path,
             )
         try:
@@ -158,7 +155,7 @@ class FileRecords(ReadableRecords):
         return self.append(data)
 
     def _begin_appends(self) -> None:
-        """Open the file for writes by descriptor number; from here on only `lend` and `end_appends` close it."""
+        """Open the file for writes by descriptor number; from here on only `try_close` and `end_appends` close it."""
         file = self._file
         file.owner = weakref.ref(self)
         file.was_written = True
@@ -176,7 +173,7 @@ class FileRecords(ReadableRecords):
         if self._mutable and not self._closed:
             self._pwrite = _not_ready
 
-    def lend(self) -> bool:
+    def try_close(self) -> bool:
         """Close the file for now; return False if its owner is using it or has used it since the last call."""
         guard = self.guard
         if guard is None:
@@ -184,10 +181,10 @@ class FileRecords(ReadableRecords):
         if not guard.acquire(blocking=False):
             return False
         try:
-            if self._lent_size != self.size:  # appended to since the last call
-                self._lent_size = self.size
+            if self._idle_size != self.size:  # appended to since the last call
+                self._idle_size = self.size
                 return False
-            if self._pwrite == self._cut_then_write or not self._file.put_away():
+            if self._pwrite == self._truncate_then_write or not self._file.close_for_now():
                 return False
             self.end_appends()
             return True
@@ -206,11 +203,11 @@ class FileRecords(ReadableRecords):
             try:
                 self._file.opened().truncate(position)
             except OSError:
-                self._pwrite = self._cut_then_write
+                self._pwrite = self._truncate_then_write
         if isinstance(error, OSError) and not isinstance(error, ReadOnlyLog):
             raise self._failure(error, "append", position) from error
 
-    def _cut_then_write(self, fd: int, data: Data, position: int) -> int:
+    def _truncate_then_write(self, fd: int, data: Data, position: int) -> int:
         """Remove the remains of a failed append, then write `data`."""
         self._file.opened().truncate(position)
         self._pwrite = self._fs.pwrite
@@ -226,13 +223,13 @@ class FileRecords(ReadableRecords):
         if not 0 <= size <= old:
             raise IllegalArgument(f"cannot truncate to {size}: the segment has {old} bytes", path=self.path)
         if not self._mutable:
-            raise ReadOnlyLog("the segment was opened for reading", path=self.path)
+            raise ReadOnlyLog("the segment is open for reading only", path=self.path)
         lazy = self._file
         try:
             file = lazy.opened()
             if file.size() > size:
                 lazy.was_written = True
-                self._cuts += 1
+                self._truncations += 1
                 self._synced_size = -1
                 file.truncate(size)
         except OSError as error:
@@ -251,14 +248,14 @@ class FileRecords(ReadableRecords):
 
         Return without a system call if nothing was written since the last sync.
         """
-        size, cuts = self.size, self._cuts
+        size, truncations = self.size, self._truncations
         if size == self._synced_size and not self._closed:
             return
         try:
             self._file.datasync()
         except OSError as error:
             raise self._failure(error, "flush", None) from error
-        if cuts == self._cuts:
+        if truncations == self._truncations:
             self._synced_size = size
             if self._file.has_witness:
                 self._dismiss_witness(size)
@@ -306,15 +303,15 @@ class FileRecords(ReadableRecords):
 
     def close_handlers(self) -> None:
         """Release the descriptor without changing the file; slices keep theirs."""
-        self._give_back(has_name=True)
+        self._release(has_name=True)
 
-    def _give_back(self, *, has_name: bool) -> None:
+    def _release(self, *, has_name: bool) -> None:
         self._closed = True
-        self._part_with_name(LazyFile(self.path, self._fs, "", File(self.path, -1, self._fs)), has_name=has_name)
+        self._detach(LazyFile(self.path, self._fs, "", File(self.path, -1, self._fs)), has_name=has_name)
         if self._mutable:
             self._pwrite = self._fs.pwrite
 
-    def _part_with_name(self, instead: LazyFile, *, has_name: bool) -> LazyFile | None:
+    def _detach(self, instead: LazyFile, *, has_name: bool) -> LazyFile | None:
         """Detach the file, which must no longer be opened by name; existing slices keep it open.
 
         Return it if such slices exist.
@@ -334,9 +331,9 @@ class FileRecords(ReadableRecords):
         old state of the log retries with the new one.
         """
         if not self._closed:
-            gone = LazyFile(self.path, self._fs, "")
-            gone.is_gone = True
-            self._file = self._part_with_name(gone, has_name=False) or gone
+            unlinked = LazyFile(self.path, self._fs, "")
+            unlinked.is_gone = True
+            self._file = self._detach(unlinked, has_name=False) or unlinked
         try:
             return self._fs.unlink_if_exists(self.path)
         except OSError as error:
@@ -349,7 +346,7 @@ class FileRecords(ReadableRecords):
 
     def delete_if_exists(self) -> bool:
         """Close and delete the file; return True if it existed. Existing slices can still read it."""
-        self._give_back(has_name=False)
+        self._release(has_name=False)
         return self.unlink()
 
     def __repr__(self) -> str:
@@ -358,7 +355,7 @@ class FileRecords(ReadableRecords):
 
 def _refuse_write(path: str, fd: int, data: Data, position: int) -> int:
     # a function, since a stored method would hold its object, and with it the descriptor, until a collection
-    raise ReadOnlyLog("the segment was opened for reading", path=path)
+    raise ReadOnlyLog("the segment is open for reading only", path=path)
 
 
 def _not_ready(fd: int, data: Data, position: int) -> int:
@@ -370,15 +367,15 @@ def _allocate(file: File, size: int) -> None:
 
     Zeros are written where space cannot be reserved: macOS, and musl on a file system without fallocate.
     """
-    wanted = clamp(0, size, MAX_FILE_SIZE, file.path)[1]
+    reserved = clamp(0, size, MAX_FILE_SIZE, file.path)[1]
     try:
         try:
-            file.allocate(0, wanted)
+            file.allocate(0, reserved)
         except OSError as error:
             if error.errno not in CANNOT:
                 raise
-            for position in range(0, wanted, _FILL_BYTES):
-                file.pwrite(bytes(min(_FILL_BYTES, wanted - position)), position)
+            for position in range(0, reserved, _FILL_BYTES):
+                file.pwrite(bytes(min(_FILL_BYTES, reserved - position)), position)
     except OSError:
         file.truncate(0)
         raise

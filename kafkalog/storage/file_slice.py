@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.batch.scan import REASON_SIZE, BatchHeader, BatchTable, scan
-from kafkalog._core.bytes.crc import crc32, crc32c
 from kafkalog.errors import CorruptRecord, FormatError, IllegalArgument, StorageError
-from kafkalog.storage.lazy_file import DataFile
+from kafkalog.storage.batch_search import checksum_holds
+from kafkalog.storage.lazy_file import DataFile, read_at
 
 if TYPE_CHECKING:
     from kafkalog.util.buffers import Data
@@ -18,15 +18,14 @@ LOG_OVERHEAD: Final = 12
 """Bytes of a batch before the part that its size field counts."""
 HEADER_BYTES: Final = 17
 """Bytes that contain a batch's offset, size and magic; with fewer left, iteration ends (format.md §5)."""
-HINT: Final = "everything before this position is readable; `kafkalog verify` says where sound batches follow"
-_NO_END_HINT: Final = 'mode "r" reads what lies before it; `kafkalog verify` says where it lies'
+HINT: Final = "everything before this position is readable; `kafkalog verify` shows where sound batches follow"
+_NO_END_HINT: Final = 'mode "r" reads everything before it; `kafkalog verify` shows its position'
 LARGEST_OFFSET: Final = 2**63 - 1
 MAX_FILE_SIZE: Final = 2**31 - 1
 FIRST_CHUNK: Final = 64 * 1024
 LARGEST_CHUNK: Final = 1024 * 1024
 LARGE_BATCH_BYTES: Final = 16 << 20
 """Largest batch read at once, in bytes; a larger one is read whole only after its checksum was verified in pieces."""
-_V2_HEADER_BYTES: Final = 61
 
 
 class FileSlice:
@@ -55,10 +54,7 @@ class FileSlice:
 
     def read(self) -> bytes:
         """Return the bytes of the range; StorageError if the file system fails."""
-        try:
-            return self.file.pread(self.size, self.position)
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=self.path, position=self.position) from error
+        return read_at(self.file, self.size, self.position)
 
     def read_into(self, buffer: Data) -> int:
         """Read into the writable `buffer` and return the number of bytes, at most the slice's size."""
@@ -90,25 +86,25 @@ class FileSlice:
         """
         position, end, chunk = self.position, self.position + self.size, FIRST_CHUNK
         while end - position >= HEADER_BYTES:
-            wanted = min(chunk, end - position)
-            data = FileSlice(self.file, position, wanted).read()
+            requested = min(chunk, end - position)
+            data = read_at(self.file, requested, position)
             table = scan(data, check_crc=check_crc, file_mode=True, base_position=position)
             if len(table):
                 yield data, table
             if table.stop_reason == REASON_SIZE:
                 raise bad_size(table.stop_value, self.path, table.stop_position)
             position = table.stop_position
-            if len(data) < wanted:
+            if len(data) < requested:
                 break
             if len(table):
                 chunk = min(chunk * 2, LARGEST_CHUNK)
                 continue
             # not one complete batch: read as much as it claims, if the slice holds that
             chunk = claimed_size(data)
-            if chunk <= wanted or chunk > end - position:
+            if chunk <= requested or chunk > end - position:
                 break
         if whole and position < end:
-            message = f"a batch is cut off: {end - position} bytes are left of the segment"
+            message = f"an incomplete batch: only {end - position} bytes remain in the segment"
             raise CorruptRecord(message, path=self.path, position=position, hint=HINT)
 
     def batches(self, *, check_crc: bool = False) -> Iterator[BatchHeader]:
@@ -130,7 +126,7 @@ def clamp(position: int, size: int, limit: int, path: str) -> tuple[int, int]:
     """
     if position < 0 or size < 0 or position > limit:
         raise IllegalArgument(
-            f"no range of {limit} bytes: position {position}, size {size}", path=path, position=position
+            f"invalid range of a file of {limit} bytes: position {position}, size {size}", path=path, position=position
         )
     return position, min(size, limit - position)
 
@@ -147,26 +143,14 @@ def is_worth_reading(file: DataFile, position: int, size: int) -> bool:
 
     StorageError if the file system fails.
     """
-    if size <= LARGE_BATCH_BYTES:
-        return True
-    header = FileSlice(file, position, _V2_HEADER_BYTES).read()
-    is_v2 = int.from_bytes(header[16:17], "big", signed=True) >= 2
-    checksum, stored_at, covered_from = (crc32c, 17, 21) if is_v2 else (crc32, 12, 16)
-    crc, at, end = 0, position + covered_from, position + size
-    while at < end:
-        data = FileSlice(file, at, min(LARGEST_CHUNK, end - at)).read()
-        if not data:
-            return False
-        crc = checksum(data, crc)
-        at += len(data)
-    return crc == int.from_bytes(header[stored_at : stored_at + 4], "big")
+    return size <= LARGE_BATCH_BYTES or checksum_holds(file, position, size)
 
 
 def check_file_size(size: int, path: str | os.PathLike[str]) -> None:
     """Raise FormatError above 2^31-1 bytes."""
     if size > MAX_FILE_SIZE:
         raise FormatError(
-            f"the file has {size} bytes, a segment at most 2^31-1", path=path, hint="it is no Kafka segment"
+            f"the file has {size} bytes; a segment has at most 2^31-1", path=path, hint="it is not a Kafka segment"
         )
 
 
@@ -183,7 +167,7 @@ def check_next_offset(last_offset: int, path: str, position: int | None = None) 
 def bad_size(value: int, path: str, position: int) -> CorruptRecord:
     """Return the error for a batch whose size field claims `value` bytes after the field."""
     return CorruptRecord(
-        f"a batch's size field says {value}, at least 14 is possible",
+        f"a batch's size field is {value}; the minimum is 14",
         path=path,
         position=position,
         hint=HINT,

@@ -1,4 +1,4 @@
-"""Lazily opened data file: opened on first use, closed to free descriptors, reopened by name."""
+"""Lazily opened files: opened on first use, closed to free descriptors, reopened by name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import weakref
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog._core.bytes.mapping import Witness
+from kafkalog.errors import StorageError
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
 
 if TYPE_CHECKING:
+    from kafkalog.storage.file_records import FileRecords
     from kafkalog.util.buffers import Data
 
 
@@ -27,10 +29,63 @@ class DataFile(Protocol):
     def expect_whole_read(self) -> None: ...
 
 
-class Owner(Protocol):
-    """Writer that uses the file's descriptor number; only it can decide when the file may be closed."""
+def read_at(file: DataFile, size: int, position: int) -> bytes:
+    """Read as `File.pread` does, but raise a StorageError for an OSError."""
+    try:
+        return file.pread(size, position)
+    except OSError as error:
+        raise StorageError.from_os(error, "read", path=file.path, position=position) from error
 
-    def lend(self) -> bool: ...
+
+class ReopenedFile:
+    """A file that is opened on use, and may be closed in between to free its descriptor.
+
+    Current users hold their own reference to the open file. `name` is that of the file in errors.
+    """
+
+    __slots__ = ("__weakref__", "_file", "_fs", "_name", "path", "used")
+
+    def __init__(self, path: str | os.PathLike[str], name: str, fs: FileSystem) -> None:
+        self.path = os.fspath(path)
+        self.used = False
+        self._file: File | None = None
+        self._fs = fs
+        self._name = name
+
+    def _opened(self, mode: str = "rw") -> File:
+        """Return the open file; `mode` is that of FileSystem.open_file. OSError."""
+        file = self._file
+        if file is None:
+            DESCRIPTORS.make_room()
+            self._file = file = self._fs.open_file(self.path, mode)
+            DESCRIPTORS.add(self)
+        self.used = True
+        return file
+
+    def try_close(self) -> bool:
+        """Close the file for now."""
+        self._file = None
+        return True
+
+    def release(self) -> None:
+        """Close the descriptor, if one is open; the next use opens it again. It is released even after an error."""
+        file, self._file = self._file, None
+        DESCRIPTORS.discard(self)
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                raise self._failed("close", error) from error
+
+    def unlink(self) -> bool:
+        """Delete the file and return True if it existed."""
+        try:
+            return self._fs.unlink_if_exists(self.path)
+        except OSError as error:
+            raise self._failed("delete", error) from error
+
+    def _failed(self, doing: str, error: OSError, position: int | None = None) -> StorageError:
+        return StorageError.from_os(error, f"{doing} the {self._name}", path=self.path, position=position)
 
 
 class LazyFile:
@@ -38,18 +93,18 @@ class LazyFile:
 
     A reader holds its own reference to the File for the length of its call. Closing drops only the reference held
     here, so the descriptor is closed after the last reader has finished, and its number is never reused under a
-    reader. A writer that uses the descriptor number sets `owner`, and its `lend` decides (`FileRecords.lend`).
+    reader. A writer that uses the descriptor number sets `owner`, and its `try_close` decides.
 
     A file that is closed before it is synced leaves a witness (`_core/bytes/mapping.pyx`). The kernel reports a failed
     write-back only to files open at the time, so an fsync through a later descriptor could miss it. `sync` asks
     both.
 
-    Threads: any thread may read, in parallel with `let_go`, `rename_to` and `end`. Those, and writing, are for the
+    Threads: any thread may read, in parallel with `try_close`, `rename_to` and `end`. Those, and writing, are for the
     owner.
     """
 
     __slots__ = (
-        "__weakref__", "_fs", "_identity", "_kept", "_mode", "_next_path", "_renames", "_witness", "file", "is_gone",
+        "__weakref__", "_fs", "_identity", "_pinned", "_mode", "_next_path", "_renames", "_witness", "file", "is_gone",
         "owner", "path", "used", "was_written",
     )  # fmt: skip
 
@@ -59,10 +114,10 @@ class LazyFile:
         self.used = True
         self.was_written = False
         self.is_gone = False
-        self.owner: weakref.ref[Owner] | None = None
+        self.owner: weakref.ref[FileRecords] | None = None
         self._fs = fs
         self._identity: tuple[int, int] | None = None
-        self._kept: File | None = None
+        self._pinned: File | None = None
         self._mode = mode
         self._next_path: str | None = None
         self._renames = 0
@@ -86,8 +141,8 @@ class LazyFile:
         """Open the file by its current or next name; a concurrent rename may give the old name to another file."""
         while True:
             renames, names = self._renames, (self.path, self._next_path)
-            if self._kept is not None:
-                return self._kept
+            if self._pinned is not None:
+                return self._pinned
             if not self._mode:
                 raise self.lost()
             failure: OSError | None = None
@@ -119,14 +174,14 @@ class LazyFile:
         """Return the error for a file that is closed and has no name."""
         return FileNotFoundError(errno.ENOENT, "the file was deleted or closed", self.path)
 
-    def let_go(self) -> bool:
+    def try_close(self) -> bool:
         """Close the file for now; return False if it is being written or cannot be closed safely."""
-        if self._kept is not None:
+        if self._pinned is not None:
             return False
         owner = None if self.owner is None else self.owner()
-        return self.put_away() if owner is None else owner.lend()
+        return self.close_for_now() if owner is None else owner.try_close()
 
-    def put_away(self) -> bool:
+    def close_for_now(self) -> bool:
         """Close the file for now, without asking `owner`. The caller ensures that no one is writing.
 
         Return False if a file with unsynced writes must stay open, since the file system has no mappings.
@@ -153,7 +208,7 @@ class LazyFile:
                     status = self._fs.stat(self.path)
                     self._identity = status.st_dev, status.st_ino
                     return
-            self._kept = self.opened()
+            self._pinned = self.opened()
         except OSError:
             pass
         self._mode = ""
@@ -174,17 +229,13 @@ class LazyFile:
 
     def rename_to(self, path: str) -> None:
         """Rename the file; on OSError it keeps its old name."""
-        self._next_path = path
-        self._renames += 1
+        self.will_be(path)
         try:
             self._fs.rename(self.path, path)
-            self.path = path
-        finally:
-            self._next_path = None
-            self._renames += 1
-        file = self.file
-        if file is not None:
-            file.path = path
+        except BaseException:
+            self.relocate(self.path)
+            raise
+        self.relocate(path)
 
     def datasync(self) -> None:
         """Sync all written data to disk; raise OSError also if a part was lost while the file was closed."""

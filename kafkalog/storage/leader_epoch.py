@@ -89,7 +89,7 @@ class LeaderEpochCache:
         IllegalArgument for a negative epoch or offset.
         """
         if epoch < 0 or start_offset < 0:
-            raise IllegalArgument(f"no epoch {epoch} begins at offset {start_offset}", offset=start_offset)
+            raise IllegalArgument(f"epoch {epoch} cannot begin at offset {start_offset}", offset=start_offset)
         before = self._entries
         self.extend((EpochEntry(epoch, start_offset),))
         return self._entries is not before

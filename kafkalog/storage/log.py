@@ -123,13 +123,13 @@ class UnifiedLog:
         with core.lock:
             core.high_watermark_moved_locked()
             if loaded.is_untouched:
-                core.unsynced.synced(core.unsynced.taken())
-            if loaded.given_up or loaded.given_up_files:
-                core.chores.append(lambda: remover.delete_later(loaded.given_up, loaded.given_up_files))
+                core.unsynced.synced(core.unsynced.pending_sync())
+            if loaded.removed or loaded.removed_files:
+                core.chores.append(lambda: remover.delete_later(loaded.removed, loaded.removed_files))
         core.do_chores()
         state, metrics = core.state, core.metrics
         ends = {"log_start_offset": state.log_start_offset, "log_end_offset": state.log_end_offset}
-        core.tell("open", duration_ms=metrics.load_s * 1000, recovered=metrics.recovered, **ends)
+        core.emit("open", duration_ms=metrics.load_s * 1000, recovered=metrics.recovered, **ends)
 
     @classmethod
     def open(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import accumulate
+from math import inf
 from typing import Any, Final
 
 from kafkalog._core.bytes.counter import Counter
@@ -32,11 +34,7 @@ class Durations:
 
     def buckets(self) -> list[tuple[float, int]]:
         """Return (upper bound in seconds, number of durations up to it) pairs; the last bound is infinite."""
-        found, sum_so_far = [], 0
-        for bound, count in zip((*BUCKETS_S, float("inf")), self.counts, strict=True):
-            sum_so_far += count
-            found.append((bound, sum_so_far))
-        return found
+        return list(zip((*BUCKETS_S, inf), accumulate(self.counts), strict=True))
 
 
 class LogMetrics:

@@ -75,7 +75,7 @@ def high_watermark_incremented(state: State, mark: LogOffsetMetadata) -> State |
     """
     if mark.message_offset > state.log_end_offset:
         raise IllegalArgument(
-            f"the high watermark cannot go to {mark.message_offset}, above the log end {state.log_end_offset}",
+            f"the high watermark cannot be {mark.message_offset}, above the log end {state.log_end_offset}",
             offset=mark.message_offset,
         )
     old = state.high_watermark
@@ -120,7 +120,7 @@ def log_start_incremented(state: State, offset: int) -> State | None:
     """
     if offset > state.high_watermark:
         raise OffsetOutOfRange(
-            f"the log start cannot go to {offset}, above the high watermark {state.high_watermark}",
+            f"the log start cannot be {offset}, above the high watermark {state.high_watermark}",
             offset=offset,
             hint="only records below the high watermark can be deleted",
         )

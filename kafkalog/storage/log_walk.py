@@ -12,8 +12,6 @@ from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, anchor_behind, segment_chunks
 from kafkalog.storage.segments import LogSegments, Segment
 
-__all__ = ["Walkable", "bound_of", "check_rows", "log_chunks", "sound_chunks"]
-
 
 class Walkable(Protocol):
     """A log open for writing, or a view of another process's log."""

@@ -63,7 +63,7 @@ class PartitionDir(NamedTuple):
 def base_name(base_offset: int) -> str:
     """Return the offset in 20 digits, so that names sort in offset order."""
     if not 0 <= base_offset <= MAX_OFFSET:
-        raise IllegalArgument(f"a base offset lies in 0 ... 2^63-1, got {base_offset}", offset=base_offset)
+        raise IllegalArgument(f"a base offset must be in 0 ... 2^63-1, got {base_offset}", offset=base_offset)
     return f"{base_offset:020d}"
 
 
@@ -123,7 +123,7 @@ def validate_topic(name: str) -> str:
     name therefore never holds a separator and never leaves its directory. TypeError for anything but str.
     """
     if not isinstance(name, str):
-        raise TypeError(f"a topic name is a str, got {type(name).__name__}")
+        raise TypeError(f"a topic name must be a str, got {type(name).__name__}")
     shown = ascii(name if len(name) <= 60 else name[:57] + "...")
     rule = "use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
     if not name:
@@ -142,9 +142,9 @@ def validate_topic(name: str) -> str:
 def validate_partition(number: int) -> int:
     """Return the number if it is in 0 ... 2^31-1; IllegalArgument otherwise."""
     if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"a partition is an int, got {type(number).__name__}")
+        raise TypeError(f"a partition must be an int, got {type(number).__name__}")
     if not 0 <= number <= MAX_PARTITION:
-        raise IllegalArgument(f"a partition lies in 0 ... 2^31-1, got {number}")
+        raise IllegalArgument(f"a partition must be in 0 ... 2^31-1, got {number}")
     return number
 
 
@@ -201,10 +201,10 @@ def parse_dir(name: str) -> PartitionDir:
     if suffixed:
         live, kind = suffixed["live"], suffixed["suffix"]
     elif name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
-        raise _not_a_partition(name, "it ends as a directory in transit but has no '.<id>' before that")
+        raise _not_a_partition(name, "it ends in -delete, -future or -stray without '.<id>' before that")
     topic, dash, number = live.rpartition("-")
     if not dash or not topic:
-        raise _not_a_partition(name, "there is no '<topic>-' in it")
+        raise _not_a_partition(name, "it does not begin with '<topic>-'")
     if not _PARTITION.match(number) or int(number) > MAX_PARTITION:
         raise _not_a_partition(name, f"{ascii(number)} is not a partition number")
     try:
@@ -223,6 +223,6 @@ def parse_topic_partition_dir(name: str) -> TopicPartition:
 
 def _not_a_partition(name: str, reason: str) -> NotAPartition:
     return NotAPartition(
-        f"{ascii(name)} is no partition directory: {reason}",
+        f"{ascii(name)} is not a partition directory: {reason}",
         hint="a partition directory is named <topic>-<number>",
     )

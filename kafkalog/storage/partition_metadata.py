@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+from errno import ENOENT
 from typing import Final
 
 from kafkalog.errors import CorruptCheckpoint, IllegalArgument, InconsistentTopicId, StorageError
@@ -17,7 +18,7 @@ ID_LENGTH: Final = 22
 _ID: Final = re.compile(rf"[A-Za-z0-9_-]{{{ID_LENGTH}}}")
 MAX_FILE_BYTES: Final = 64 * 1024
 _RESERVED: Final = frozenset({bytes(16), bytes(15) + b"\x01"})
-_HINT: Final = "move the file away: it is written anew when the partition is next opened for writing"
+_HINT: Final = "move the file away: the next opening for writing creates it again"
 
 
 def new_topic_id() -> str:
@@ -25,16 +26,16 @@ def new_topic_id() -> str:
     from uuid import uuid4
 
     while True:
-        made = uuid4().bytes
-        text = base64.urlsafe_b64encode(made).decode()[:ID_LENGTH]
-        if made not in _RESERVED and not text.startswith("-"):
+        raw = uuid4().bytes
+        text = base64.urlsafe_b64encode(raw).decode()[:ID_LENGTH]
+        if raw not in _RESERVED and not text.startswith("-"):
             return text
 
 
 def check_topic_id(text: str) -> str:
     """Return the id; IllegalArgument unless it is 22 characters of url-safe base64 and not the zero id."""
     if not _ID.fullmatch(text):
-        raise IllegalArgument(f"{ascii(text[:80])} is no topic id: 22 characters of url-safe base64")
+        raise IllegalArgument(f"{ascii(text[:80])} is not a topic id: it must be 22 characters of url-safe base64")
     if base64.urlsafe_b64decode(text + "==") == bytes(16):
         raise IllegalArgument("the topic id is zero")
     return text
@@ -77,21 +78,20 @@ def write_partition_metadata(fs: FileSystem, directory: str | os.PathLike[str], 
         raise InconsistentTopicId(
             f"the partition belongs to topic id {present}, not {topic_id}",
             path=path,
-            hint="a topic of that name was deleted and made again: use the directory of the new one",
+            hint="the topic was deleted and created again: use the directory of the new one",
         )
     try:
-        _write(fs, path, topic_id)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not fs.exists(directory):
-            return
-        raise StorageError.from_os(error, "write the topic id", path=path) from error
+        replace_topic_id(fs, directory, topic_id)
+    except StorageError as error:
+        if error.errno != ENOENT or fs.exists(directory):
+            raise
 
 
 def replace_topic_id(fs: FileSystem, directory: str | os.PathLike[str], topic_id: str) -> None:
     """Assign a partition directory to another topic; the caller has exclusive access to it. StorageError."""
     path = os.path.join(directory, PARTITION_METADATA)
     try:
-        _write(fs, path, check_topic_id(topic_id))
+        atomic_write(fs, path, format_partition_metadata(check_topic_id(topic_id)))
     except OSError as error:
         raise StorageError.from_os(error, "write the topic id", path=path) from error
 
@@ -99,10 +99,6 @@ def replace_topic_id(fs: FileSystem, directory: str | os.PathLike[str], topic_id
 def format_partition_metadata(topic_id: str) -> bytes:
     """Return the file's content for a topic id."""
     return f"version: {VERSION}\ntopic_id: {topic_id}".encode()
-
-
-def _write(fs: FileSystem, path: str, topic_id: str) -> None:
-    atomic_write(fs, path, format_partition_metadata(topic_id))
 
 
 def _field(lines: list[str], index: int, name: str) -> str:

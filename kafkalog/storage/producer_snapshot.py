@@ -57,16 +57,16 @@ def parse_snapshot(data: bytes, path: str | None = None) -> list[ProducerEntry]:
     if len(data) < _HEADER.size:
         raise _corrupt("failed schema validation: null", path)
     _, stored, count = _HEADER.unpack_from(data)
-    left = len(data) - _HEADER.size
+    remaining = len(data) - _HEADER.size
     if count < 0:
         raise _corrupt("failed schema validation: non-nullable field producerEntries was serialized as null", path)
-    if count > left:
+    if count > remaining:
         raise _corrupt(
-            f"failed schema validation: Tried to allocate a collection of size {count}, but there are only {left} "
+            f"failed schema validation: Tried to allocate a collection of size {count}, but there are only {remaining} "
             "bytes remaining.",
             path,
         )
-    if count * _ENTRY.size > left:
+    if count * _ENTRY.size > remaining:
         raise _corrupt("failed schema validation: null", path)
     computed = crc32c(memoryview(data)[_CHECKED_FROM:])
     if computed != stored:

@@ -288,26 +288,26 @@ def _refusal(table: BatchTable, staged: Staged) -> KafkalogError:
     epoch = -1 if known is None else known.producer_epoch
     if staged.fault == FAULT_EPOCH:
         return InvalidProducerEpoch(
-            f"{who} has epoch {batch.producer_epoch}, the log knows {epoch}",
+            f"{who} sent epoch {batch.producer_epoch}; its current epoch is {epoch}",
             hint="a newer producer with this id took over, or the transaction was ended with a newer epoch",
             **where,
         )
     if staged.fault == FAULT_NO_TRANSACTION:
         return InvalidTxnState(
-            f"{who} has no transaction open here, and none was verified", hint="begin it with its coordinator", **where
+            f"{who} has no open transaction here, and none was verified", hint="begin it at its coordinator", **where
         )
     if staged.fault == FAULT_TRANSACTION_OPEN:
-        return InvalidTxnState(f"{who} has a transaction open, and the batch is not part of one", **where)
+        return InvalidTxnState(f"{who} has an open transaction, but the batch is not transactional", **where)
     if staged.fault == FAULT_COORDINATOR:
         return CoordinatorFenced(
-            f"the marker for {who} is of coordinator epoch {staged.coordinator_epoch}, the log knows "
+            f"the marker for {who} has coordinator epoch {staged.coordinator_epoch}; the current epoch is "
             f"{-1 if known is None else known.coordinator_epoch}",
             **where,
         )
     if staged.fault == FAULT_MARKER:
-        return InvalidRecord("the control batch of a producer holds no readable transaction marker", **where)
+        return InvalidRecord("the control batch of a producer has no readable transaction marker", **where)
     what = f"{who}, epoch {batch.producer_epoch}: the batch begins with sequence {batch.base_sequence}"
     if staged.fault == FAULT_SEQUENCE:
         last = -1 if known is None else known.last_sequence
-        return OutOfOrderSequence(f"{what}, the log's last one is {last} of epoch {epoch}", **where)
-    return OutOfOrderSequence(f"{what}, the transaction was announced with a lower one, or must begin with 0", **where)
+        return OutOfOrderSequence(f"{what}; the last one in the log is {last} of epoch {epoch}", **where)
+    return OutOfOrderSequence(f"{what}; the transaction was verified with a lower one, or must begin with 0", **where)

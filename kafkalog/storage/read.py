@@ -28,7 +28,7 @@ def out_of_range(offset: int, start: int, end: int, path: str | None = None) -> 
     """Return the error for an offset outside the log's [start, end)."""
     where = "before the log start" if offset < start else "at or after the log end"
     hint = f"the log holds offsets [{start}, {end})"
-    return OffsetOutOfRange(f"the offset lies {where}", path=path, offset=offset, hint=hint)
+    return OffsetOutOfRange(f"the offset is {where}", path=path, offset=offset, hint=hint)
 
 
 def extent_of(state: State, offset: int, path: str) -> Extent:

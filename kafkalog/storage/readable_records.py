@@ -71,8 +71,8 @@ class ReadableRecords:
             raise self._failure(file.lost(), "read", position)
         file.used = True
         try:
-            taken = buffer if len(buffer) <= room else memoryview(buffer)[:room]
-            return (file.file or file.opened()).pread_into(taken, position)
+            target_buffer = buffer if len(buffer) <= room else memoryview(buffer)[:room]
+            return (file.file or file.opened()).pread_into(target_buffer, position)
         except OSError as error:
             raise self._failure(error, "read", position) from error
 
@@ -205,7 +205,7 @@ class ReadableRecords:
         try:
             return self._file.stat().st_mtime_ns
         except OSError as error:
-            raise self._failure(error, "look at", None) from error
+            raise self._failure(error, "get the status", None) from error
 
     @property
     def closed(self) -> bool:

@@ -16,8 +16,6 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.remote_files import RemoteFileSystem
 from kafkalog.util.tiered_files import TieredFileSystem, tiered_place
 
-__all__ = ["is_url", "locate", "locate_directories", "refuse_urls", "view_of"]
-
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::[A-Za-z][A-Za-z0-9+.-]*)*://")
 
 
@@ -30,7 +28,7 @@ def refuse_to_write(*paths: str) -> None:
     """Raise ReadOnlyLog for a URL."""
     for path in paths:
         if is_url(path):
-            raise ReadOnlyLog("what a URL names can only be read", path=path, hint="open it with mode 'r'")
+            raise ReadOnlyLog("a URL can be opened only for reading", path=path, hint="open it with mode 'r'")
 
 
 def refuse_urls(*paths: object) -> None:
@@ -38,9 +36,9 @@ def refuse_urls(*paths: object) -> None:
     for path in paths:
         if is_url(path):
             raise IllegalArgument(
-                "a URL is given, where a directory or a file of this machine has to be", path=str(path),
-                hint="mount the store, or copy from it or to it with the store's own tool; docs/remote.md says what "
-                "takes URLs",
+                "a URL was given instead of a local file or directory", path=str(path),
+                hint="mount the store, or copy from it or to it with the store's own tool; docs/remote.md lists what "
+                "accepts URLs",
             )  # fmt: skip
 
 
@@ -58,9 +56,9 @@ def locate(url: str, options: Mapping[str, object] | None = None) -> tuple[Remot
     try:
         remote, path = url_to_fs(url, **(options or {}))
     except ImportError as error:
-        raise MissingPackage(f"what reads {protocol}:// is not installed: {error}", hint=_hint(error)) from None
+        raise MissingPackage(f"the package for {protocol}:// is not installed: {error}", hint=_hint(error)) from None
     except ValueError as error:
-        raise IllegalArgument(f"{ascii(url[:200])}: {error}", hint="name a URL that fsspec knows") from None
+        raise IllegalArgument(f"{ascii(url[:200])}: {error}", hint="use a URL that fsspec supports") from None
     except Exception as error:
         raise StorageError(f"cannot open the store of {protocol}://: {error}") from error
     found = RemoteFileSystem(remote, protocol)
@@ -89,12 +87,12 @@ def locate_directories(
     urls: Iterable[str], options: Mapping[str, object] | None = None
 ) -> tuple[FileSystem, list[str]]:
     """Return the file system of data directories and their paths; raise IllegalArgument if there are several."""
-    given = list(urls)
-    plain = [one for one in given if not is_url(one)]
-    if plain:
-        raise IllegalArgument("a directory among URLs", path=plain[0], hint="open it alone, or give file:// and it")
-    found = [locate(url, options) for url in given]
+    all_urls = list(urls)
+    local = [one for one in all_urls if not is_url(one)]
+    if local:
+        raise IllegalArgument("a local directory among URLs", path=local[0], hint="open it separately, or as file://")
+    found = [locate(url, options) for url in all_urls]
     fs = found[0][0]
     if any(other.remote is not fs.remote for other, _ in found):
-        raise IllegalArgument("the data directories lie in several stores", hint="open each store by itself")
+        raise IllegalArgument("the data directories are in several stores", hint="open each store separately")
     return fs, [path for _, path in found]

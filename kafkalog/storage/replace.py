@@ -25,7 +25,7 @@ def replace_files(directory: str, new: Sequence[LogSegment], old: Sequence[LogSe
     StorageError or OSError if the system refuses; the loader finishes the replacement at the next start.
     """
     make_swaps(directory, new, fs)
-    give_place(directory, new, old, fs)
+    apply_swaps(directory, new, old, fs)
     fs.fsync_dir(directory)
 
 
@@ -36,7 +36,7 @@ def make_swaps(directory: str, new: Sequence[LogSegment], fs: FileSystem) -> Non
     fs.fsync_dir(directory)
 
 
-def give_place(directory: str, new: Sequence[LogSegment], old: Sequence[LogSegment], fs: FileSystem) -> None:
+def apply_swaps(directory: str, new: Sequence[LogSegment], old: Sequence[LogSegment], fs: FileSystem) -> None:
     """Rename the old files to `.deleted` and `.swap` files to their place, unsynced. Raises as `replace_files` does."""
     for segment in old:
         segment.change_file_suffixes("", DELETED_SUFFIX)

@@ -100,7 +100,6 @@ def beyond_time(state: Ageing[S], config: LogConfig, now_ms: int) -> tuple[S, ..
 
 
 
-
 class Rule(Protocol):
     """A rule: the oldest segments that may be deleted at a time (ms)."""
 
@@ -127,11 +126,11 @@ def plan_retention(state: Ageing[S], config: LogConfig, now_ms: int) -> list[Due
     due: list[Due[S]] = []
     aged = Aged(state.segments, state.log_start_offset, state.log_end_offset, state.high_watermark)
     for reason, rule in rules_of(config):
-        gone = rule(aged, config, now_ms)
-        due += [Due(segment, reason) for segment in gone]
-        if gone:
-            left = aged.segments.without(segment.base_offset for segment in gone)
-            if not len(left):
+        due_segments = rule(aged, config, now_ms)
+        due += [Due(segment, reason) for segment in due_segments]
+        if due_segments:
+            rest = aged.segments.without(segment.base_offset for segment in due_segments)
+            if not len(rest):
                 break
-            aged = aged._replace(segments=left, log_start_offset=max(aged.log_start_offset, left[0].base_offset))
+            aged = aged._replace(segments=rest, log_start_offset=max(aged.log_start_offset, rest[0].base_offset))
     return due

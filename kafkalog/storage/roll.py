@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import IllegalState, StorageError
-from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.storage.names import INDEX_SUFFIXES, LOG_SUFFIX, base_name
 from kafkalog.util.fileio import FileSystem
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkalog.storage.segment import LogSegment
 
 _LOG: Final = logging.getLogger(__name__)
-_FILE_NAMES: Final = (log_file_name, index_file_name, time_index_file_name, txn_index_file_name)
 
 
 class RollPlan(NamedTuple):
@@ -36,7 +35,7 @@ def plan_roll(state: State, expected_offset: int | None = None) -> RollPlan:
     if base in state.segments:
         if active.base_offset == base and active.size == 0:
             return RollPlan(base, active)
-        raise IllegalState("a segment with this base offset exists", path=active.path, offset=base)
+        raise IllegalState("a segment with this base offset already exists", path=active.path, offset=base)
     if base < active.base_offset:
         raise IllegalState(
             f"a new segment cannot begin below the active one's base {active.base_offset}",
@@ -52,11 +51,11 @@ def remove_stale_files(directory: str, base_offset: int, fs: FileSystem, *, leve
     StorageError names a file that could not be deleted. `level` is lower for files left by a failed roll of this
     process.
     """
-    for name_of in _FILE_NAMES:
-        path = os.path.join(directory, name_of(base_offset))
+    for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+        path = os.path.join(directory, base_name(base_offset) + suffix)
         try:
             was_there = fs.unlink_if_exists(path)
         except OSError as error:
             raise StorageError.from_os(error, "delete the stale file", path=path) from error
         if was_there:
-            _LOG.log(level, "%s is stale: removed, a new segment takes its name", path)
+            _LOG.log(level, "removed stale %s: a new segment takes its name", path)

@@ -28,7 +28,7 @@ class ScanAdvice:
         self._next = 0
         self._dropped = 0
         if self._absent:
-            self._tell(0, 0, SYSTEM.advice_sequential)
+            self._advise(0, 0, SYSTEM.advice_sequential)
 
     def passed(self, position: int) -> None:
         """Record that the scan has finished with the bytes before `position`."""
@@ -41,13 +41,13 @@ class ScanAdvice:
             start, length = self._absent[self._next]
             begin, end = max(start, self._dropped), min(start + length, position)
             if begin < end:
-                self._tell(begin, end - begin, SYSTEM.advice_dont_need)
+                self._advise(begin, end - begin, SYSTEM.advice_dont_need)
             if start + length > position:
                 break
             self._next += 1
         self._dropped = position
 
-    def _tell(self, position: int, length: int, advice: int) -> None:
+    def _advise(self, position: int, length: int, advice: int) -> None:
         try:
             self._fs.advise(self._file.fileno(), position, length, advice)
         except OSError:

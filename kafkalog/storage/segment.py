@@ -19,12 +19,10 @@ from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import check_next_offset
 from kafkalog.storage.index.aborted_txns import AbortedTxn
-from kafkalog.storage.index.abstract_index import Brought
-from kafkalog.storage.index.lazy_index import LazyIndex
+from kafkalog.storage.index.abstract_index import IndexEntry
 from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.storage.index.time_index import TimeIndex
-from kafkalog.storage.index.transaction_index import TransactionIndex
-from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name, txn_index_file_name
+from kafkalog.storage.names import LOG_SUFFIX, base_name
 from kafkalog.storage.readable_records import FIRST_WINDOW, SMALL_WINDOW
 from kafkalog.storage.segment_files import Indexes, SegmentFiles
 from kafkalog.storage.segment_reader import Extent
@@ -70,12 +68,12 @@ class LogSegment(SegmentFiles):
     def __init__(
         self,
         records: FileRecords,
-        make: Callable[[], Indexes],
+        index_factory: Callable[[], Indexes],
         base_offset: int,
         config: LogConfig,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(records, make)
+        super().__init__(records, index_factory)
         self.base_offset = base_offset
         self.clock = clock
         self.created_ms = clock.milliseconds()
@@ -96,25 +94,23 @@ class LogSegment(SegmentFiles):
         fs: FileSystem = OS,
         clock: Clock = SYSTEM_CLOCK,
         file_already_exists: bool = False,
-        init_file_size: int = 0,
-        preallocate: bool = False,
+        preallocated_bytes: int = 0,
         suffix: str = "",
     ) -> LogSegment:
         """Open the segment at `base_offset`; create a missing `.log` file. The first use creates the indexes.
 
         StorageError names the file the system refused.
         """
-        folder = os.fspath(directory)
+        stem = os.path.join(os.fspath(directory), base_name(base_offset))
         records = FileRecords.open(
-            os.path.join(folder, log_file_name(base_offset, suffix)),
+            stem + LOG_SUFFIX + suffix,
             fs=fs,
             file_already_exists=file_already_exists,
-            init_file_size=init_file_size,
-            preallocate=preallocate,
+            preallocated_bytes=preallocated_bytes,
         )
-        make = partial(_indexes_in, folder, base_offset, suffix, config.segment_index_bytes, fs)
-        segment = cls(records, make, base_offset, config, clock)
-        segment._made()  # it is about to be written or scanned
+        index_factory = partial(index_files, stem, suffix, base_offset, config.segment_index_bytes, fs)
+        segment = cls(records, index_factory, base_offset, config, clock)
+        segment._index_files()  # it is about to be written or scanned
         return segment
 
     # Properties
@@ -231,7 +227,7 @@ class LogSegment(SegmentFiles):
             self.ensure_offset_in_range(table.last_offset)
         return plan
 
-    def add_entries(self, entries: list[Brought]) -> None:
+    def add_entries(self, entries: list[IndexEntry]) -> None:
         """Add index entries for data already written; a StorageError leaves some missing and the segment unusable."""
         if self._is_fresh:
             self.open_indexes()
@@ -293,18 +289,18 @@ class LogSegment(SegmentFiles):
         `max_size`.
         """
         if max_size < 0:
-            raise IllegalArgument(f"a read of {max_size} bytes makes no sense", path=self.path)
+            raise IllegalArgument(f"the size of a read cannot be negative: {max_size}", path=self.path)
         found = self.translate_offset(start_offset)
         if found is None:
             return None
         base_offset, position, size = found
         place = LogOffsetMetadata(base_offset, self.base_offset, position)
-        wanted = size if min_one_message and size > max_size else max_size
-        if wanted == 0 or max_position is None:
+        limit = size if min_one_message and size > max_size else max_size
+        if limit == 0 or max_position is None:
             return FetchDataInfo(place, self.records.slice(position, 0))
         end = self.records.size if max_position < 0 else max_position
         return FetchDataInfo(
-            place, self.records.slice(position, max(0, min(end - position, wanted))), wanted < size
+            place, self.records.slice(position, max(0, min(end - position, limit))), limit < size
         )
 
     def read_next_offset(self) -> int:
@@ -474,17 +470,12 @@ class LogSegment(SegmentFiles):
         return f"<LogSegment {self.base_offset} {self.size} B {self.path}>"
 
 
-def open_index(kind: type[X], base_offset: int, max_index_size: int, fs: FileSystem, path: str) -> X:
-    """Open the index at `path`; create it if missing."""
+def index_files(stem: str, suffix: str, base_offset: int, max_index_size: int, fs: FileSystem) -> Indexes:
+    """Return the index files of a segment, whose names begin with `stem`; the first use creates a missing one."""
+    offsets = partial(_open_index, OffsetIndex, base_offset, max_index_size, fs)
+    times = partial(_open_index, TimeIndex, base_offset, max_index_size, fs)
+    return Indexes.at(stem, suffix, base_offset, offsets, times, fs)
+
+
+def _open_index(kind: type[X], base_offset: int, max_index_size: int, fs: FileSystem, path: str) -> X:
     return kind(path, base_offset, max_index_size, fs=fs)
-
-
-def _indexes_in(folder: str, base_offset: int, suffix: str, max_index_size: int, fs: FileSystem) -> Indexes:
-    """Return the index files in a directory; the first use creates them."""
-    offsets = partial(open_index, OffsetIndex, base_offset, max_index_size, fs)
-    times = partial(open_index, TimeIndex, base_offset, max_index_size, fs)
-    return Indexes(
-        LazyIndex(os.path.join(folder, index_file_name(base_offset, suffix)), offsets, fs),
-        LazyIndex(os.path.join(folder, time_index_file_name(base_offset, suffix)), times, fs),
-        TransactionIndex(os.path.join(folder, txn_index_file_name(base_offset, suffix)), base_offset, fs=fs),
-    )

@@ -7,24 +7,19 @@ begins at the segment's start. So neither an index nor a size field can skip a r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkalog._core.batch.scan import REASON_END, REASON_PARTIAL, BatchTable, scan
-from kafkalog._core.log.values import OffsetPosition
-from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.errors import CorruptRecord
 from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import bad_row, damage_at, next_sound, sound_rows
 from kafkalog.storage.file_slice import LARGEST_OFFSET, LOG_OVERHEAD, FileSlice, claimed_size, is_worth_reading
+from kafkalog.storage.index.segment_index import OffsetKind
+from kafkalog.storage.lazy_file import read_at
 
 FIRST_CHUNK_BYTES: Final = 16 << 10
 CHUNK_BYTES: Final = 256 << 10
 _ANY_OFFSET: Final = -1
-
-
-class OffsetIndex(Protocol):
-    """Index that suggests where a walk begins."""
-
-    def lookup(self, target: int, /) -> OffsetPosition: ...
 
 
 class Extent(NamedTuple):
@@ -39,7 +34,7 @@ class Extent(NamedTuple):
     data: FileSlice
     bound: int
     is_last: bool = False
-    offset_index: OffsetIndex | None = None
+    offset_index: OffsetKind | None = None
     is_elsewhere: Callable[[bytes], bool] | None = None
 
 
@@ -104,9 +99,9 @@ def segment_chunks(
     The walk begins at `anchor`, by default at the index's position. CorruptRecord with the position of the damage
     and the next expected offset, also for damage on the way to `start`.
     """
-    given = anchor_of(extent, start) if anchor is None else anchor
+    first_anchor = anchor_of(extent, start) if anchor is None else anchor
     try:
-        yield from SegmentWalk(extent, given, start, stop, check_crc).chunks()
+        yield from SegmentWalk(extent, first_anchor, start, stop, check_crc).chunks()
     except NotAnchored:
         yield from SegmentWalk(extent, Anchor(0, extent.base_offset), start, stop, check_crc).chunks()
 
@@ -131,7 +126,7 @@ class SegmentWalk:
     """
 
     __slots__ = (
-        "_anchor", "_at", "_bound", "_check_crc", "_end", "_extent", "_file", "_following", "_given", "_is_sure",
+        "_anchor", "_at", "_bound", "_check_crc", "_end", "_extent", "_file", "_following", "_has_yielded", "_is_sure",
         "_is_wide", "_path", "_start", "_stop", "_want",
     )  # fmt: skip
 
@@ -150,7 +145,7 @@ class SegmentWalk:
         self._want = FIRST_CHUNK_BYTES
         self._is_wide = False  # the read held the whole batch behind the first one
         self._is_sure = entry < 0  # the walk relies on no index entry
-        self._given = False
+        self._has_yielded = False
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks; raise NotAnchored, before the first one, if the anchor is wrong."""
@@ -160,32 +155,29 @@ class SegmentWalk:
             if not self._is_sure:
                 self._check_anchor(table, good)
             if good and table.begins_behind_gap(good - 1, self._following):
-                if self._has_to_wait(table, good):
+                if self._must_wait(table, good):
                     rows -= 1
                 elif not self._is_within(data, table, good - 1):
                     good = rows = good - 1
             if rows:
-                first = 0 if self._given else self._first_row(table, rows)
+                first = 0 if self._has_yielded else self._first_row(table, rows)
                 self._following = table.last_offset_of(rows - 1) + 1
                 last = rows if self._extent.is_elsewhere is None else self._rows_below_bound(table, rows)
                 if first < last:
-                    self._given = self._is_sure = True
+                    self._has_yielded = self._is_sure = True
                     yield Chunk(data, table, first, last, self._path, self._at)
                 if self._following >= self._stop:
                     break
             if good < len(table):
                 raise self._damage(bad_row(table, good, self._following, self._extent.bound, self._path))
-            if not self._goes_on(data, table, rows):
+            if not self._advance(data, table, rows):
                 break
         if not self._is_sure:
             raise NotAnchored  # nothing confirms that the segment ends below `start`
 
     def _read(self) -> tuple[bytes, BatchTable]:
         at = self._at
-        try:
-            data = self._file.pread(min(self._want, self._end - at), at)
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=self._path, position=at) from error
+        data = read_at(self._file, min(self._want, self._end - at), at)
         return data, scan(data, file_mode=True, base_position=at, check_crc=self._check_crc)
 
     def _check_anchor(self, table: BatchTable, good: int) -> None:
@@ -199,7 +191,7 @@ class SegmentWalk:
                 raise NotAnchored
             self._is_sure = last_offset == self._anchor.last_offset
 
-    def _has_to_wait(self, table: BatchTable, good: int) -> bool:
+    def _must_wait(self, table: BatchTable, good: int) -> bool:
         """Return True if a batch follows that can confirm the last of the `good` rows, which begins behind a gap."""
         is_last = good < len(table) or self._at + table.valid_bytes >= self._end
         return not is_last and not (self._is_wide and good == 1)
@@ -224,7 +216,7 @@ class SegmentWalk:
             raise NotAnchored  # no earlier batch confirms the gap
         return first
 
-    def _goes_on(self, data: bytes, table: BatchTable, rows: int) -> bool:
+    def _advance(self, data: bytes, table: BatchTable, rows: int) -> bool:
         """Move to the data behind the yielded rows; return False if only zeros remain. CorruptRecord."""
         if len(data) < min(self._want, self._end - self._at):  # another process has truncated the file
             raise self._cut(self._at + len(data))
@@ -257,7 +249,7 @@ class SegmentWalk:
     def _wide(self, size: int) -> int:
         """Return the number of bytes to read for the batch of `size` bytes here and the next one."""
         at = min(self._at + size, self._end)
-        claimed = claimed_size(FileSlice(self._file, at, min(LOG_OVERHEAD, self._end - at)).read())
+        claimed = claimed_size(read_at(self._file, min(LOG_OVERHEAD, self._end - at), at))
         is_whole = claimed <= self._end - at and is_worth_reading(self._file, at, claimed)
         return size + (max(CHUNK_BYTES, claimed) if is_whole else CHUNK_BYTES)
 
@@ -267,7 +259,7 @@ class SegmentWalk:
         return is_complete and only_zeros(self._file, position, self._end)
 
     def _bad_size(self, field: int, position: int) -> Exception:
-        what = f"the size field {field} is not that of the batch here"
+        what = f"the size field {field} does not match the batch here"
         return self._damage(damage_at(what, self._path, self._following, position))
 
     def _cut(self, position: int) -> Exception:

@@ -68,11 +68,11 @@ class LogSegments(Generic[S_co]):
 
     @classmethod
     def _of(cls: type[LogSegments[S]], bases: tuple[int, ...], segments: tuple[S, ...]) -> LogSegments[S]:
-        made = cls.__new__(cls)
-        made._bases = bases
-        made._segments = segments
-        made._times = None
-        return made
+        new = cls.__new__(cls)
+        new._bases = bases
+        new._segments = segments
+        new._times = None
+        return new
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -143,7 +143,7 @@ class LogSegments(Generic[S_co]):
         Equal bounds return nothing; `stop` below `start` raises IllegalArgument.
         """
         if stop < start:
-            raise IllegalArgument(f"the range [{start}, {stop}) goes backwards", offset=start)
+            raise IllegalArgument(f"the range [{start}, {stop}) ends before it begins", offset=start)
         if start == stop:
             return ()
         at = max(bisect_right(self._bases, start) - 1, 0)
@@ -180,19 +180,19 @@ class LogSegments(Generic[S_co]):
         base = segment.base_offset
         at = bisect_left(self._bases, base)
         after = at + 1 if at < len(self._bases) and self._bases[at] == base else at
-        made = self._of(
+        new = self._of(
             (*self._bases[:at], base, *self._bases[after:]), (*self._segments[:at], segment, *self._segments[after:])
         )
-        made._check(at)
+        new._check(at)
         if at:
-            made._check(at - 1)
-        return made
+            new._check(at - 1)
+        return new
 
     def without(self, base_offsets: Iterable[int]) -> LogSegments[S_co]:
         """Return this map without the segments with these bases; unknown bases are ignored."""
-        gone = frozenset(base_offsets)
-        kept = [(base, segment) for base, segment in zip(self._bases, self._segments, strict=True) if base not in gone]
-        return self._of(tuple(base for base, _ in kept), tuple(segment for _, segment in kept))
+        dropped = frozenset(base_offsets)
+        kept = tuple(segment for segment in self._segments if segment.base_offset not in dropped)
+        return self._of(tuple(segment.base_offset for segment in kept), kept)
 
 
 AnySegments = LogSegments[AnySegment]

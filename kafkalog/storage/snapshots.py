@@ -78,7 +78,7 @@ class Snapshots:
             try:
                 return offset, read_snapshot(self.path(offset), fs=self.fs)
             except CorruptSnapshot as error:
-                _LOG.warning("%s: removed, an older one is used", error)
+                _LOG.warning("%s: removed, using an older one", error)
                 self.remove(offset)
             except StorageError as error:
                 if error.errno != ENOENT:
@@ -86,7 +86,7 @@ class Snapshots:
                 self._offsets.remove(offset)
         return None
 
-    def _given_up(self, offset: int) -> str:
+    def _forget_unsynced(self, offset: int) -> str:
         """Return the path of a snapshot to be removed, and cancel its sync."""
         path = self.path(offset)
         self.unsynced = tuple(one for one in self.unsynced if one[1] != path)
@@ -94,7 +94,7 @@ class Snapshots:
 
     def remove(self, offset: int) -> None:
         """Remove the snapshot of `offset`; a missing one is ignored."""
-        path = self._given_up(offset)
+        path = self._forget_unsynced(offset)
         try:
             self.fs.unlink_if_exists(path)
         except OSError as error:
@@ -114,13 +114,13 @@ class Snapshots:
 
     def remove_below(self, offset: int) -> None:
         """Remove the snapshots below `offset`, but not its own (PSM-22)."""
-        for gone in [o for o in self._offsets if o < offset]:
-            self.remove(gone)
+        for old in [o for o in self._offsets if o < offset]:
+            self.remove(old)
 
     def remove_outside(self, above: int, upto: int) -> None:
         """Keep only the snapshots in (above, upto] (PSM-20)."""
-        for gone in [o for o in self._offsets if not above < o <= upto]:
-            self.remove(gone)
+        for old in [o for o in self._offsets if not above < o <= upto]:
+            self.remove(old)
 
     def remove_strays(self, segment_bases: Collection[int]) -> None:
         """Keep the snapshots of segments, and the largest other one unless it is below the last segment (PSM-23)."""
@@ -134,7 +134,7 @@ class Snapshots:
         """Rename the snapshot of `offset` for its delayed delete and return its path; None if there is none."""
         if offset not in self._offsets:
             return None
-        path = self._given_up(offset)
+        path = self._forget_unsynced(offset)
         self._offsets.remove(offset)
         try:
             self.fs.rename(path, path + DELETED_SUFFIX)

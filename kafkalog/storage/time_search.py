@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from kafkalog._core.batch.pick import NOT_HERE, find_record_by_time
 from kafkalog.records.tables import batch_table
+from kafkalog.storage.index.segment_index import TimeKind
 from kafkalog.storage.segment_reader import Chunk, Extent, segment_chunks
 from kafkalog.types import OffsetAndTimestamp, TimestampOffset
 
-__all__ = ["find_offset_by_timestamp"]
-
-
-class TimeIndex(Protocol):
-    """Index that suggests where a walk begins."""
-
-    def lookup(self, target: int, /) -> TimestampOffset: ...
-
 
 def find_offset_by_timestamp(
-    extent: Extent, times: TimeIndex, timestamp: int, start_offset: int
+    extent: Extent, times: TimeKind, timestamp: int, start_offset: int
 ) -> OffsetAndTimestamp | None:
     """Return the first record at or after `timestamp` (ms) with an offset of at least `start_offset`; None if none.
 

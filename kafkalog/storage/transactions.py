@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkalog._core.log.txns import AbortedRanges, TxnScan
 from kafkalog.errors import CorruptRecord, FormatError, KafkalogError, StorageError
@@ -20,14 +20,13 @@ from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.file_slice import LARGEST_OFFSET
 from kafkalog.storage.index.aborted_txns import AbortedTxn, check_believable, check_sanity, read_aborted_txns
 from kafkalog.storage.log_walk import sound_chunks
-from kafkalog.storage.names import SNAPSHOT_SUFFIX, parse_base_offset, snapshot_file_name, txn_index_file_name
+from kafkalog.storage.names import snapshot_file_name, txn_index_file_name
 from kafkalog.storage.producer_snapshot import read_snapshot
 from kafkalog.storage.segment_reader import Anchor, Extent
 from kafkalog.storage.segments import AnySegment, AnySegments
+from kafkalog.storage.snapshots import Snapshots
 from kafkalog.storage.undecided import ScanDamage, Undecided
 from kafkalog.util.fileio import OS, FileSystem
-
-__all__ = ["AbortedTransaction", "Transactions"]
 
 _HEADER_BYTES: Final = 61
 _WINDOW_BYTES: Final = 16 << 10
@@ -44,6 +43,17 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
 
 
+class LogExtent(Protocol):
+    """A log at one moment; `end_position` is its end in the last segment."""
+
+    @property
+    def segments(self) -> AnySegments: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def end_position(self) -> int: ...
+
+
 class _SegmentTxns(NamedTuple):
     """Transactions of one segment before the tail: those whose marker is in it, and those that continue behind it.
 
@@ -54,7 +64,7 @@ class _SegmentTxns(NamedTuple):
     aborted: tuple[AbortedTransaction, ...]
     open_at_end: Mapping[int, int]
     first_markers: Mapping[int, tuple[int, bool]] | None
-    met: ScanDamage
+    damage: ScanDamage
 
 
 class _Tail:
@@ -64,12 +74,12 @@ class _Tail:
     before it was rewritten.
     """
 
-    __slots__ = ("carried", "header", "last_position", "met", "position", "scan", "segment", "start")
+    __slots__ = ("carried", "header", "last_position", "damage", "position", "scan", "segment", "start")
 
     def __init__(self, start: int, carried: Mapping[int, int], segment: AnySegment, position: int) -> None:
         self.start = start
         self.carried = carried
-        self.met = ScanDamage()
+        self.damage = ScanDamage()
         self.scan = TxnScan(carried)
         self.segment = segment
         self.position = position
@@ -108,7 +118,7 @@ class _Window:
 
 
 class Transactions:
-    """The transactions of the partition in `directory`; the caller passes its segments and end.
+    """The transactions of the partition in `directory`; the caller passes the log as it is now.
 
     Threads: safe. No file is read before the first query.
     """
@@ -130,9 +140,9 @@ class Transactions:
         Each is checked again, since another process may have been writing, replacing or deleting the file.
         """
         with self._lock:
-            for path, (_, look) in list(self._problems.items()):
+            for path, (_, check) in list(self._problems.items()):
                 try:
-                    look()
+                    check()
                     del self._problems[path]
                 except (FormatError, CorruptRecord, StorageError) as error:
                     if _is_missing(error):
@@ -144,43 +154,34 @@ class Transactions:
         """True if there are problems."""
         return bool(self._problems)
 
-    def forget(self) -> None:
-        """Discard all cached state; call it after the log was truncated."""
-        with self._lock:
-            self._forget()
-
     def _forget(self) -> None:
         self._tail = None
         self._before.clear()
         self._ranges.clear()
         self._problems.clear()
 
-    def first_unstable_offset(self, segments: AnySegments, end_offset: int, end_position: int) -> int | None:
-        """Return the first offset of the longest-open transaction (LOG-30); None if none is open.
+    def first_unstable_offset(self, log: LogExtent) -> int | None:
+        """Return the first offset of the longest-open transaction (LOG-30); None if none is open. StorageError."""
+        return min(self.open_transactions(log).values(), default=None)
 
-        `end_position` is the log's end in the last of `segments`. StorageError if files cannot be read.
-        """
-        return min(self.open_transactions(segments, end_offset, end_position).values(), default=None)
-
-    def open_transactions(self, segments: AnySegments, end_offset: int, end_position: int) -> dict[int, int]:
-        """Return each open transaction's first offset, by producer id; parameters as for `first_unstable_offset`."""
+    def open_transactions(self, log: LogExtent) -> dict[int, int]:
+        """Return each open transaction's first offset, by producer id."""
         with self._lock:
-            self._follow(segments, end_offset, end_position)
+            self._follow(log)
             return dict(self._tail_now.scan.open)
 
     def relocate(self, directory: str) -> None:
         """Set the new name of the partition directory."""
         self._directory = directory
 
-    def aborted_ranges(
-        self, segments: AnySegments, end_offset: int, end_position: int, first_offset: int, next_offset: int
-    ) -> AbortedRanges:
+    def aborted_ranges(self, log: LogExtent, first_offset: int, next_offset: int) -> AbortedRanges:
         """Return the aborted transactions that records with offsets in [first_offset, next_offset) may belong to.
 
         Undecided transactions count as not aborted: query only below the last stable offset.
         """
         with self._lock:
-            self._follow(segments, end_offset, end_position)
+            self._follow(log)
+            segments = log.segments
             first = segments.floor(first_offset) or segments[0]
             ranges = self._ranges_of(segments, first)
             following = segments.higher(first.base_offset)
@@ -192,17 +193,16 @@ class Transactions:
                 following = segments.higher(following.base_offset)
             return AbortedRanges(found)
 
-    def undecided(
-        self, segments: AnySegments, end_offset: int, end_position: int, first_offset: int, next_offset: int
-    ) -> Undecided | None:
+    def undecided(self, log: LogExtent, first_offset: int, next_offset: int) -> Undecided | None:
         """Return the first transaction left undecided by damage with records in [first_offset, next_offset).
 
         Call `aborted_ranges` first, and this only if `is_damaged` is true then.
         """
         with self._lock:
-            self._follow(segments, end_offset, end_position)
+            self._follow(log)
             if not self._problems:
                 return None
+            segments = log.segments
             found: list[Undecided] = []
             segment: AnySegment | None = segments.floor(first_offset) or segments[0]
             while segment is not None and segment.base_offset < next_offset:
@@ -211,23 +211,22 @@ class Transactions:
         in_range = (one for one in found if one.first_offset < next_offset and one.end_offset > first_offset)
         return min(in_range, key=lambda one: one.first_offset, default=None)
 
-    def undecided_at_end(self, segments: AnySegments, end_offset: int, end_position: int) -> Undecided | None:
+    def undecided_at_end(self, log: LogExtent) -> Undecided | None:
         """Return the longest-open transaction if damage may hide its end."""
         with self._lock:
-            self._follow(segments, end_offset, end_position)
+            self._follow(log)
             tail = self._tail_now
             first = min(tail.scan.open.values(), default=None)
-            return next((one for one in tail.met.undecided if one.first_offset == first), None)
+            return next((one for one in tail.damage.undecided if one.first_offset == first), None)
 
-    def aborted_transactions(
-        self, segments: AnySegments, end_offset: int, end_position: int, first_offset: int, next_offset: int
-    ) -> list[AbortedTransaction]:
+    def aborted_transactions(self, log: LogExtent, first_offset: int, next_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions of a range in one segment, in marker order, for a fetch response.
 
         CorruptRecord if damage leaves some of the records undecided.
         """
         with self._lock:
-            self._follow(segments, end_offset, end_position)
+            self._follow(log)
+            segments = log.segments
             aborted, undecided = self._known_in(segments, segments.floor(first_offset) or segments[0])
         for one in undecided:
             if one.first_offset < next_offset and one.end_offset > first_offset:
@@ -243,19 +242,20 @@ class Transactions:
         assert self._tail is not None
         return self._tail
 
-    def _follow(self, segments: AnySegments, end_offset: int, end_position: int) -> None:
+    def _follow(self, log: LogExtent) -> None:
         """Extend the tail to the log's end."""
-        tail, self._end_offset = self._tail, end_offset
+        segments = log.segments
+        tail, self._end_offset = self._tail, log.log_end_offset
         if tail is None or not tail.still_holds(segments):
             self._forget()
-            tail = self._begin(segments, end_offset)
+            tail = self._begin(segments, log.log_end_offset)
         self._tail = None  # an interrupted scan starts over
         active = segments.active
         segment: AnySegment = tail.segment
         while True:
-            stop = end_position if segment is active else segment.size
+            stop = log.end_position if segment is active else segment.size
             if tail.position < stop:
-                self._scan(tail.scan, segment, tail.position, stop, tail.met, segments, tail)
+                self._scan(tail.scan, segment, tail.position, stop, tail.damage, segments, tail)
                 tail.position = stop
             following = segments.higher(segment.base_offset)
             if following is None:
@@ -266,7 +266,7 @@ class Transactions:
 
     def _begin(self, segments: AnySegments, end_offset: int) -> _Tail:
         """Return a tail that begins at the newest readable snapshot within the log, or at the first segment."""
-        for offset in self._snapshots():
+        for offset in reversed(Snapshots(self._directory, fs=self._fs).offsets):
             if not segments[0].base_offset <= offset <= end_offset:
                 continue
             carried = self._snapshot(offset)
@@ -299,15 +299,6 @@ class Transactions:
             return int(chunk.batches.position(chunk.first))
         return int(segment.size)
 
-    def _snapshots(self) -> list[int]:
-        """Return the offsets of the producer snapshots, newest first."""
-        try:
-            names = self._fs.listdir(self._directory)
-        except OSError as error:
-            raise StorageError.from_os(error, "list the partition directory", path=self._directory) from error
-        offsets = (parse_base_offset(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
-        return sorted((offset for offset in offsets if offset is not None), reverse=True)
-
     def _snapshot(self, offset: int) -> dict[int, int] | None:
         """Return the first offset of each transaction open at `offset`, by producer; None without a sound snapshot."""
         path = os.path.join(self._directory, snapshot_file_name(offset))
@@ -322,17 +313,17 @@ class Transactions:
         return dict(open_ones)
 
     def _note_damage(self, segment: AnySegment, error: CorruptRecord) -> None:
-        def look() -> None:
+        def check() -> None:
             if self._fs.exists(segment.path):
                 raise error
 
-        self._problems[segment.path] = error, look
+        self._problems[segment.path] = error, check
 
     def _scan(
-        self, scan: TxnScan, segment: AnySegment, start: int, stop: int, met: ScanDamage, segments: AnySegments,
+        self, scan: TxnScan, segment: AnySegment, start: int, stop: int, damage: ScanDamage, segments: AnySegments,
         tail: _Tail | None = None,
     ) -> None:
-        """Feed the sound batches between two positions of a segment to `scan`; record damage also in `met`."""
+        """Feed the sound batches between two positions of a segment to `scan`; record damage also in `damage`."""
         records = segment.records
         read = _Window(records)
         following = segments.higher(segment.base_offset)
@@ -343,7 +334,7 @@ class Transactions:
 
         def damaged(error: CorruptRecord) -> None:
             self._note_damage(segment, error)
-            met.note(error, scan, records.read(error.position or 0, _HEADER_BYTES))
+            damage.note(error, scan, records.read(error.position or 0, _HEADER_BYTES))
 
         anchor = Anchor(start, segment.base_offset)
         for chunk in sound_chunks(extent, segment.base_offset, LARGEST_OFFSET, damaged, anchor=anchor):
@@ -373,17 +364,17 @@ class Transactions:
         tail = self._tail_now
         of_tail = [AbortedTransaction(*fields[:3]) for fields in tail.scan.aborted]
         if segment.base_offset >= tail.start:
-            return of_tail, tail.met.undecided
+            return of_tail, tail.damage.undecided
         own = self._segment_txns(segments, segment)
-        found, undecided = list(own.aborted), [*own.met.undecided, *tail.met.undecided]
-        going_on = dict(own.open_at_end)
+        found, undecided = list(own.aborted), [*own.damage.undecided, *tail.damage.undecided]
+        still_open = dict(own.open_at_end)
         later = segments.higher(segment.base_offset)
-        while going_on and later is not None and later.base_offset < tail.start:
+        while still_open and later is not None and later.base_offset < tail.start:
             txns = self._segment_txns(segments, later)
-            undecided += [one for item in going_on.items() for one in txns.met.before_marker(*item)]
-            going_on = _ended(found, going_on, txns, later.base_offset, undecided)
+            undecided += [one for item in still_open.items() for one in txns.damage.before_marker(*item)]
+            still_open = _end_in(found, still_open, txns, later.base_offset, undecided)
             later = segments.higher(later.base_offset)
-        for producer_id, first_offset in going_on.items():
+        for producer_id, first_offset in still_open.items():
             if tail.carried.get(producer_id, _NO_LIMIT) > first_offset:  # else the tail knows it
                 undecided += _without_marker(found, producer_id, first_offset, tail, undecided)
         return found + of_tail, undecided  # the tail knows the first offsets of those that continue into it
@@ -403,18 +394,18 @@ class Transactions:
         holds_tail = following is None or tail.start < following.base_offset
         end_offset = tail.start if following is None else min(tail.start, following.base_offset)
         indexed = self._indexed(segment, _NO_LIMIT if holds_tail else end_offset)
-        going_on = {} if holds_tail else self._snapshot(end_offset)
-        if indexed is not None and going_on is not None:
-            return _SegmentTxns(indexed, going_on, None, ScanDamage())
-        scan, met = TxnScan(), ScanDamage()
+        still_open = {} if holds_tail else self._snapshot(end_offset)
+        if indexed is not None and still_open is not None:
+            return _SegmentTxns(indexed, still_open, None, ScanDamage())
+        scan, damage = TxnScan(), ScanDamage()
         stop = self._position(segment, end_offset) if holds_tail else segment.size
-        self._scan(scan, segment, 0, stop, met, segments)
+        self._scan(scan, segment, 0, stop, damage, segments)
         if indexed is None:
             indexed = tuple(AbortedTransaction(*fields[:3]) for fields in scan.aborted)
         else:
             known = {one[:2] for one in indexed}
-            met.undecided = [one for one in met.undecided if one[:2] not in known]
-        return _SegmentTxns(indexed, scan.open, scan.first_markers, met)
+            damage.undecided = [one for one in damage.undecided if one[:2] not in known]
+        return _SegmentTxns(indexed, scan.open, scan.first_markers, damage)
 
     def _indexed(self, segment: AnySegment, end_offset: int) -> tuple[AbortedTransaction, ...] | None:
         """Return the entries of the segment's transaction index; None if it is missing, empty or damaged."""
@@ -458,25 +449,25 @@ def _without_marker(
     if producer_id in tail.carried:  # by another transaction
         found += [AbortedTransaction(producer_id, first_offset, tail.start - 1)] * is_hidden
         return []
-    more = tail.met.before_marker(producer_id, first_offset)
+    more = tail.damage.before_marker(producer_id, first_offset)
     last_offset, is_aborted = tail.scan.first_markers.get(producer_id, (tail.start - 1, is_hidden or bool(more)))
     found += [AbortedTransaction(producer_id, first_offset, last_offset)] * is_aborted
     return more
 
 
-def _ended(
+def _end_in(
     found: list[AbortedTransaction],
-    going_on: dict[int, int],
+    still_open: dict[int, int],
     txns: _SegmentTxns,
     base_offset: int,
     undecided: list[Undecided],
 ) -> dict[int, int]:
-    """Return the transactions of `going_on` that continue behind this later segment; append aborted ones to `found`.
+    """Return the transactions of `still_open` that continue behind this later segment; append aborted ones to `found`.
 
     A transaction in `undecided` is also added to `found` if the segment's index does not list it.
     """
     still = {}
-    for producer_id, first_offset in going_on.items():
+    for producer_id, first_offset in still_open.items():
         if txns.first_markers is not None:
             marker = txns.first_markers.get(producer_id)
             if marker is None:

@@ -27,7 +27,7 @@ class TruncatePlan(NamedTuple):
 def plan_truncate(state: State, offset: int) -> TruncatePlan | None:
     """Plan a truncation to `offset`; None if the log ends there or before; IllegalArgument below 0."""
     if offset < 0:
-        raise IllegalArgument(f"a log cannot be cut to the negative offset {offset}", offset=offset)
+        raise IllegalArgument(f"a log cannot be truncated to the negative offset {offset}", offset=offset)
     if offset >= state.log_end_offset:
         return None
     segments = state.segments

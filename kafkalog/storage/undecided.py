@@ -9,8 +9,6 @@ from kafkalog.errors import CorruptRecord
 from kafkalog.records.format import CONTROL_BIT
 from kafkalog.storage.damage import HINT, MisplacedBatch
 
-__all__ = ["ScanDamage", "Undecided"]
-
 
 class Undecided(NamedTuple):
     """A producer's records with offsets [first_offset, end_offset); `damage` may hide the end of their transaction."""

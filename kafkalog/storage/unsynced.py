@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafkalog.storage.segment import LogSegment
 
 
-class Taken(NamedTuple):
+class PendingSync(NamedTuple):
     """Changes that a flush is about to sync; `entries` is True if the directory must be synced as well."""
 
     changes: int
@@ -36,15 +36,15 @@ class Unsynced:
         """Record that a segment below the recovery point was rolled, which changed its indexes."""
         self._segments.append(segment)
 
-    def taken(self) -> Taken:
+    def pending_sync(self) -> PendingSync:
         """Return all pending changes; they stay pending until `synced`."""
-        return Taken(self._changes, self._changes > self._synced, tuple(self._segments))
+        return PendingSync(self._changes, self._changes > self._synced, tuple(self._segments))
 
-    def synced(self, taken: Taken) -> None:
+    def synced(self, pending: PendingSync) -> None:
         """Clear changes that are now on disk."""
-        self.entries_synced(taken)
-        self._segments = [segment for segment in self._segments if segment not in taken.segments]
+        self.entries_synced(pending)
+        self._segments = [segment for segment in self._segments if segment not in pending.segments]
 
-    def entries_synced(self, taken: Taken) -> None:
+    def entries_synced(self, pending: PendingSync) -> None:
         """Clear directory changes that were pending before the directory was synced."""
-        self._synced = max(self._synced, taken.changes)
+        self._synced = max(self._synced, pending.changes)

@@ -16,8 +16,8 @@ from kafkalog.manager.partition import Found, open_partition
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.names import index_file_name, log_file_name, time_index_file_name
 from kafkalog.storage.recovery import kept
-from kafkalog.storage.recovery.kept import Kept, told
-from kafkalog.storage.recovery.sound_runs import SoundCount, SoundRun, counted, sound_runs
+from kafkalog.storage.recovery.kept import Kept
+from kafkalog.storage.recovery.sound_runs import SoundCount, SoundRun, count_batches, sound_runs
 from kafkalog.tools.directories import partitions_below, path_list
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, make_directories
@@ -38,7 +38,7 @@ class Restored(NamedTuple):
 
     def __str__(self) -> str:
         twice = f"; {self.doubled} batches were kept twice" if self.doubled else ""
-        return f"{self.partition}: {told(self.sound)} restored to {self.path}{twice}"
+        return f"{self.partition}: {self.sound} restored to {self.path}{twice}"
 
     def as_json(self) -> dict[str, object]:
         """Return the fields as plain values, with `type` "restored"."""
@@ -81,7 +81,7 @@ def shown(one: Kept) -> str:
     """Return one line that describes a kept entry."""
     when = f"{datetime.fromtimestamp(one.at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     return (
-        f"{one.partition}  {one.name}  {told(one.sound)}, {one.size} bytes; kept {when}: the log ended at offset "
+        f"{one.partition}  {one.name}  {one.sound}, {one.size} bytes; kept {when}: the log ended at offset "
         f"{one.offset}, byte {one.position} of {one.segment}, since {one.reason}"
     )
 
@@ -242,7 +242,7 @@ def _restored(
         log = open_partition(log_dir, path, LogConfig(), Found(False), fs=fs, clock=clock)
         log.close()
         log_dir.partition_closed(name, True)
-    return Restored(name, path, counted(part.run for part in parts), doubled)
+    return Restored(name, path, count_batches(part.run for part in parts), doubled)
 
 
 def _write(part: _Part, target: str, fs: FileSystem) -> None:

@@ -5,7 +5,7 @@ import pytest
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.log import plan
 from kafkalog._core.log.plan import AppendPlan, RollRules, SegmentTail, append_info, place_append, plan_append
-from tests.storage.logs import NOW, run, sized
+from tests.storage.logs import NOW, run, sized_batch
 
 RULES = RollRules(0, 1000, 500, NOW, 150)
 EMPTY = SegmentTail(offset_slots=10, time_slots=9)
@@ -55,7 +55,7 @@ def test_an_append_of_many_batches_ends_where_a_segment_does() -> None:
 def test_offsets_that_do_not_fit_are_never_overruled(fresh: bool) -> None:
     """SEG-2, SEG-17: not even in a fresh segment; the extremes of 64 bits neither."""
     for base in (2**31, 2**62, -5):
-        assert planned(sized(100, base=base), fresh=fresh).roll_reason == plan.ROLL_FOR_OFFSET
+        assert planned(sized_batch(100, base=base), fresh=fresh).roll_reason == plan.ROLL_FOR_OFFSET
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_offsets_that_do_not_fit_are_never_overruled(fresh: bool) -> None:
 )
 def test_reasons_to_roll(tail: SegmentTail, time: int, now: int, reason: int) -> None:
     """SEG-16, SEG-17."""
-    table = scan(sized(100, base=1, timestamp=time))
+    table = scan(sized_batch(100, base=1, timestamp=time))
     assert plan_append(table, 0, tail, RULES, now, True, False).roll_reason == reason
 
 
@@ -81,7 +81,7 @@ def test_limits_of_64_bits_do_not_overflow() -> None:
     rules = RollRules(0, 2**31 - 1, 2**63 - 1, 0, 2**31 - 1)
     tail = SegmentTail(1, 0, 0, 0, 0, 0, 9, 9)
     for time in (2**63 - 1, -(2**63)):
-        table = scan(sized(120, base=1, timestamp=time))
+        table = scan(sized_batch(120, base=1, timestamp=time))
         assert plan_append(table, 0, tail, rules, 2**63 - 1, True, False).roll_reason == plan.NO_ROLL
 
 

@@ -247,8 +247,8 @@ def write_size(size: int) -> Callable[[bytearray], Any]:
     [
         (lambda data: data.__setitem__(-3, data[-3] ^ 1), "does not match its CRC"),
         (lambda data: data.__setitem__(16, 9), "format 9, which nobody knows"),
-        (write_size(12 + 13), "size field says 13"),
-        (write_size(-1), "size field says -13"),
+        (write_size(12 + 13), "size field is 13"),
+        (write_size(-1), "size field is -13"),
         (write_size(1 << 30), "claims 1073741824 bytes, 148 are left"),
     ],
 )

@@ -17,8 +17,8 @@ from kafkalog.records.control import ControlType
 from kafkalog.storage.log import UnifiedLog
 from tests.cleaner.logs import append, kept, keys_and_offsets, log_in
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, lead, make_overflowed
-from tests.storage.test_log_transactions import aborted, end, write
+from tests.storage.logs import NOW, append_batches, bases, make_overflowed
+from tests.storage.test_log_transactions import append_marker, list_aborted, write
 
 SLOT = 24
 SUFFIXES = (".cleaned", ".swap", ".deleted")
@@ -320,12 +320,12 @@ def test_what_was_aborted_goes_in_each_segment_of_a_group(tmp_path: Path, where:
         append(log, (b"%d" % number, b"v"))
         if number == where:
             write(log, 7, 0, txn=True)
-            end(log, ControlType.ABORT, 7)
+            append_marker(log, ControlType.ABORT, 7)
         log.roll()
     cleaned(log)
     assert bases(log) == [0, 5]
     assert [key for key, _ in keys_and_offsets(log)] == [b"0", b"1", b"2"]
-    assert aborted(log) == [(7, where + 1)]
+    assert list_aborted(log) == [(7, where + 1)]
     log.close()
 
 
@@ -356,7 +356,7 @@ def test_two_cleans_of_one_log(tmp_path: Path) -> None:
     log = with_keys(tmp_path, 1, 1)
 
     def second() -> None:
-        with pytest.raises(IllegalState, match="cleaned already"):
+        with pytest.raises(IllegalState, match="already being cleaned"):
             cleaned(log)
 
     cleaned(log, check_done=second)
@@ -429,7 +429,7 @@ def test_appends_and_reads_go_on_while_a_log_is_cleaned(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert not failures and rounds > 2
-    lead(log)
+    append_batches(log)
     log.roll()
     cleaned(log)
     folded = {key: value for _, (key, value) in sorted(kept(log).items())}

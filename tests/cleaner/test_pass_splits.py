@@ -138,7 +138,7 @@ def test_a_segment_that_would_be_split_into_itself(tmp_path: Path) -> None:
     struct.pack_into(">i", data, 23, FAR - 1)
     file.write_bytes(seal(data))
     for _ in range(2):
-        with pytest.raises(CorruptRecord, match="and what follows it begins at 2"):
+        with pytest.raises(CorruptRecord, match="but the segment must end below 2"):
             cleaned(log)
     assert bases(log) == [0, 1, 2] and not left_over(log)
     log.close_handlers()

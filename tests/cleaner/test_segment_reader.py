@@ -15,7 +15,7 @@ from kafkalog.storage.segment import LogSegment
 from tests.faults import FaultFS
 from tests.page_cache import drop_pages, resident_bytes
 from tests.raw_batches import batch
-from tests.storage.logs import segment, sized
+from tests.storage.logs import segment, sized_batch
 
 BUFFER = 4096
 
@@ -45,7 +45,7 @@ def filled(path: Path, data: bytes, fs: FaultFS | None = None) -> LogSegment:
 
 def test_each_byte_is_read_once_whatever_the_chunks_cut_off(tmp_path: Path) -> None:
     fs = FaultFS()
-    data = b"".join(sized(300 + 7 * n, base=n) for n in range(60))
+    data = b"".join(sized_batch(300 + 7 * n, base=n) for n in range(60))
     one = filled(tmp_path, data, fs)
     fs.calls.clear()
     found, capacities = read(SegmentReader(BUFFER, fs), one)
@@ -59,7 +59,7 @@ def test_each_byte_is_read_once_whatever_the_chunks_cut_off(tmp_path: Path) -> N
 def test_the_buffer_grows_for_a_long_batch_and_shrinks_after_the_segment(tmp_path: Path) -> None:
     """CLN-27: to the batch's own size."""
     long = batch(1, [b"x" * 50_000])
-    data = sized(100) + long + b"".join(sized(1000, base=2 + n) for n in range(9))
+    data = sized_batch(100) + long + b"".join(sized_batch(1000, base=2 + n) for n in range(9))
     one = filled(tmp_path, data)
     reader = SegmentReader(BUFFER, FaultFS())
     found, capacities = read(reader, one)
@@ -71,7 +71,7 @@ def test_the_buffer_grows_for_a_long_batch_and_shrinks_after_the_segment(tmp_pat
 
 def test_a_sound_batch_of_any_size_is_read_whole(tmp_path: Path) -> None:
     """CLN-27: its checksum is compared first, where it lies."""
-    data = sized(100) + batch(1, [b"x" * LARGE_BATCH_BYTES]) + sized(100, base=2)
+    data = sized_batch(100) + batch(1, [b"x" * LARGE_BATCH_BYTES]) + sized_batch(100, base=2)
     one = filled(tmp_path, data)
     assert read(SegmentReader(BUFFER, FaultFS()), one)[0] == data
     one.close_handlers()
@@ -96,15 +96,15 @@ def test_few_bytes_at_the_end_of_a_segment_are_read_too(tmp_path: Path, last: in
 @pytest.mark.parametrize(
     ("tail", "why"),
     [
-        (sized(5000, base=1)[:4500], "claims 5000 bytes, 4500 are left"),
-        (sized(100, base=1)[:11], "cut off"),
+        (sized_batch(5000, base=1)[:4500], "claims 5000 bytes, 4500 are left"),
+        (sized_batch(100, base=1)[:11], "cut off"),
         (b"\0" * 8 + (2**31 - 13).to_bytes(4, "big") + b"\0" * 6000, "claims 2147483647 bytes"),
     ],
     ids=["torn", "no header", "hostile size"],
 )
 def test_a_batch_that_the_segment_does_not_hold_is_damage(tmp_path: Path, tail: bytes, why: str) -> None:
     """CLN-28: with file and position; no memory is taken for it."""
-    one = filled(tmp_path, sized(200) + tail)
+    one = filled(tmp_path, sized_batch(200) + tail)
     reader = SegmentReader(BUFFER, FaultFS())
     with pytest.raises(CorruptRecord, match=why) as caught:
         read(reader, one)
@@ -126,7 +126,7 @@ def test_a_huge_batch_is_believed_only_with_its_checksum(tmp_path: Path) -> None
 
 
 def test_a_file_that_was_cut_meanwhile_is_told(tmp_path: Path) -> None:
-    one = filled(tmp_path, sized(3000) + sized(3000, base=1))
+    one = filled(tmp_path, sized_batch(3000) + sized_batch(3000, base=1))
     reader = SegmentReader(BUFFER, FaultFS())
     reader.begin(one.records)
     reader.chunk()
@@ -139,7 +139,7 @@ def test_a_file_that_was_cut_meanwhile_is_told(tmp_path: Path) -> None:
 
 def test_what_the_reading_brought_into_the_page_cache_does_not_stay(tmp_path: Path) -> None:
     """So the tail that others read keeps its place there; what was in memory before stays."""
-    data = b"".join(sized(60_000, base=n) for n in range(400))
+    data = b"".join(sized_batch(60_000, base=n) for n in range(400))
     one = filled(tmp_path, data)
     one.records.flush()
     fd = os.open(one.path, os.O_RDWR)
@@ -166,7 +166,7 @@ def test_what_the_reading_brought_into_the_page_cache_does_not_stay(tmp_path: Pa
 @pytest.mark.parametrize("skipped", [1000, 2000, 2096, 2097, 9000])
 def test_a_skip_after_a_part_of_the_buffer_leads_to_the_batch_behind(tmp_path: Path, skipped: int) -> None:
     sizes = [2000, skipped, 500, 600]
-    parts = [sized(size, base=n) for n, size in enumerate(sizes)]
+    parts = [sized_batch(size, base=n) for n, size in enumerate(sizes)]
     one = filled(tmp_path, b"".join(parts))
     reader = SegmentReader(BUFFER, FaultFS())
     reader.begin(one.records)

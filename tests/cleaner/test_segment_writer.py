@@ -14,7 +14,7 @@ from kafkalog.cleaner.segment_writer import SegmentWriter
 from kafkalog.errors import SegmentOffsetOverflow, StorageError
 from kafkalog.storage.segment import LogSegment
 from tests.faults import FaultFS
-from tests.storage.logs import segment, sized
+from tests.storage.logs import segment, sized_batch
 
 SUFFIXES = (".log", ".index", ".timeindex")
 
@@ -42,7 +42,7 @@ def test_files_are_those_of_plain_appends(seed: int, buffer: int, tmp_path_facto
     offset, total = 0, 0
     for _ in range(rng.randint(1, 8)):
         count = rng.choice([1, 1, 3, 40])
-        data = b"".join(sized(rng.choice([100, 700, 5000, 30_000]), base=offset + n) for n in range(count))
+        data = b"".join(sized_batch(rng.choice([100, 700, 5000, 30_000]), base=offset + n) for n in range(count))
         table = scan(data)
         writer.append(memoryview(data), table)
         other.append(data, table)
@@ -64,10 +64,10 @@ def test_what_was_not_finished_does_not_come_into_the_next_segment(tmp_path: Pat
     for one in (dropped, kept):
         one.begin()
         writer.begin(one)
-        data = sized(3000 if one is dropped else 200)
+        data = sized_batch(3000 if one is dropped else 200)
         writer.append(memoryview(data), scan(data))
     writer.finish()
-    assert dropped.size == 0 and files(kept)[0] == sized(200)
+    assert dropped.size == 0 and files(kept)[0] == sized_batch(200)
     dropped.close_handlers()
 
 
@@ -77,7 +77,7 @@ def test_an_offset_too_far_from_the_base_is_refused_before_anything_is_written(t
     one.begin()
     writer = SegmentWriter(4096)
     writer.begin(one)
-    data = sized(100, base=2**31)
+    data = sized_batch(100, base=2**31)
     with pytest.raises(SegmentOffsetOverflow):
         writer.append(memoryview(data), scan(data))
     writer.finish()
@@ -91,7 +91,7 @@ def test_a_disk_that_takes_no_more_is_told(tmp_path: Path) -> None:
     one.begin()
     writer = SegmentWriter(4096)
     writer.begin(one)
-    data = sized(3000)
+    data = sized_batch(3000)
     writer.append(memoryview(data), scan(data))
     fs.fail("pwrite")
     with pytest.raises(StorageError):

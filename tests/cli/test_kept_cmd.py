@@ -7,7 +7,7 @@ import pytest
 
 import kafkalog
 from tests import commands
-from tests.storage.test_kept import FIRST, RECORDS, damaged, offsets, positions
+from tests.storage.test_kept import FIRST, RECORDS, make_damaged, offsets, positions
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def data(tmp_path: Path) -> Path:
     """A data directory with a damaged partition that was not closed well."""
     made = tmp_path / "data"
     made.mkdir()
-    damaged(made)
+    make_damaged(made)
     return made
 
 
@@ -29,7 +29,8 @@ def test_refuse_then_recover_list_restore_and_remove(data: Path, tmp_path: Path)
     cut = positions(data / "orders-0" / FIRST)[5]
     (line,) = commands.ok("kept", "list", data).decode().splitlines()
     assert line.startswith(f"orders-0  {FIRST[:20]}-{cut}  {count}, ")
-    assert line.endswith(f"the log ended at offset 15, byte {cut} of {FIRST}, since the checksum of the batch is wrong")
+    reason = "the batch does not match its checksum"
+    assert line.endswith(f"the log ended at offset 15, byte {cut} of {FIRST}, since {reason}")
     to = tmp_path / "to"
     told = commands.ok("kept", "restore", data, "--to", to).decode()
     assert told == f"orders-0: {count} restored to {to}/orders-0\n"

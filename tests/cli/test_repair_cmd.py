@@ -98,7 +98,7 @@ def test_it_says_what_the_next_opening_will_cut_and_keep(tmp_path: Path) -> None
     checkpoint.write_text("zeros")
     cut = (
         f"next     {partition}: the next opening for writing recovers from its beginning on and will cut "
-        f"{partition}/{LOG} at byte {at}, offset 10 (the checksum of the batch is wrong, 1 later segment with it), "
+        f"{partition}/{LOG} at byte {at}, offset 10 (the batch does not match its checksum, 1 later segment with it), "
         "and keep 25 sound records in 5 batches (offsets 15 to 39) behind it"
     )
     for apply in ([], ["--apply"]):

@@ -139,7 +139,7 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Looks for the words of a cut."""
         text = record.getMessage()
-        self.was_truncated = self.was_truncated or "cut" in text or "given up" in text
+        self.was_truncated = self.was_truncated or "cut" in text or "will be deleted" in text
 
 
 @contextmanager

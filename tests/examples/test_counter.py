@@ -36,7 +36,7 @@ def test_the_snapshot_is_only_a_help(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_said(tmp_path: Path) -> None:
-    assert "there is no such partition directory" in refused("counter.py", tmp_path / "nowhere", "show")
+    assert "the partition directory does not exist" in refused("counter.py", tmp_path / "nowhere", "show")
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "file").write_text("")
     assert "File exists" in refused("counter.py", tmp_path / "file", "add", "apples", "5")

@@ -13,7 +13,7 @@ from kafkalog.tools.kept import restore_kept
 from tests.crash.disk import read_image
 from tests.interop.broker import Broker
 from tests.interop.reference import Reference
-from tests.storage.test_kept import FIRST, flip, positions
+from tests.storage.test_kept import FIRST, flip_bits, positions
 from tests.tools.test_kept import values
 
 confluent = pytest.importorskip("confluent_kafka", reason="it is not installed: pip install kafkalog[test]")
@@ -47,7 +47,7 @@ def test_a_broker_ignores_what_was_kept_and_deletes_it_with_the_topic(tmp_path: 
             if number % 4 == 3:
                 log.roll()
             log.append(b"%d" % number)
-    flip(path / FIRST, positions(path / FIRST)[2] + 65)
+    flip_bits(path / FIRST, positions(path / FIRST)[2] + 65)
     (data / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
     for point in data.glob("recovery-point-*"):
         point.unlink()

@@ -27,7 +27,7 @@ from kafkalog.util.checkpoint import LOG_START_FILE
 from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
 from tests.manager.managers import Held
-from tests.storage.logs import config, lead
+from tests.storage.logs import append_batches, config
 
 A, B = TopicPartition("a", 0), TopicPartition("b-c", 3)
 NAME = "log-start-offset-checkpoint"
@@ -85,7 +85,7 @@ class TestWholeDirectory:
         for name in names:
             (path / name).mkdir()
             made.append(UnifiedLog.open(path / name, config(), high_watermark_follows_end=False))
-            lead(made[-1], times=3)
+            append_batches(made[-1], times=3)
         return made
 
     def test_each_file_has_its_offsets(self, tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ class TestWholeDirectory:
         """LOG-53: the batch went whole, so the next opening ends below the offset of the cut."""
         (tmp_path / "a-0").mkdir()
         log = UnifiedLog.open(tmp_path / "a-0", config())
-        lead(log, 300, 5)
-        lead(log, 300, 5)
+        append_batches(log, 300, 5)
+        append_batches(log, 300, 5)
         log.flush()
         log.truncate_to(7)
         assert log.log_end_offset == 7
@@ -227,7 +227,7 @@ def test_a_cut_that_fails_half_way_leaves_nothing_behind_it_marked_as_clean(tmp_
     fs = FaultFS()
     with Held(tmp_path, fs=fs) as held:
         log = held.manager.get_or_create(A)
-        lead(log, 200, 5)
+        append_batches(log, 200, 5)
         (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\na 0 4\nb-c 3 9\n")
         rule = fs.fail("ftruncate", path="a-0", times=1)
         with pytest.raises((OSError, StorageError)):

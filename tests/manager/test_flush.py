@@ -9,7 +9,7 @@ from kafkalog.manager.flush import flush_dirty_logs, flush_period_ms
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, config, lead, log, run
+from tests.storage.logs import NOW, append_batches, config, log, run
 
 MAX_LONG = 2**63 - 1
 
@@ -20,10 +20,10 @@ def test_a_log_is_flushed_when_its_time_has_come(tmp_path: Path) -> None:
     made = log(tmp_path, clock=clock, flush_ms=100)
     clock.advance(1000)
     assert flush_dirty_logs([made], clock.monotonic_ms()) == 0
-    lead(made)
+    append_batches(made)
     assert flush_dirty_logs([made], clock.monotonic_ms()) == 1
     assert made.recovery_point == 1
-    lead(made)
+    append_batches(made)
     clock.advance(99)
     assert flush_dirty_logs([made], clock.monotonic_ms()) == 0
     clock.advance(1)
@@ -36,7 +36,7 @@ def test_a_log_is_flushed_when_its_time_has_come(tmp_path: Path) -> None:
 def test_the_wall_clock_does_not_matter(tmp_path: Path, wall: int) -> None:
     clock = MockClock(NOW)
     made = log(tmp_path, clock=clock, flush_ms=100)
-    lead(made)
+    append_batches(made)
     clock.set_wall_ms(wall)
     clock.advance(99)
     assert flush_dirty_logs([made], clock.monotonic_ms()) == 0
@@ -51,7 +51,7 @@ def test_a_log_that_fails_stops_no_other(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"t-{number}").mkdir()
         logs.append(UnifiedLog.open(tmp_path / f"t-{number}", config(flush_ms=1), fs=fs, clock=clock))
-        lead(logs[-1])
+        append_batches(logs[-1])
     clock.advance(1)
     fs.fail("fsync", "fdatasync", path="/t-1", times=9)
     with pytest.raises(StorageError, match="t-1"):
@@ -80,12 +80,12 @@ class TestFlushMessages:
 
     def test_counted_in_records_and_flushed_by_the_append(self, tmp_path: Path) -> None:
         made = log(tmp_path, flush_messages=3)
-        lead(made)
-        lead(made)
+        append_batches(made)
+        append_batches(made)
         assert made.recovery_point == 0
-        lead(made)
+        append_batches(made)
         assert made.recovery_point == 3
-        lead(made, 300, 5)
+        append_batches(made, 300, 5)
         assert made.recovery_point == 8
         made.close()
 
@@ -102,20 +102,20 @@ class TestFlushMessages:
     def test_it_may_change(self, tmp_path: Path) -> None:
         made = log(tmp_path, flush_messages=1)
         made.config = config()
-        lead(made, times=5)
+        append_batches(made, times=5)
         assert made.recovery_point == 0
         made.config = config(flush_messages=1)
-        lead(made)
+        append_batches(made)
         assert made.recovery_point == 6
         made.close()
 
     def test_an_append_whose_flush_fails_says_so(self, tmp_path: Path) -> None:
         fs = FaultFS()
         made = log(tmp_path, fs=fs, flush_messages=2)
-        lead(made)
+        append_batches(made)
         fs.fail("fsync", "fdatasync", times=9)
         with pytest.raises(StorageError):
-            lead(made)
+            append_batches(made)
         with pytest.raises(StorageError):
-            lead(made)
+            append_batches(made)
         made.close_handlers()

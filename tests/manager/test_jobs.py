@@ -15,7 +15,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import AgeClock, MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, config, lead
+from tests.storage.logs import NOW, append_batches, config
 
 MAX_LONG = 2**63 - 1
 
@@ -99,7 +99,7 @@ def test_all_of_them_at_work(tmp_path: Path) -> None:
     store = AStore(tmp_path, retention_ms=3_600_000, flush_ms=1000, file_delete_delay_ms=0)
     scheduler = MockScheduler(store.clock)
     log = store.directories[0].all_logs[0]
-    lead(log, times=3)
+    append_batches(log, times=3)
     jobs = jobs_of(store, AgeClock(store.clock))
     for job in jobs:
         job.start(scheduler)
@@ -142,7 +142,7 @@ def test_a_directory_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.Lo
     assert caplog.messages == [f"{store.directories[0].path}: {caught.value}"]
     assert (store.failed, (tmp_path / "b" / "recovery-point-offset-checkpoint").exists()) == ([], True)
     write_each(store, write_recovery_points)
-    lead(store.directories[0].all_logs[0])
+    append_batches(store.directories[0].all_logs[0])
     store.directories[0].all_logs[0].flush()
     store.fs.fail("pwrite", path=str(tmp_path / "a"), code=errno.EIO, times=1)
     with pytest.raises(StorageError):
@@ -164,7 +164,7 @@ def test_only_the_directories_given_are_written(tmp_path: Path) -> None:
 def test_a_log_whose_disk_fails_takes_its_directory_offline_and_the_job_says_so(tmp_path: Path) -> None:
     store = AStore(tmp_path, retention_ms=1)
     for directory in store.directories:
-        lead(directory.all_logs[0])
+        append_batches(directory.all_logs[0])
         directory.all_logs[0].roll()
     store.clock.advance(5000)
     store.fs.fail("rename", path=str(tmp_path / "a"), code=errno.EIO, times=9)

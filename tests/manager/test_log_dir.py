@@ -471,7 +471,7 @@ def test_the_lock_file_is_opened_where_idle_files_can_be_closed_for_it(tmp_path:
     class Idle:
         used = was_asked = False
 
-        def let_go(self) -> bool:
+        def try_close(self) -> bool:
             fs.heal()
             self.was_asked = True
             return True
@@ -479,7 +479,7 @@ def test_the_lock_file_is_opened_where_idle_files_can_be_closed_for_it(tmp_path:
     for call in (lambda: is_locked(tmp_path, fs=fs), lambda: LogDir.acquire(tmp_path, fs=fs).release()):
         idle = Idle()
         DESCRIPTORS.add(idle)
-        DESCRIPTORS._held.move_to_end(id(idle), last=False)
+        DESCRIPTORS._refs.move_to_end(id(idle), last=False)
         fs.fail("open", "open_read", path=".lock", code=errno.EMFILE)
         call()
         assert idle.was_asked

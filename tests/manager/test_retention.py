@@ -13,7 +13,7 @@ from kafkalog.util.clock import BELIEVED_AFTER_MS, AgeClock, MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
 from tests.raw_batches import batch
-from tests.storage.logs import NOW, config, lead, sized
+from tests.storage.logs import NOW, append_batches, config, sized_batch
 
 DAY = 86_400_000
 
@@ -32,7 +32,7 @@ def test_by_time(tmp_path: Path) -> None:
     made = a_log(tmp_path, clock, scheduler=scheduler, retention_ms=1000, segment_bytes=1 << 20, segment_ms=10,
                  file_delete_delay_ms=500)  # fmt: skip
     for _ in range(200):
-        lead(made, timestamp=clock.milliseconds())
+        append_batches(made, timestamp=clock.milliseconds())
         clock.advance(1)
     assert len(made.segments) > 1
     end = made.log_end_offset
@@ -45,7 +45,7 @@ def test_by_time(tmp_path: Path) -> None:
     assert not any(name.endswith(".deleted") for name in os.listdir(made.path))
     with pytest.raises(OffsetOutOfRange):
         made.read(0, 100)
-    lead(made)
+    append_batches(made)
     assert made.log_end_offset == end + 1
     made.close()
 
@@ -54,10 +54,10 @@ def test_by_size(tmp_path: Path) -> None:
     """MGR-14: 20 segments of ten batches; five segments and ten bytes are kept: six segments."""
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
-    data = sized(100)
+    data = sized_batch(100)
     size = {"internal_segment_bytes": 10 * len(data), "retention_bytes": 50 * len(data) + 10}
     made = a_log(tmp_path, clock, scheduler=scheduler, index_interval_bytes=1, **size)
-    lead(made, times=200)
+    append_batches(made, times=200)
     assert len(made.segments) == 20
     assert cleanup_logs([made], clock.milliseconds()) == 14
     scheduler.advance(60_000)
@@ -65,7 +65,7 @@ def test_by_size(tmp_path: Path) -> None:
     assert len(os.listdir(made.path)) == 6 * 4 + 1
     with pytest.raises(OffsetOutOfRange):
         made.read(0, 100)
-    lead(made)
+    append_batches(made)
     made.close()
 
 
@@ -74,7 +74,7 @@ def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
     clock = MockClock(NOW)
     for number, policy in enumerate(("compact", "compact,delete")):
         made = a_log(tmp_path, clock, f"topic-{number}", cleanup_policy=policy, retention_ms=1)
-        lead(made)
+        append_batches(made)
         made.roll()
         clock.advance(5000)
         assert cleanup_logs([made], clock.milliseconds()) == 0
@@ -85,7 +85,7 @@ def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
 def test_no_policy_at_all_means_the_log_start_only(tmp_path: Path) -> None:
     """LOG-38, LOG-48: an empty cleanup.policy keeps what is old and what is much."""
     made = a_log(tmp_path, MockClock(NOW), cleanup_policy="", retention_ms=1, retention_bytes=1)
-    lead(made, times=3)
+    append_batches(made, times=3)
     made.roll()
     assert cleanup_logs([made], NOW + DAY) == 0
     made.maybe_increment_log_start_offset(3)
@@ -98,7 +98,7 @@ def test_touching_files_does_not_matter_where_there_are_timestamps(tmp_path: Pat
     """LOG-40: the file's time counts only for a segment without timestamps."""
     clock = MockClock(NOW)
     made = a_log(tmp_path, clock, retention_ms=1000)
-    lead(made, timestamp=NOW)
+    append_batches(made, timestamp=NOW)
     made.roll()
     untimed = batch(1, [(-1, b"k", b"v")])
     made.append_as_follower(untimed, 0)
@@ -113,9 +113,9 @@ def test_touching_files_does_not_matter_where_there_are_timestamps(tmp_path: Pat
 def test_a_timestamp_in_the_future_keeps_its_segment(tmp_path: Path) -> None:
     """LOG-40: and with it all that follow."""
     made = a_log(tmp_path, MockClock(NOW), retention_ms=1)
-    lead(made, timestamp=NOW + DAY)
+    append_batches(made, timestamp=NOW + DAY)
     made.roll()
-    lead(made, timestamp=NOW)
+    append_batches(made, timestamp=NOW)
     assert cleanup_logs([made], NOW + DAY) == 0
     made.close()
 
@@ -125,7 +125,7 @@ def test_a_log_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptu
     fs = FaultFS()
     logs = [a_log(tmp_path, clock, f"topic-{number}", retention_ms=1, fs=fs) for number in range(3)]
     for made in logs:
-        lead(made)
+        append_batches(made)
         made.roll()
     fs.fail("rename", path="topic-1", times=99)
     told: list[tuple[str, Exception]] = []
@@ -169,7 +169,7 @@ class TestWallClock:
     def aged(self, tmp_path: Path) -> tuple[UnifiedLog, MockClock, AgeClock]:
         clock = MockClock(NOW)
         made = a_log(tmp_path, clock, retention_ms=DAY)
-        lead(made, timestamp=NOW)
+        append_batches(made, timestamp=NOW)
         made.roll()
         return made, clock, AgeClock(clock)
 
@@ -189,7 +189,7 @@ class TestWallClock:
         """Neither what was there, nor what is written with the clock that went back."""
         made, clock, ages = self.aged(tmp_path)
         clock.set_wall_ms(NOW - 1000 * DAY)
-        lead(made, timestamp=clock.milliseconds())
+        append_batches(made, timestamp=clock.milliseconds())
         assert cleanup_logs([made], ages.milliseconds()) == 0
         clock.advance(DAY + 1)
         assert cleanup_logs([made], ages.milliseconds()) == 0
@@ -200,7 +200,7 @@ class TestWallClock:
         clock.set_wall_ms(NOW - 1000 * DAY)
         ages.milliseconds()
         made.delete_before(1)
-        lead(made, timestamp=clock.milliseconds())
+        append_batches(made, timestamp=clock.milliseconds())
         clock.set_wall_ms(NOW)
         assert cleanup_logs([made], ages.milliseconds()) == 0
         made.close()

@@ -338,5 +338,5 @@ def test_what_takes_no_url_says_so_and_makes_nothing(data: Path, tmp_path: Path,
     shutil.copytree(data, tmp_path / "data")
     create_backup(tmp_path / "data", tmp_path / "backups")
     done = commands.kafkalog(*line.split(), cwd=tmp_path)
-    assert done.returncode == 2 and b"a URL is given" in done.stderr
+    assert done.returncode == 2 and b"a URL was given" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "new") == ["backups", "data"]

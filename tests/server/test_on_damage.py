@@ -11,14 +11,14 @@ from kafkalog.server.settings.config import ServerConfig
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.types import TopicPartition
 from tests.crash.disk import read_image
-from tests.storage.test_kept import damaged
+from tests.storage.test_kept import make_damaged
 
 
 @pytest.fixture
 def directories(tmp_path: Path) -> list[str]:
     """One data directory with a damaged partition that was not closed well, one with a sound partition."""
     (tmp_path / "hurt").mkdir()
-    damaged(tmp_path / "hurt")
+    make_damaged(tmp_path / "hurt")
     kafkalog.open(tmp_path / "sound" / "bills-0", "a").close()
     return [str(tmp_path / "hurt"), str(tmp_path / "sound")]
 

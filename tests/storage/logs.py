@@ -15,7 +15,9 @@ NOW = 1_700_000_000_000
 SMALL_INDEX = 1000
 
 
-def sized(size: int, count: int = 1, *, base: int = 0, timestamp: int = NOW, epoch: int = -1, **more: Any) -> bytes:
+def sized_batch(
+    size: int, count: int = 1, *, base: int = 0, timestamp: int = NOW, epoch: int = -1, **more: Any
+) -> bytes:
     """A batch of exactly `size` bytes: `count` records, the last value takes the slack; record i has `timestamp`."""
 
     def made(slack: int) -> bytes:
@@ -32,7 +34,7 @@ def sized(size: int, count: int = 1, *, base: int = 0, timestamp: int = NOW, epo
 
 def run(first: int, count: int, size: int = 100, *, timestamp: int = NOW, step: int = 1, epoch: int = 0) -> bytes:
     """`count` batches of one record and `size` bytes each, offsets from `first` on, times `step` ms apart."""
-    parts = [sized(size, base=first + i, timestamp=timestamp + i * step, epoch=epoch) for i in range(count)]
+    parts = [sized_batch(size, base=first + i, timestamp=timestamp + i * step, epoch=epoch) for i in range(count)]
     return b"".join(parts)
 
 
@@ -70,10 +72,10 @@ def log(path: Path, *, clock: MockClock | None = None, fs: FileSystem = OS, **mo
     return UnifiedLog.open(directory, config(**more), fs=fs, clock=clock or MockClock(NOW), **arguments)
 
 
-def lead(a_log: UnifiedLog, size: int = 100, count: int = 1, *, timestamp: int = NOW, times: int = 1) -> None:
+def append_batches(a_log: UnifiedLog, size: int = 100, count: int = 1, *, timestamp: int = NOW, times: int = 1) -> None:
     """Append `times` client batches of `size` bytes with `count` records."""
     for _ in range(times):
-        a_log.append_as_leader(bytearray(sized(size, count, timestamp=timestamp)))
+        a_log.append_as_leader(bytearray(sized_batch(size, count, timestamp=timestamp)))
 
 
 def offset_entries(a_segment: LogSegment) -> list[tuple[int, int]]:
@@ -102,9 +104,9 @@ def make_overflowed(folder: Path) -> int:
     """
     folder.mkdir()
     far = 2**31
-    data = b"".join(sized(100, base=offset, epoch=0) for offset in (0, 5, far + 1, far + 3))
+    data = b"".join(sized_batch(100, base=offset, epoch=0) for offset in (0, 5, far + 1, far + 3))
     (folder / f"{0:020d}.log").write_bytes(data)
-    (folder / f"{far + 9:020d}.log").write_bytes(sized(100, base=far + 9, epoch=0))
+    (folder / f"{far + 9:020d}.log").write_bytes(sized_batch(100, base=far + 9, epoch=0))
     for base in (0, far + 9):
         (folder / f"{base:020d}.index").touch()
         (folder / f"{base:020d}.timeindex").write_bytes(NOW.to_bytes(8, "big") + b"\0\0\0\0")

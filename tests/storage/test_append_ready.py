@@ -17,7 +17,7 @@ from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.log import UnifiedLog
 from tests import builder
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, lead, log, sized
+from tests.storage.logs import NOW, append_batches, bases, log, sized_batch
 from tests.transactional import TRANSACTIONAL
 
 SETTINGS: dict[str, Any] = {
@@ -74,7 +74,7 @@ def batches_of(ops: list[Op]) -> list[bytes]:
 Append = Callable[[UnifiedLog], object]
 
 
-def outcomes(path: Path, appends: list[Append], way: AbstractContextManager[Any]) -> tuple[Any, ...]:
+def run_appends(path: Path, appends: list[Append], way: AbstractContextManager[Any]) -> tuple[Any, ...]:
     """What each append gave, the state at the end, and the files after it was closed."""
     given = []
     path.mkdir()
@@ -107,7 +107,7 @@ def test_both_ways_append_the_same_batches_at_once(
 ) -> None:
     check_both_ways(tmp_path_factory, [
         lambda a_log, data=data: a_log.append_batches(bytearray(data))
-        for data in joined(batches_of([op for group in groups for op in group]), groups)
+        for data in join_groups(batches_of([op for group in groups for op in group]), groups)
     ])  # fmt: skip
 
 
@@ -145,11 +145,11 @@ def test_both_ways_append_the_same_copies(
             offset += len(copied.op.values)
         made.append(bytes(changed))
     check_both_ways(tmp_path_factory, [
-        lambda a_log, data=data: a_log.append_as_follower(bytes(data), 1) for data in joined(made, groups)
+        lambda a_log, data=data: a_log.append_as_follower(bytes(data), 1) for data in join_groups(made, groups)
     ])  # fmt: skip
 
 
-def joined(batches: list[bytes], groups: list[list[Any]]) -> list[bytes]:
+def join_groups(batches: list[bytes], groups: list[list[Any]]) -> list[bytes]:
     """The batches, back to back in groups of those sizes."""
     left = iter(batches)
     return [b"".join(next(left) for _ in group) for group in groups]
@@ -158,14 +158,14 @@ def joined(batches: list[bytes], groups: list[list[Any]]) -> list[bytes]:
 def check_both_ways(tmp_path_factory: pytest.TempPathFactory, appends: list[Append]) -> None:
     """An append that somebody is told of takes the long way."""
     root = tmp_path_factory.mktemp("ways")
-    short = outcomes(root / "short", appends, nullcontext())
-    assert short == outcomes(root / "long", appends, hooks.on("append", lambda event: None))
+    short = run_appends(root / "short", appends, nullcontext())
+    assert short == run_appends(root / "long", appends, hooks.on("append", lambda event: None))
 
 
 LONG_WAYS = {"append_checked", "_append_group", "_append_kept"}
 
 
-def way_of(a_log: UnifiedLog, data: bytes, append: Append | None = None) -> str:
+def path_taken(a_log: UnifiedLog, data: bytes, append: Append | None = None) -> str:
     """Which way an append took: the long ones plan it in Python."""
     called: set[str] = set()
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code.co_name))
@@ -179,34 +179,34 @@ def way_of(a_log: UnifiedLog, data: bytes, append: Append | None = None) -> str:
 def test_the_short_way_takes_what_is_usual(tmp_path: Path) -> None:
     """Else `test_both_ways_do_the_same` would show nothing."""
     a_log = log(tmp_path, **SETTINGS)
-    lead(a_log)  # makes the file
-    plain = sized(100)
-    assert [way_of(a_log, plain) for _ in range(8)] == ["short"] * 8  # with index entries
+    append_batches(a_log)  # makes the file
+    plain = sized_batch(100)
+    assert [path_taken(a_log, plain) for _ in range(8)] == ["short"] * 8  # with index entries
     of_producer = builder.batch([b"v"], producer_id=7, producer_epoch=0, base_sequence=0)
-    assert way_of(a_log, of_producer) == "long"
+    assert path_taken(a_log, of_producer) == "long"
     a_log.append_as_leader(bytearray(of_producer))
-    assert way_of(a_log, builder.batch([b"v"], producer_id=7, producer_epoch=0, base_sequence=1)) == "short"
+    assert path_taken(a_log, builder.batch([b"v"], producer_id=7, producer_epoch=0, base_sequence=1)) == "short"
     for unusual in (plain + plain, plain[:-1], b"", builder.batch([b"v"], attributes=TRANSACTIONAL)):
         before = a_log.log_end_offset
-        assert way_of(a_log, unusual) == "no ready batch" and a_log.log_end_offset == before
+        assert path_taken(a_log, unusual) == "no ready batch" and a_log.log_end_offset == before
 
 
 def test_the_short_way_takes_usual_runs(tmp_path: Path) -> None:
     a_log = log(tmp_path, internal_segment_bytes=20_000)
-    leads: Append = lambda a_log: a_log.append_batches(bytearray(sized(100) * 3))  # noqa: E731
-    assert [way_of(a_log, b"", leads) for _ in range(3)] == ["long", "short", "short"]
+    leads: Append = lambda a_log: a_log.append_batches(bytearray(sized_batch(100) * 3))  # noqa: E731
+    assert [path_taken(a_log, b"", leads) for _ in range(3)] == ["long", "short", "short"]
 
     def follows(**fields: int) -> Append:
         end = a_log.log_end_offset
         run = b"".join(builder.batch([b"v"], base_offset=end + at, **fields) for at in range(2))
         return lambda a_log: a_log.append_as_follower(run, 5)
 
-    assert way_of(a_log, b"", follows(leader_epoch=1)) == "long"  # an epoch begins
-    assert way_of(a_log, b"", follows(leader_epoch=1)) == "short"
-    assert way_of(a_log, b"", follows(leader_epoch=1, producer_id=7, producer_epoch=0, base_sequence=0)) == "short"
+    assert path_taken(a_log, b"", follows(leader_epoch=1)) == "long"  # an epoch begins
+    assert path_taken(a_log, b"", follows(leader_epoch=1)) == "short"
+    assert path_taken(a_log, b"", follows(leader_epoch=1, producer_id=7, producer_epoch=0, base_sequence=0)) == "short"
     assert a_log._core.producers.map_end_offset == a_log.log_end_offset
     begins = follows(leader_epoch=1, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0)
-    assert way_of(a_log, b"", begins) == "long"
+    assert path_taken(a_log, b"", begins) == "long"
 
 
 @pytest.mark.parametrize("is_copy", [False, True])
@@ -214,14 +214,14 @@ def test_the_short_way_takes_usual_runs(tmp_path: Path) -> None:
 def test_a_run_that_is_not_written_leaves_the_log_as_it_was(tmp_path: Path, is_copy: bool, partial: int) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, index_interval_bytes=300)
-    lead(a_log)
+    append_batches(a_log)
     file = tmp_path / "topic-0" / f"{0:020d}.log"
     before = file.read_bytes()
 
     def append() -> object:
         if is_copy:
-            return a_log.append_as_follower(b"".join(sized(400, base=1 + at, epoch=0) for at in range(3)), 0)
-        return a_log.append_batches(bytearray(sized(400) * 3))
+            return a_log.append_as_follower(b"".join(sized_batch(400, base=1 + at, epoch=0) for at in range(3)), 0)
+        return a_log.append_batches(bytearray(sized_batch(400) * 3))
 
     fs.fail("pwrite", path=".log", code=errno.ENOSPC, partial=partial)
     with pytest.raises(StorageError) as error:
@@ -239,16 +239,16 @@ def test_a_run_that_is_not_written_leaves_the_log_as_it_was(tmp_path: Path, is_c
 def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, size: int, partial: int, code: int) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, **SETTINGS)
-    lead(a_log, size)
+    append_batches(a_log, size)
     file = tmp_path / "topic-0" / f"{0:020d}.log"
     before = file.read_bytes()
     fs.fail("pwrite", path=".log", code=code, partial=partial)
     with pytest.raises(StorageError) as error:
-        a_log.append_ready(sized(size))
+        a_log.append_ready(sized_batch(size))
     assert (error.value.errno, error.value.offset) == (code, 1)
     assert file.read_bytes() == before and a_log.log_end_offset == 1
     fs.heal()
-    assert way_of(a_log, sized(size)) == "short" and a_log.log_end_offset == 2
+    assert path_taken(a_log, sized_batch(size)) == "short" and a_log.log_end_offset == 2
 
 
 @pytest.fixture
@@ -263,14 +263,14 @@ def limit() -> Iterator[Callable[[int], None]]:
 def test_a_file_that_may_not_grow(tmp_path: Path, limit: Callable[[int], None], room: int) -> None:
     """The system's own refusal, in the middle of the one call that writes."""
     a_log = log(tmp_path, internal_segment_bytes=100_000)
-    lead(a_log, times=30)
+    append_batches(a_log, times=30)
     file = tmp_path / "topic-0" / f"{0:020d}.log"
     before = file.read_bytes()
     limit(len(before) + room)
     try:
         with pytest.raises(StorageError) as error:
-            a_log.append_ready(sized(100))
+            a_log.append_ready(sized_batch(100))
     finally:
         limit(resource.RLIM_INFINITY)
     assert error.value.errno == errno.EFBIG and file.read_bytes() == before
-    assert way_of(a_log, sized(100)) == "short" and a_log.log_end_offset == 31
+    assert path_taken(a_log, sized_batch(100)) == "short" and a_log.log_end_offset == 31

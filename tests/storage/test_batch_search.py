@@ -16,7 +16,7 @@ NOISE = b"\xa5"
 """A byte that no header begins with: negative offsets."""
 
 
-def written(path: Path, data: bytes) -> File:
+def write_and_open(path: Path, data: bytes) -> File:
     (path / "data").write_bytes(data)
     return OS.open_file(path / "data", "r")
 
@@ -27,7 +27,7 @@ def written(path: Path, data: bytes) -> File:
 def test_a_batch_is_found_wherever_windows_join(tmp_path: Path, windows: int, before: int, behind: int) -> None:
     at = windows * WINDOW_BYTES - before
     data = NOISE * at + batch(7, [b"v" * 20]) + NOISE * behind
-    with written(tmp_path, data) as file:
+    with write_and_open(tmp_path, data) as file:
         budget = Budget(len(data))
         assert find_batch(file, 0, len(data), 7, budget) == Found(at, False)
         assert find_batch(file, at, len(data), 7, budget) == Found(at, False)
@@ -43,7 +43,7 @@ def test_a_batch_of_any_size_is_found_by_its_checksum(tmp_path: Path, size: int,
     first = bytearray(sound)
     first[-1] ^= 1
     data = bytes(first) + sound
-    with written(tmp_path, data) as file:
+    with write_and_open(tmp_path, data) as file:
         assert find_batch(file, 0, len(data), 0, Budget(len(data))) == Found(len(first), False)
         assert [is_batch(file, at, len(data), 0) for at in (0, 1, len(first))] == [False, False, True]
         assert not is_batch(file, len(first), len(data), 8)
@@ -55,7 +55,7 @@ def test_a_batch_of_any_size_is_found_by_its_checksum(tmp_path: Path, size: int,
 def test_a_batch_one_byte_behind_what_reads_as_another_is_found(tmp_path: Path) -> None:
     """With a zero before it, its offset and size read as those of an old message, one byte earlier."""
     data = bytes(1) + batch(256, [b"v" * 8192], epoch=0)
-    with written(tmp_path, data) as file:
+    with write_and_open(tmp_path, data) as file:
         budget = Budget(len(data))
         assert find_header(data, 0, len(data), len(data), 0) == 0
         assert find_batch(file, 0, len(data), 0, budget) == Found(1, False)
@@ -65,7 +65,7 @@ def test_a_batch_one_byte_behind_what_reads_as_another_is_found(tmp_path: Path) 
 def test_a_file_that_was_cut_meanwhile_holds_nothing(tmp_path: Path, left: int) -> None:
     """Its end is where it was when the search began."""
     whole = batch(7, [b"v" * 2 * WINDOW_BYTES])
-    with written(tmp_path, whole[:left]) as file:
+    with write_and_open(tmp_path, whole[:left]) as file:
         assert find_batch(file, 0, len(whole), 0, Budget(len(whole))) == NOWHERE
         assert not is_batch(file, 0, len(whole), 0) and not checksum_holds(file, 0, len(whole))
 
@@ -79,7 +79,7 @@ def test_bytes_made_to_deceive_end_the_search(tmp_path: Path) -> None:
     data = bytearray(NOISE * (size + 500))
     for at in places:
         data[at : at + 61] = header
-    with written(tmp_path, bytes(data)) as file:
+    with write_and_open(tmp_path, bytes(data)) as file:
         assert find_batch(file, 0, len(data), 0, Budget(len(data))) == NOWHERE
         budget = Budget(0)
         found = find_batch(file, 0, len(data), 0, budget)
@@ -92,7 +92,7 @@ def test_bytes_made_to_deceive_end_the_search(tmp_path: Path) -> None:
 def test_one_byte_among_zeros_is_seen(tmp_path: Path, at: int) -> None:
     data = bytearray(3 * WINDOW_BYTES)
     data[at] = 1
-    with written(tmp_path, bytes(data)) as file:
+    with write_and_open(tmp_path, bytes(data)) as file:
         assert not only_zeros(file, 0, len(data))
         assert not only_zeros(file, at, at + 1)
         assert only_zeros(file, at + 1, len(data))

@@ -11,20 +11,20 @@ from kafkalog.storage.names import log_file_name
 from kafkalog.storage.recovery.kept import list_kept
 from kafkalog.tools.kept import restore_kept
 from kafkalog.util.fileio import OS
-from tests.storage.test_kept import BATCHES, RECORDS, flip, make, offsets, positions, unclean
+from tests.storage.test_kept import BATCHES, RECORDS, flip_bits, make, mark_unclean, offsets, positions
 
 OF_ONE = 3 * BATCHES
 """Records of a segment."""
 NAMES = [log_file_name(OF_ONE * number) for number in range(4)]
 
 
-def joined(root: Path, *, first_stays: bool = False, cleaned: bool = False) -> Path:
+def write_swap(root: Path, *, first_stays: bool = False, cleaned: bool = False) -> Path:
     """The partition of `make`, not closed, with a `.swap` of its first three segments; the first is gone.
 
     In a cleaned one the last two batches of the second segment and the first two of the third are missing.
     """
     path = make(root / "data")
-    unclean(path)
+    mark_unclean(path)
     data = [(path / name).read_bytes() for name in NAMES[:3]]
     if cleaned:
         data[1] = data[1][: positions(path / NAMES[1])[-2]]
@@ -37,7 +37,7 @@ def joined(root: Path, *, first_stays: bool = False, cleaned: bool = False) -> P
     return path
 
 
-def restored(path: Path, root: Path) -> set[int]:
+def restore_all(path: Path, root: Path) -> set[int]:
     """The offsets of all that openings kept; entries that overlap are restored each to a directory of its own."""
     found: set[int] = set()
     for number, entry in enumerate(list_kept(str(path), OS)):
@@ -49,7 +49,7 @@ def restored(path: Path, root: Path) -> set[int]:
 
 def test_a_sound_one_takes_the_place_of_all_three(tmp_path: Path) -> None:
     """LOAD-3."""
-    path = joined(tmp_path)
+    path = write_swap(tmp_path)
     assert offsets(path) == list(range(RECORDS))
     with kafkalog.open(path, "a") as log:
         assert [record.offset for record in log] == list(range(RECORDS))
@@ -58,8 +58,8 @@ def test_a_sound_one_takes_the_place_of_all_three(tmp_path: Path) -> None:
 
 
 def test_a_damaged_one_is_removed_where_all_segments_are_there(tmp_path: Path) -> None:
-    path = joined(tmp_path, first_stays=True)
-    flip(path / f"{NAMES[0]}.swap", 70)
+    path = write_swap(tmp_path, first_stays=True)
+    flip_bits(path / f"{NAMES[0]}.swap", 70)
     with kafkalog.open(path, "a") as log:
         assert [record.offset for record in log] == list(range(RECORDS))
     assert sorted(file.name for file in path.glob("*.log")) == NAMES
@@ -68,12 +68,12 @@ def test_a_damaged_one_is_removed_where_all_segments_are_there(tmp_path: Path) -
 @pytest.mark.parametrize("batch", [BATCHES + 3, 2 * BATCHES + 3])
 def test_what_a_damaged_one_replaces_is_kept(tmp_path: Path, batch: int) -> None:
     """The reference deletes it."""
-    path = joined(tmp_path)
-    flip(path / f"{NAMES[0]}.swap", positions(path / f"{NAMES[0]}.swap")[batch] + 70)
+    path = write_swap(tmp_path)
+    flip_bits(path / f"{NAMES[0]}.swap", positions(path / f"{NAMES[0]}.swap")[batch] + 70)
     twin = shutil.copytree(path, tmp_path / "twin" / path.name)
     with kafkalog.open(path, "a") as log:
         given = {record.offset for record in log}
-    assert given | restored(path, tmp_path) == set(range(RECORDS))
+    assert given | restore_all(path, tmp_path) == set(range(RECORDS))
     before = {file.name: file.read_bytes() for file in twin.iterdir() if file.is_file()}
     with pytest.raises(CorruptRecord, match="the file that replaces segments"):
         kafkalog.open(twin, "a", on_damage="refuse")
@@ -82,17 +82,17 @@ def test_what_a_damaged_one_replaces_is_kept(tmp_path: Path, batch: int) -> None
 
 def test_a_last_batch_with_a_base_offset_too_high_takes_nothing_away(tmp_path: Path) -> None:
     """By its offsets the file would replace the last segment too, which it holds nothing of."""
-    path = joined(tmp_path)
+    path = write_swap(tmp_path)
     swap = path / f"{NAMES[0]}.swap"
-    flip(swap, positions(swap)[-1] + 7, 16)
+    flip_bits(swap, positions(swap)[-1] + 7, 16)
     with kafkalog.open(path, "a") as log:
         assert log.end_offset == 3 * OF_ONE + 16
-    assert restored(path, tmp_path) == set(range(OF_ONE, RECORDS))
+    assert restore_all(path, tmp_path) == set(range(OF_ONE, RECORDS))
 
 
 def test_a_gap_over_the_beginning_of_a_segment_costs_no_record(tmp_path: Path) -> None:
     """A clean leaves such a gap: the opening cannot know, and keeps the segments that were replaced."""
-    path = joined(tmp_path, cleaned=True)
+    path = write_swap(tmp_path, cleaned=True)
     expected = [*range(2 * OF_ONE - 6), *range(2 * OF_ONE + 6, 2 * OF_ONE + 9), *range(3 * OF_ONE, RECORDS)]
     with kafkalog.open(path, "a") as log:
         assert [record.offset for record in log] == expected

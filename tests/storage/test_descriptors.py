@@ -19,7 +19,7 @@ from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
 from kafkalog.util.fileio import OS, FileSystem
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
-from tests.storage.logs import lead, log, run, sized
+from tests.storage.logs import append_batches, log, run, sized_batch
 
 FEW = 8
 
@@ -57,7 +57,7 @@ def test_many_logs_share_few_descriptors(tmp_path: Path, few: None) -> None:
     logs, before = many_logs(tmp_path, 20), open_descriptors()
     for _ in range(15):
         for a_log in logs:
-            lead(a_log)
+            append_batches(a_log)
         assert len(DESCRIPTORS) <= FEW
     assert all(len(a_log.segments) > 2 for a_log in logs)
     assert [contents(a_log) for a_log in logs] == [list(range(15))] * 20
@@ -80,7 +80,7 @@ def many_logs_again(tmp_path: Path, count: int) -> list[UnifiedLog]:
 def test_a_log_that_is_dropped_is_not_kept_alive(tmp_path: Path) -> None:
     before, held = open_descriptors(), len(DESCRIPTORS)
     a_log = many_logs(tmp_path, 1)[0]
-    lead(a_log, times=20)
+    append_batches(a_log, times=20)
     assert len(DESCRIPTORS) > held
     del a_log
     assert open_descriptors() == before
@@ -93,12 +93,12 @@ def test_a_writer_at_work_is_not_asked_to_wait(tmp_path: Path, few: None) -> Non
     records.append(data[:100])
     records.guard = threading.Lock()
     with records.guard:
-        assert not records.lend()
-    assert not records.lend()  # it has grown since it was asked first
-    assert records.lend()
+        assert not records.try_close()
+    assert not records.try_close()  # it has grown since it was asked first
+    assert records.try_close()
     records.append(data[100:])
-    assert not records.lend()
-    assert records.lend() and records.read(0, 1000) == data
+    assert not records.try_close()
+    assert records.try_close() and records.read(0, 1000) == data
     records.close()
 
 
@@ -106,7 +106,7 @@ def test_without_a_lock_to_go_by_nothing_is_closed(tmp_path: Path, few: None) ->
     records = [FileRecords.open(tmp_path / f"{number}.log") for number in range(2 * FEW)]
     for one in records:
         one.append(run(0, 1))
-    assert not any(one.lend() for one in records)
+    assert not any(one.try_close() for one in records)
     assert len(DESCRIPTORS) == 2 * FEW  # the limit gives way, not the writer
     for one in records:
         one.end_appends()
@@ -127,7 +127,7 @@ def test_a_slice_outlives_closing_and_deleting(tmp_path: Path, end: Callable[[Fi
     end(records)
     path.unlink(missing_ok=True)
     path.write_bytes(bytes(300))
-    DESCRIPTORS.give_up(1000)
+    DESCRIPTORS.close_some(1000)
     assert piece.read() == data[100:]
     if end is FileRecords.unlink:
         assert records.read(0, 100) == data[:100]  # as long as somebody has a slice
@@ -208,15 +208,15 @@ def test_a_loss_while_the_file_was_closed_is_told_by_the_next_flush(
     """A failed write-back is told to open files only: a witness asks on behalf of a file that was closed meanwhile."""
     monkeypatch.setattr(lazy_file, "Witness", Told)
     a_log, = many_logs(tmp_path, 1)
-    lead(a_log)
+    append_batches(a_log)
     while a_log.active_segment.records._fd >= 0:
-        DESCRIPTORS.give_up(1)
-    lead(a_log)
+        DESCRIPTORS.close_some(1)
+    append_batches(a_log)
     with pytest.raises(StorageError, match="lost") as caught:
         a_log.flush()
     assert caught.value.errno == errno.EIO
-    with pytest.raises(StorageError, match="takes no writes"):
-        lead(a_log)
+    with pytest.raises(StorageError, match="rejects writes"):
+        append_batches(a_log)
     a_log.close_handlers()
 
 
@@ -240,12 +240,12 @@ def test_witnesses_go_when_they_are_not_needed_any_more(tmp_path: Path) -> None:
     """One for each file that was closed with unsynced data, until a flush; the active segment's stays."""
     a_log, = many_logs(tmp_path, 1)
     for _ in range(12):
-        lead(a_log)
+        append_batches(a_log)
         while a_log.active_segment.records._fd >= 0:
-            DESCRIPTORS.give_up(1)
+            DESCRIPTORS.close_some(1)
     paths = [one.path for one in a_log.segments]
     assert [mappings(path) for path in paths] == [1] * len(paths)
-    lead(a_log)
+    append_batches(a_log)
     a_log.flush()
     assert [mappings(path) for path in paths] == [0] * (len(paths) - 1) + [1]
     a_log.close()
@@ -258,8 +258,8 @@ def test_too_many_open_files(tmp_path: Path, code: int) -> None:
     fs = FaultFS()
     logs = many_logs(tmp_path, 3, fs)
     for a_log in logs:
-        lead(a_log, times=12)
-    DESCRIPTORS.give_up(100)
+        append_batches(a_log, times=12)
+    DESCRIPTORS.close_some(100)
     held = len(DESCRIPTORS)
     contents(logs[0])
     assert len(DESCRIPTORS) > held
@@ -267,29 +267,29 @@ def test_too_many_open_files(tmp_path: Path, code: int) -> None:
     assert contents(logs[1]) == list(range(12)) and rule.fired
     fs.heal()
     fs.fail("open", "open_read", code=code)
-    DESCRIPTORS.give_up(1000)
+    DESCRIPTORS.close_some(1000)
     with pytest.raises(StorageError, match="ulimit -n|the system's limit") as caught:
         contents(logs[2])
     assert caught.value.errno == code
     fs.heal()
     assert contents(logs[2]) == list(range(12))
     for a_log in logs:
-        lead(a_log, times=2)
+        append_batches(a_log, times=2)
         a_log.close()
 
 
 def test_an_append_that_finds_no_descriptor_changes_nothing(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log, = many_logs(tmp_path, 1, fs)
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     while a_log.active_segment.records._fd >= 0:
-        DESCRIPTORS.give_up(1)
+        DESCRIPTORS.close_some(1)
     fs.fail("open", "open_read", code=errno.EMFILE)
     with pytest.raises(StorageError, match="ulimit"):
-        a_log.append_as_leader(bytearray(sized(100)))
+        a_log.append_as_leader(bytearray(sized_batch(100)))
     assert a_log.log_end_offset == 2
     fs.heal()
-    lead(a_log)
+    append_batches(a_log)
     assert contents(a_log) == [0, 1, 2]
     a_log.close()
 
@@ -298,7 +298,7 @@ def test_readers_and_writers_while_files_come_and_go(tmp_path: Path, few: None) 
     """Threads read everything, checksums and offsets checked, while others append, and nearly nothing stays open."""
     logs = many_logs(tmp_path, 12)
     for a_log in logs:
-        lead(a_log, times=10)
+        append_batches(a_log, times=10)
     wrong: list[BaseException] = []
     stop = threading.Event()
 
@@ -307,7 +307,7 @@ def test_readers_and_writers_while_files_come_and_go(tmp_path: Path, few: None) 
             while not stop.is_set():
                 for a_log in logs[first:] + logs[:first]:
                     if write:
-                        lead(a_log)
+                        append_batches(a_log)
                     else:
                         found = contents(a_log)
                         assert found == list(range(len(found)))
@@ -319,8 +319,8 @@ def test_readers_and_writers_while_files_come_and_go(tmp_path: Path, few: None) 
     for thread in threads:
         thread.start()
     for _ in range(300):
-        DESCRIPTORS.give_up(2)
-        INDEXES.give_up(2)
+        DESCRIPTORS.close_some(2)
+        INDEXES.close_some(2)
         stop.wait(0.002)
     stop.set()
     for thread in threads:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.errors import StorageError
 from tests.faults import FaultFS
-from tests.storage.logs import lead, log
+from tests.storage.logs import append_batches, log
 
 
 def test_an_append_that_is_done_does_not_fail_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -17,14 +17,14 @@ def test_an_append_that_is_done_does_not_fail_for_it(tmp_path: Path, caplog: pyt
     a_log = log(tmp_path, fs=fs)
     rule = fs.fail("open", "pwrite", path="leader-epoch-checkpoint", code=errno.ENOSPC)
     with caplog.at_level(logging.WARNING):
-        lead(a_log, times=3)
+        append_batches(a_log, times=3)
     assert a_log.log_end_offset == 3 and rule.fired >= 1
     assert "leader-epoch-checkpoint" in caplog.text
     with pytest.raises(StorageError, match="leader-epoch-checkpoint") as failure:
         a_log.flush()
     assert failure.value.errno == errno.ENOSPC
     fs.heal()
-    lead(a_log)
+    append_batches(a_log)
     assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
     a_log.close()
 
@@ -34,7 +34,7 @@ def test_a_flush_or_a_close_writes_it_though_no_data_is_new(tmp_path: Path, flus
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     fs.fail("open", "pwrite", path="leader-epoch-checkpoint", code=errno.EIO)
-    lead(a_log)
+    append_batches(a_log)
     with pytest.raises(StorageError):
         a_log.flush()
     fs.heal()
@@ -47,7 +47,7 @@ def test_a_close_that_cannot_write_it_was_not_a_good_one(tmp_path: Path) -> None
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     fs.fail("open", "pwrite", path="leader-epoch-checkpoint", code=errno.EIO)
-    lead(a_log)
+    append_batches(a_log)
     with pytest.raises(StorageError, match="leader-epoch-checkpoint"):
         a_log.close()
     assert a_log.closed

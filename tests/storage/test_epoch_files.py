@@ -9,26 +9,26 @@ from kafkalog.storage.leader_epoch import LeaderEpochCache, read_epochs
 from kafkalog.storage.log import UnifiedLog
 from tests.builder import message_v1
 from tests.faults import FaultFS
-from tests.storage.logs import config, log, sized
+from tests.storage.logs import config, log, sized_batch
 
 FILE = "leader-epoch-checkpoint"
 
 
-def followed(a_log: UnifiedLog, *epochs: int) -> None:
+def append_epochs(a_log: UnifiedLog, *epochs: int) -> None:
     """One append of a batch for each epoch, from the log end on."""
     end = a_log.log_end_offset
-    data = b"".join(sized(100, base=end + at, epoch=epoch) for at, epoch in enumerate(epochs))
+    data = b"".join(sized_batch(100, base=end + at, epoch=epoch) for at, epoch in enumerate(epochs))
     a_log.append_as_follower(data, max(epochs))
 
 
 def test_a_new_epoch_begins_at_the_first_offset_of_its_batch(tmp_path: Path) -> None:
     """LOG-59: as a leader and as a follower, whose buffer may hold several."""
     a_log = log(tmp_path)
-    a_log.append_as_leader(bytearray(sized(100, 3)), leader_epoch=1)
-    a_log.append_as_leader(bytearray(sized(100, 3)), leader_epoch=1)
-    a_log.append_as_leader(bytearray(sized(100, 3)), leader_epoch=4)
+    a_log.append_as_leader(bytearray(sized_batch(100, 3)), leader_epoch=1)
+    a_log.append_as_leader(bytearray(sized_batch(100, 3)), leader_epoch=1)
+    a_log.append_as_leader(bytearray(sized_batch(100, 3)), leader_epoch=4)
     assert a_log.leader_epochs == ((1, 0), (4, 6))
-    followed(a_log, 4, 6, 6, 9)
+    append_epochs(a_log, 4, 6, 6, 9)
     assert a_log.leader_epochs == ((1, 0), (4, 6), (6, 10), (9, 12))
     a_log.close()
     assert read_epochs(tmp_path / "topic-0") == ((1, 0), (4, 6), (6, 10), (9, 12))
@@ -37,16 +37,17 @@ def test_a_new_epoch_begins_at_the_first_offset_of_its_batch(tmp_path: Path) -> 
 def test_a_followers_batch_of_an_old_format_ends_what_was_known(tmp_path: Path) -> None:
     """LOG-59: v0 and v1 carry no epoch; the next v2 batch begins anew, whatever was known before."""
     a_log = log(tmp_path)
-    followed(a_log, 3, 5)
+    append_epochs(a_log, 3, 5)
     a_log.append_as_follower(message_v1(2, b"old"), 5)
     assert a_log.leader_epochs == () and (tmp_path / "topic-0" / FILE).read_text() == "0\n0\n"
-    followed(a_log, 4)
+    append_epochs(a_log, 4)
     assert a_log.leader_epochs == ((4, 3),)
-    a_log.append_as_follower(sized(100, base=4, epoch=6) + message_v1(5, b"old") + sized(100, base=6, epoch=6), 6)
+    mixed = sized_batch(100, base=4, epoch=6) + message_v1(5, b"old") + sized_batch(100, base=6, epoch=6)
+    a_log.append_as_follower(mixed, 6)
     assert a_log.leader_epochs == ((6, 6),)
-    a_log.append_as_follower(sized(100, base=7, epoch=7) + message_v1(8, b"old"), 7)
+    a_log.append_as_follower(sized_batch(100, base=7, epoch=7) + message_v1(8, b"old"), 7)
     assert a_log.leader_epochs == ()
-    followed(a_log, 7)
+    append_epochs(a_log, 7)
     assert a_log.leader_epochs == ((7, 9),)
     a_log.close()
 
@@ -54,7 +55,7 @@ def test_a_followers_batch_of_an_old_format_ends_what_was_known(tmp_path: Path) 
 def test_a_leader_converts_an_old_format_and_keeps_its_epochs(tmp_path: Path) -> None:
     """LOG-59: what is written is v2."""
     a_log = log(tmp_path)
-    a_log.append_as_leader(bytearray(sized(100)), leader_epoch=2)
+    a_log.append_as_leader(bytearray(sized_batch(100)), leader_epoch=2)
     a_log.append_as_leader(bytearray(message_v1(0, b"old")), leader_epoch=2)
     assert a_log.leader_epochs == ((2, 0),)
     a_log.close()
@@ -63,8 +64,8 @@ def test_a_leader_converts_an_old_format_and_keeps_its_epochs(tmp_path: Path) ->
 def test_a_followers_batch_without_epoch_is_refused(tmp_path: Path) -> None:
     """LOG-82: nothing is written, the batches before it neither."""
     a_log = log(tmp_path)
-    data = sized(100, base=0, epoch=1) + sized(100, base=1, epoch=-1)
-    with pytest.raises(IllegalArgument, match="this one none"):
+    data = sized_batch(100, base=0, epoch=1) + sized_batch(100, base=1, epoch=-1)
+    with pytest.raises(IllegalArgument, match="no leader epoch, which a follower requires"):
         a_log.append_as_follower(data, 1)
     assert (a_log.log_end_offset, a_log.size, a_log.leader_epochs) == (0, 0, ())
     a_log.close()
@@ -99,7 +100,7 @@ def test_many_epochs_are_one_write(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     fs.calls.clear()
-    followed(a_log, *range(10))
+    append_epochs(a_log, *range(10))
     assert a_log.leader_epochs == tuple((n, n) for n in range(10))
     assert [Path(call.path).name for call in fs.named("rename")] == [FILE + ".tmp"]
     a_log.close()

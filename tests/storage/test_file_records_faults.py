@@ -129,13 +129,13 @@ def test_a_full_disk_while_preallocating_leaves_an_empty_file(path: Path) -> Non
     fs.fail("posix_fallocate")
     before = open_descriptors()
     with pytest.raises(StorageError) as caught:
-        FileRecords.open(path, fs=fs, preallocate=True, init_file_size=1 << 20)
+        FileRecords.open(path, fs=fs, preallocated_bytes=1 << 20)
     assert (caught.value.errno, caught.value.path) == (errno.ENOSPC, str(path))
     assert path.read_bytes() == b""
     del caught
     assert open_descriptors() == before
     fs.heal()
-    assert FileRecords.open(path, fs=fs, preallocate=True, init_file_size=1 << 20).size == 0
+    assert FileRecords.open(path, fs=fs, preallocated_bytes=1 << 20).size == 0
 
 
 @pytest.mark.parametrize("op", ["fdatasync", "ftruncate", "fstat", "pread", "rename", "unlink"])
@@ -179,7 +179,7 @@ def test_reads_that_fail(path: Path) -> None:
 
 def test_close_gives_the_descriptor_back_even_when_trimming_fails(path: Path) -> None:
     fs = FaultFS()
-    records = FileRecords.open(path, fs=fs, preallocate=True, init_file_size=4096)
+    records = FileRecords.open(path, fs=fs, preallocated_bytes=4096)
     records.append(ONE)
     fd = records._fd
     fs.fail("ftruncate", code=errno.EIO)

@@ -11,7 +11,7 @@ from kafkalog.errors import StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
-from tests.storage.logs import bases, lead, log
+from tests.storage.logs import append_batches, bases, log
 
 
 class SyncHook(FileSystem):
@@ -36,17 +36,17 @@ class SyncHook(FileSystem):
 def cut_and_roll_at_the_same_offset(a_log: UnifiedLog) -> None:
     base = a_log.active_segment.base_offset
     a_log.truncate_to(base - 1)
-    lead(a_log)
+    append_batches(a_log)
     a_log.roll()
     assert a_log.active_segment.base_offset == base
 
 
 ACTIONS: dict[str, Callable[[UnifiedLog], object]] = {
     "roll": lambda a_log: a_log.roll(),
-    "roll twice": lambda a_log: (a_log.roll(), lead(a_log), a_log.roll()),
+    "roll twice": lambda a_log: (a_log.roll(), append_batches(a_log), a_log.roll()),
     "another flush": lambda a_log: a_log.flush(),
     "delete": lambda a_log: a_log.delete_before(-1),
-    "roll and delete": lambda a_log: (a_log.roll(), lead(a_log), a_log.delete_before(-1)),
+    "roll and delete": lambda a_log: (a_log.roll(), append_batches(a_log), a_log.delete_before(-1)),
     "cut": lambda a_log: a_log.truncate_to(a_log.log_end_offset - 1),
     "cut all": lambda a_log: a_log.truncate_fully_and_start_at(50),
     "cut and roll at the same offset": cut_and_roll_at_the_same_offset,
@@ -60,12 +60,12 @@ def test_segments_that_come_and_go_under_a_flush(tmp_path: Path, action: str, su
     """LOG-52: no failure of the disk, so the log takes writes on, and all of it is on disk in the end."""
     fs = SyncHook()
     a_log = log(tmp_path, fs=fs, internal_segment_bytes=1000, index_interval_bytes=100)
-    lead(a_log, times=25)
+    append_batches(a_log, times=25)
     name = f"{a_log.active_segment.base_offset:020d}" if active else ""
     fs.arm(name + suffix, lambda: ACTIONS[action](a_log))
     a_log.flush()
     assert fs.action is None
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.flush()
     assert a_log.recovery_point == a_log.log_end_offset
     a_log.close()
@@ -78,15 +78,15 @@ def test_a_disk_error_while_segments_go_poisons_all_the_same(tmp_path: Path) -> 
     """A failed sync of what is still there is never passed over, whatever was deleted meanwhile."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, internal_segment_bytes=1000)
-    lead(a_log, times=25)
+    append_batches(a_log, times=25)
     state = a_log.state
     a_log.delete_before(12)
     fs.fail("fdatasync", path=".log", code=errno.EIO)
     with pytest.raises(StorageError) as failure:
         a_log._flusher._flush_failed(StorageError("cannot flush", errno=errno.EIO, path="x.log"), state, a_log.cuts)
     assert failure.value.errno == errno.EIO
-    with pytest.raises(StorageError, match="no writes"):
-        lead(a_log)
+    with pytest.raises(StorageError, match="rejects writes"):
+        append_batches(a_log)
     a_log.close_handlers()
 
 
@@ -94,12 +94,12 @@ def test_what_is_appended_while_a_log_closes_is_synced_or_refused(tmp_path: Path
     """The clean-shutdown marker must not vouch for bytes that no sync was asked for."""
     fs = SyncHook()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     refused = []
 
     def append() -> None:
         try:
-            lead(a_log)
+            append_batches(a_log)
         except ValueError as error:
             refused.append(error)
 
@@ -112,12 +112,12 @@ def test_what_is_appended_while_a_log_closes_is_synced_or_refused(tmp_path: Path
 def test_an_index_entry_written_during_a_flush_is_synced_by_the_next(tmp_path: Path) -> None:
     fs = SyncHook()
     a_log = log(tmp_path, fs=fs, index_interval_bytes=100)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     fs.arm(".index", lambda: None)
     a_log.flush()
     assert fs.action is None
-    fs.arm(".timeindex", lambda: lead(a_log, times=3))
-    lead(a_log, times=3)
+    fs.arm(".timeindex", lambda: append_batches(a_log, times=3))
+    append_batches(a_log, times=3)
     a_log.flush()
     assert fs.action is None
     synced = []

@@ -18,7 +18,7 @@ from kafkalog.util.checkpoint import CheckpointFile
 from tests.builder import R, batch
 from tests.faults import FaultFS, each_failure
 from tests.gates import wait_until
-from tests.storage.logs import NOW, lead, log, run
+from tests.storage.logs import NOW, append_batches, log, run
 from tests.transactional import ABORT, TRANSACTIONAL, marker
 
 pytestmark = pytest.mark.in_memory
@@ -26,20 +26,20 @@ pytestmark = pytest.mark.in_memory
 SYNCS = ("fsync", "fdatasync")
 
 
-def synced(fs: FaultFS) -> list[str]:
+def list_synced(fs: FaultFS) -> list[str]:
     """Names of what was synced, in order; the partition directory is "/"."""
     return [os.path.basename(call.path) if os.path.isfile(call.path) else "/" for call in fs.named(*SYNCS)]
 
 
 def suffixes(fs: FaultFS) -> list[str]:
-    return [os.path.splitext(name)[1] or name for name in synced(fs)]
+    return [os.path.splitext(name)[1] or name for name in list_synced(fs)]
 
 
 def test_a_flush_syncs_records_then_indexes_then_the_directory(tmp_path: Path) -> None:
     """SEG-32, LOG-51; a second one with nothing new to do syncs nothing."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, index_interval_bytes=100)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     fs.calls.clear()
     a_log.flush()
     assert suffixes(fs) == [".log", ".index", ".timeindex", "/"]
@@ -54,16 +54,16 @@ def test_a_commit_syncs_records_and_leaves_the_recovery_point(tmp_path: Path) ->
     """A crash then recovers from the old point: the indexes of what was committed are made anew."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, index_interval_bytes=100)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     fs.calls.clear()
     a_log.commit()
     assert suffixes(fs) == [".log", "/"]
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     fs.calls.clear()
     a_log.commit()
     assert (suffixes(fs), a_log.recovery_point) == ([".log"], 0)
     a_log.roll()
-    lead(a_log)
+    append_batches(a_log)
     fs.calls.clear()
     a_log.commit()
     assert set(suffixes(fs)) == {".log", "/"} and a_log.recovery_point == 0
@@ -78,19 +78,19 @@ def test_a_snapshot_of_a_roll_is_synced_before_the_recovery_point_moves_beyond_i
     """KAFKA-9892; none is synced by the roll itself, which holds the lock."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     fs.calls.clear()
     a_log.roll()
-    assert synced(fs) == []
+    assert list_synced(fs) == []
     a_log.flush()
-    names = synced(fs)
+    names = list_synced(fs)
     assert names[0] == f"{3:020d}.snapshot" and names[-1] == "/"
-    lead(a_log)
+    append_batches(a_log)
     a_log.roll()
     fs.calls.clear()
     os.unlink(tmp_path / "topic-0" / f"{4:020d}.snapshot")
     a_log.flush()
-    assert not any(name.endswith(".snapshot") for name in synced(fs))
+    assert not any(name.endswith(".snapshot") for name in list_synced(fs))
     a_log.close()
 
 
@@ -98,22 +98,22 @@ def test_what_a_roll_changes_in_a_segment_that_was_flushed_is_synced(tmp_path: P
     """The last time entry: without it a look-up by time would miss the end of the segment."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.flush()
     a_log.roll()
     fs.calls.clear()
     a_log.flush()
-    assert f"{0:020d}.timeindex" in synced(fs)
+    assert f"{0:020d}.timeindex" in list_synced(fs)
     fs.calls.clear()
     a_log.flush()
-    assert f"{0:020d}.timeindex" not in synced(fs)
+    assert f"{0:020d}.timeindex" not in list_synced(fs)
     a_log.close()
 
 
 def test_the_last_time_entry_of_a_close_is_synced(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.flush()
     fs.calls.clear()
     a_log.close()
@@ -125,7 +125,7 @@ def test_the_names_that_a_cut_removed_are_off_the_disk_when_it_returns(tmp_path:
     """Segments behind the cut must not come back when the power goes."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, internal_segment_bytes=500)
-    lead(a_log, times=20)
+    append_batches(a_log, times=20)
     a_log.flush()
     fs.calls.clear()
     a_log.truncate_to(2)
@@ -133,22 +133,22 @@ def test_the_names_that_a_cut_removed_are_off_the_disk_when_it_returns(tmp_path:
     assert ops[-1] == ("fsync", "topic-0") and ("rename", f"{a_log.active_segment.base_offset:020d}.log") not in ops
     fs.calls.clear()
     a_log.truncate_fully_and_start_at(50)
-    assert "/" in synced(fs)
+    assert "/" in list_synced(fs)
     a_log.close()
 
 
 def test_a_cut_below_what_was_committed_makes_the_next_commit_sync_from_there(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=8)
+    append_batches(a_log, times=8)
     a_log.commit()
     a_log.truncate_to(5)
-    lead(a_log)
+    append_batches(a_log)
     a_log.roll()
-    lead(a_log, times=4)
+    append_batches(a_log, times=4)
     fs.calls.clear()
     a_log.commit()
-    assert {f"{0:020d}.log", f"{6:020d}.log"} <= set(synced(fs))
+    assert {f"{0:020d}.log", f"{6:020d}.log"} <= set(list_synced(fs))
     a_log.close()
 
 
@@ -174,7 +174,7 @@ def test_flush_messages_flushes_at_the_append_that_makes_so_many(tmp_path: Path,
     """LOG-50: as a leader, as a follower, and of several batches at once."""
     a_log = log(tmp_path, flush_messages=count)
     for number in range(1, 10):
-        lead(a_log)
+        append_batches(a_log)
         assert a_log.recovery_point == number - number % count
     a_log.append_batches(bytearray(run(0, 7)))
     assert a_log.log_end_offset - a_log.recovery_point < count or count == 1
@@ -184,22 +184,22 @@ def test_flush_messages_flushes_at_the_append_that_makes_so_many(tmp_path: Path,
 def test_without_flush_messages_an_append_syncs_nothing(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log)  # writes the epoch
+    append_batches(a_log)  # writes the epoch
     fs.calls.clear()
-    lead(a_log, times=50)
-    assert synced(fs) == []
+    append_batches(a_log, times=50)
+    assert list_synced(fs) == []
     a_log.close()
 
 
 def test_a_flush_messages_that_cannot_sync_fails_the_append(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, flush_messages=2)
-    lead(a_log)
+    append_batches(a_log)
     fs.fail("fdatasync", path=".log", code=errno.EIO, times=1)
     with pytest.raises(StorageError):
-        lead(a_log)
-    with pytest.raises(StorageError, match="takes no writes"):
-        lead(a_log)
+        append_batches(a_log)
+    with pytest.raises(StorageError, match="rejects writes"):
+        append_batches(a_log)
     a_log.close_handlers()
 
 
@@ -243,7 +243,7 @@ def workload(directory: Path, fs: FaultFS, told: list[bytes]) -> None:
     if failed is not None and opened.log._core.health.cause is not None:
         fs.calls.clear()
         for again in (lambda: a_log.append(b"late"), a_log.flush, a_log.roll):
-            with pytest.raises(StorageError, match="takes no writes since an earlier failure"):
+            with pytest.raises(StorageError, match="rejects writes after an earlier failure"):
                 again()
         assert fs.named(*SYNCS) == [], "a sync after one that failed"
     try:
@@ -277,10 +277,10 @@ def test_an_epoch_file_that_could_not_be_synced_is_written_anew(tmp_path: Path) 
     """The one sync that is made again: of a new file, with all that the memory has."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log)
+    append_batches(a_log)
     fs.fail("fsync", path="leader-epoch", times=1, code=errno.EIO)
     a_log.leader_epoch = 3
-    lead(a_log)
+    append_batches(a_log)
     fs.calls.clear()
     a_log.flush()
     ops = [call.op for call in fs.named("open", "pwrite", "fsync", "rename") if "leader-epoch" in call.path]
@@ -316,14 +316,14 @@ def test_the_directory_sync_after_a_roll_poisons_as_any_other(tmp_path: Path, en
     """LOG-35."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log)
+    append_batches(a_log)
     ENDS[end](a_log)
     a_log.roll()
-    lead(a_log)
+    append_batches(a_log)
     fs.fail("fsync", path=a_log.name, times=1, code=errno.EIO)
     with pytest.raises(StorageError) as failure:
         ENDS[end](a_log)
     assert (failure.value.errno, failure.value.path) == (errno.EIO, a_log.path)
     with pytest.raises(StorageError, match="open it again"):
-        lead(a_log)
+        append_batches(a_log)
     a_log.close_handlers()

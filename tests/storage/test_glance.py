@@ -12,7 +12,7 @@ from tests.raw_batches import batches, write_segment
 RECORDS = 10
 
 
-def viewed(directory: Path, parts: list[bytes]) -> tuple[LogView, Counting]:
+def open_view(directory: Path, parts: list[bytes]) -> tuple[LogView, Counting]:
     """A view of a partition with these batches and the indexes that appending them would make."""
     path = directory / "t-0"
     write_segment(path, 0, parts)
@@ -32,7 +32,7 @@ def read_bytes(view: LogView, fs: Counting, offset: int) -> list[int]:
 def test_a_record_costs_one_read_of_little_more_than_its_batch(tmp_path: Path, size: int) -> None:
     parts = batches(0, 60, RECORDS, size=size)
     whole = len(parts[-1]) + OFFSET_BYTES  # of the next batch, which bears this one out
-    view, fs = viewed(tmp_path, parts)
+    view, fs = open_view(tmp_path, parts)
     with view:
         read_bytes(view, fs, 0)  # opens the index
         for offset in range(2 * RECORDS, 50 * RECORDS, 7):
@@ -43,7 +43,7 @@ def test_a_record_costs_one_read_of_little_more_than_its_batch(tmp_path: Path, s
 @pytest.mark.parametrize("size", [20, 400, 1500])
 def test_the_last_record_costs_one_read(tmp_path: Path, size: int) -> None:
     """Nothing lies behind its batch that could bear it out: the log ends there."""
-    view, fs = viewed(tmp_path, batches(0, 60, RECORDS, size=size))
+    view, fs = open_view(tmp_path, batches(0, 60, RECORDS, size=size))
     with view:
         last = 60 * RECORDS - 1
         read_bytes(view, fs, last)  # opens the index
@@ -58,7 +58,7 @@ def test_the_last_record_costs_one_read(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize("size", [9000, 200_000])
 def test_a_batch_larger_than_a_window_is_read_whole(tmp_path: Path, size: int) -> None:
     parts = batches(0, 20, RECORDS, size=size // RECORDS * 4)
-    view, fs = viewed(tmp_path, parts)
+    view, fs = open_view(tmp_path, parts)
     with view:
         for offset in range(2 * RECORDS, 20 * RECORDS, 3):
             assert max(read_bytes(view, fs, offset)) <= max(len(parts[-1]) + OFFSET_BYTES, WINDOW_BYTES)
@@ -67,7 +67,7 @@ def test_a_batch_larger_than_a_window_is_read_whole(tmp_path: Path, size: int) -
 def test_small_batches_between_large_ones_take_a_second_read(tmp_path: Path) -> None:
     """Two entries far apart: the batch looked for may lie before that of the second one."""
     parts = [batches(n, 1, 1, size=9000 if n % 2 else 10)[0] for n in range(80)]
-    view, fs = viewed(tmp_path, parts)
+    view, fs = open_view(tmp_path, parts)
     with view:
         read_bytes(view, fs, 0)
         for offset in range(80):
@@ -79,7 +79,7 @@ def test_small_batches_between_large_ones_take_a_second_read(tmp_path: Path) -> 
 def test_a_time_costs_one_read(tmp_path: Path, size: int, by: int) -> None:
     """SEG-18: at the time of an entry, and between two of them."""
     parts = batches(0, 60, RECORDS, size=size)
-    view, fs = viewed(tmp_path, parts)
+    view, fs = open_view(tmp_path, parts)
     with view:
         segment = view.segments[0]
         entries = [segment.time_index.entry(n) for n in range(segment.time_index.entries - 2)]
@@ -94,7 +94,7 @@ def test_a_time_costs_one_read(tmp_path: Path, size: int, by: int) -> None:
 def test_a_file_that_was_renamed_since_the_listing_is_looked_for_in_another_way(tmp_path: Path) -> None:
     """A broker that swaps a cleaned segment in does that: a glance cannot tell then, and says so."""
     write_segment(tmp_path / "t-0", 3 * RECORDS, batches(3 * RECORDS, 3, RECORDS))
-    view, _ = viewed(tmp_path, batches(0, 3, RECORDS))
+    view, _ = open_view(tmp_path, batches(0, 3, RECORDS))
     with view:
         segment = view.segments[0]
         log = min((tmp_path / "t-0").glob("*.log"))

@@ -22,7 +22,7 @@ sent = st.tuples(st.sampled_from((-1, 7, 8)), st.integers(0, 6), st.integers(1, 
 groups = st.lists(st.lists(sent, min_size=1, max_size=6), min_size=1, max_size=5)
 
 
-def built(what: Sent) -> bytearray:
+def build_batch(what: Sent) -> bytearray:
     producer, sequence, count = what
     known = producer >= 0
     records = [R(b"k", b"v" * 20, timestamp=NOW)] * count
@@ -30,7 +30,7 @@ def built(what: Sent) -> bytearray:
     return bytearray(batch(records, **more))
 
 
-def in_order(group: list[Sent], next_sequence: dict[int, int]) -> list[Sent]:
+def order_by_sequence(group: list[Sent], next_sequence: dict[int, int]) -> list[Sent]:
     """The group with most batches in the order of their sequences: what producers send."""
     made = []
     for producer, slack, count in group:
@@ -40,12 +40,12 @@ def in_order(group: list[Sent], next_sequence: dict[int, int]) -> list[Sent]:
     return made
 
 
-def one_by_one(a_log: UnifiedLog, group: list[Sent]) -> tuple[int, int] | str:
+def append_one_by_one(a_log: UnifiedLog, group: list[Sent]) -> tuple[int, int] | str:
     """(first, last offset), or the error that ended it; what was written before it stays."""
     first = last = -1
     try:
         for what in group:
-            info = a_log.append_as_leader(built(what))
+            info = a_log.append_as_leader(build_batch(what))
             first = info.first_offset if first < 0 else first
             last = info.last_offset
     except KafkalogError as error:
@@ -53,9 +53,9 @@ def one_by_one(a_log: UnifiedLog, group: list[Sent]) -> tuple[int, int] | str:
     return first, last
 
 
-def together(a_log: UnifiedLog, group: list[Sent]) -> tuple[int, int] | str:
+def append_together(a_log: UnifiedLog, group: list[Sent]) -> tuple[int, int] | str:
     try:
-        info = a_log.append_batches(bytearray(b"".join(built(what) for what in group)))
+        info = a_log.append_batches(bytearray(b"".join(build_batch(what) for what in group)))
     except KafkalogError as error:
         return type(error).__name__
     assert info.last_leader_epoch == -1, "none was given"
@@ -76,8 +76,8 @@ def test_a_group_comes_out_as_its_batches_one_by_one(
         logs.append(log(path / name, **sizes))
     next_sequence: dict[int, int] = {}
     for group in given_groups:
-        asked = in_order(group, next_sequence) if orderly else group
-        assert together(logs[1], asked) == one_by_one(logs[0], asked)
+        asked = order_by_sequence(group, next_sequence) if orderly else group
+        assert append_together(logs[1], asked) == append_one_by_one(logs[0], asked)
         assert logs[1].log_end_offset == logs[0].log_end_offset
         assert [repr(p) for p in logs[1].producers] == [repr(p) for p in logs[0].producers]
     for a_log in logs:
@@ -89,7 +89,7 @@ def test_a_group_of_producers_is_one_write(tmp_path: Path) -> None:
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
     fs.calls.clear()
-    assert together(a_log, [(7, 0, 1), (8, 0, 2), (7, 1, 1), (-1, 0, 1), (8, 2, 1)]) == (0, 5)
+    assert append_together(a_log, [(7, 0, 1), (8, 0, 2), (7, 1, 1), (-1, 0, 1), (8, 2, 1)]) == (0, 5)
     assert len([call for call in fs.named("pwrite") if call.path.endswith(".log")]) == 1
     assert {p.producer_id: p.last_sequence for p in a_log.producers} == {7: 1, 8: 2}
     a_log.close()
@@ -99,13 +99,13 @@ def test_the_quick_way_of_an_append_knows_its_limits(tmp_path: Path) -> None:
     """A new producer, a new epoch, a wrap, a duplicate, a gap: each as by the long way (PSM-1 to PSM-6)."""
     a_log = log(tmp_path)
     last = 2**31 - 1
-    assert one_by_one(a_log, [(7, last - 1, 2), (7, 0, 1), (7, 1, 1)]) == (0, 3)
-    assert one_by_one(a_log, [(7, last - 1, 2)]) == (0, 1)
+    assert append_one_by_one(a_log, [(7, last - 1, 2), (7, 0, 1), (7, 1, 1)]) == (0, 3)
+    assert append_one_by_one(a_log, [(7, last - 1, 2)]) == (0, 1)
     with pytest.raises(OutOfOrderSequence):
-        a_log.append_as_leader(built((7, 3, 1)))
+        a_log.append_as_leader(build_batch((7, 3, 1)))
     newer = batch([R(b"k", b"v", timestamp=NOW)], producer_id=7, producer_epoch=1, base_sequence=0)
     assert a_log.append_as_leader(bytearray(newer)).first_offset == 4
-    assert one_by_one(a_log, [(7, 2, 1)]) == "InvalidProducerEpoch"
+    assert append_one_by_one(a_log, [(7, 2, 1)]) == "InvalidProducerEpoch"
     assert a_log.producers[0].producer_epoch == 1
     a_log.close()
 
@@ -114,7 +114,7 @@ def test_an_append_that_could_not_be_written_leaves_no_sequence(tmp_path: Path) 
     """PSM-32: sent again it is taken, single and in a group."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    for send, begin in ((one_by_one, 0), (together, 3)):
+    for send, begin in ((append_one_by_one, 0), (append_together, 3)):
         send(a_log, [(7, begin, 1)])
         fs.fail("pwrite", path=".log", times=1)
         assert send(a_log, [(7, begin + 1, 1), (7, begin + 2, 1)]) == "StorageError"

@@ -44,11 +44,11 @@ print("alive")
 @pytest.mark.parametrize("length", CUTS)
 def test_a_cut_index_of_the_active_segment_costs_nothing(tmp_path: Path, length: int, name: str) -> None:
     """Cut by another process while the log is appended to and read: it is whole after the close."""
-    files = [both(tmp_path / folder, cut, name) for folder, cut in (("whole", 1 << 20), ("cut", length))]
+    files = [run_for_both(tmp_path / folder, cut, name) for folder, cut in (("whole", 1 << 20), ("cut", length))]
     assert files[0] == files[1]
 
 
-def both(folder: Path, length: int, name: str) -> list[bytes]:
+def run_for_both(folder: Path, length: int, name: str) -> list[bytes]:
     folder.mkdir()
     command = [sys.executable, "-c", CUT_WHILE_OPEN, str(length), name]
     done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
@@ -65,7 +65,7 @@ def test_a_cut_index_is_written_again_with_a_warning(tmp_path: Path, caplog: pyt
     path.write_bytes(bytes(4096))  # as long as it was: only its entries are gone
     with caplog.at_level(logging.WARNING):
         index.close()
-    assert caplog.messages == [f"{path} was cut or changed by another process: its entries are written again"]
+    assert caplog.messages == [f"rewriting the entries of {path}: another process truncated or changed it"]
     assert pairs(OffsetIndex(path, 0, 4096)) == before
 
 
@@ -86,12 +86,12 @@ def test_an_index_cut_after_it_was_dropped_is_an_error(tmp_path: Path, length: i
     segment = a_log.segments[1]
     sound = pairs(segment.offset_index)
     assert len(sound) > 1
-    INDEXES.give_up(1000)
+    INDEXES.close_some(1000)
     path = Path(segment.offset_index.path)
-    INDEXES.give_up(1000)
+    INDEXES.close_some(1000)
     whole = path.read_bytes()
     path.write_bytes(whole[:length])
-    with pytest.raises(CorruptIndex, match=f"was {len(whole)} bytes long and is ") as caught:
+    with pytest.raises(CorruptIndex, match=f"was {len(whole)} bytes long and is now ") as caught:
         segment.offset_index  # noqa: B018 - opens it
     assert caught.value.path == str(path) and "delete the file" in str(caught.value.hint)
     a_log.close()
@@ -135,4 +135,4 @@ print("alive")
 
 def test_a_cut_index_on_a_full_disk_is_an_error_that_can_be_mended() -> None:
     run = run_on_tiny_disk(CUT_ON_A_FULL_DISK)
-    assert (run.returncode, run.stdout, run.stderr.count("written again")) == (0, "alive\n", 2)
+    assert (run.returncode, run.stdout, run.stderr.count("rewriting the entries")) == (0, "alive\n", 2)

@@ -44,22 +44,22 @@ def positions(path: Path) -> list[int]:
     return found
 
 
-def unclean(path: Path) -> None:
+def mark_unclean(path: Path) -> None:
     (path.parent / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
     (path.parent / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
 
 
-def flip(file: Path, at: int, bits: int = 1) -> None:
+def flip_bits(file: Path, at: int, bits: int = 1) -> None:
     data = bytearray(file.read_bytes())
     data[at] ^= bits
     file.write_bytes(data)
 
 
-def damaged(root: Path, batch: int = 5, at: int = 70) -> Path:
+def make_damaged(root: Path, batch: int = 5, at: int = 70) -> Path:
     """The partition with one batch of its first segment damaged, not closed well."""
     path = make(root)
-    flip(path / FIRST, positions(path / FIRST)[batch] + at)
-    unclean(path)
+    flip_bits(path / FIRST, positions(path / FIRST)[batch] + at)
+    mark_unclean(path)
     return path
 
 
@@ -73,7 +73,7 @@ def kept_offsets(path: Path) -> list[tuple[int, int]]:
 
 
 def test_what_is_sound_behind_a_cut_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     before = {file.name: file.read_bytes() for file in path.glob("*.log")}
     cut = positions(path / FIRST)[5]
     with caplog.at_level(logging.WARNING), kafkalog.open(path, "a") as log:
@@ -90,7 +90,7 @@ def test_what_is_sound_behind_a_cut_is_kept(tmp_path: Path, caplog: pytest.LogCa
     assert f"{RECORDS - 18} sound records in {BATCHES * SEGMENTS - 6} batches (offsets 18 to {RECORDS - 1})" in line
     manifest = json.loads((Path(kept.path) / "manifest.json").read_text())
     assert manifest["partition"] == "orders-0" and manifest["records"] == RECORDS - 18
-    assert manifest["reason"] == "the checksum of the batch is wrong"
+    assert manifest["reason"] == "the batch does not match its checksum"
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_what_is_sound_behind_a_cut_is_kept(tmp_path: Path, caplog: pytest.LogCa
     ],
 )
 def test_each_kind_of_damage_keeps_the_batches_behind(tmp_path: Path, at: int, bits: int, first: int) -> None:
-    path = damaged(tmp_path)
-    flip(path / FIRST, positions(path / FIRST)[5] + 70)
-    flip(path / FIRST, positions(path / FIRST)[5] + at, bits)
+    path = make_damaged(tmp_path)
+    flip_bits(path / FIRST, positions(path / FIRST)[5] + 70)
+    flip_bits(path / FIRST, positions(path / FIRST)[5] + at, bits)
     kafkalog.open(path, "a").close()
     found = set(offsets(path))
     for one in list_kept(str(path), OS):
@@ -121,7 +121,7 @@ def test_a_torn_end_is_cut_and_nothing_is_kept(tmp_path: Path, tail: bytes) -> N
     last = path / log_file_name(36 * 3)
     with last.open("ab") as file:
         file.write(tail)
-    unclean(path)
+    mark_unclean(path)
     with kafkalog.open(path, "a", on_damage="refuse") as log:
         assert log.end_offset == RECORDS
     assert not (path / KEPT_DIRECTORY).exists()
@@ -151,7 +151,7 @@ def test_a_log_below_its_start_is_kept_whole(tmp_path: Path) -> None:
 def test_a_segment_without_index_in_a_clean_directory(tmp_path: Path) -> None:
     """Its data is read for new indexes, and nothing of it is cut: all of it was on disk when it was closed."""
     path = make(tmp_path)
-    flip(path / FIRST, positions(path / FIRST)[5] + 70)
+    flip_bits(path / FIRST, positions(path / FIRST)[5] + 70)
     (path / FIRST).with_suffix(".index").unlink()
     before = (path / FIRST).read_bytes()
     with kafkalog.open(path, "a") as log:
@@ -168,7 +168,7 @@ def test_a_torn_end_before_sound_batches_is_refused_where_it_was_closed_well(tmp
     path = make(tmp_path)
     last = path / log_file_name(36 * 3)
     where = positions(last)[5]
-    flip(last, where + 8, 0x10)
+    flip_bits(last, where + 8, 0x10)
     with pytest.raises(CorruptRecord) as caught:
         kafkalog.open(path, "a")
     assert (caught.value.path, caught.value.position) == (str(last), where)
@@ -178,7 +178,7 @@ def test_a_torn_end_before_sound_batches_is_refused_where_it_was_closed_well(tmp
 # Refused
 
 def test_refuse_names_the_place_and_changes_nothing(tmp_path: Path) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     (tmp_path / ".lock").touch()
     before, cut = read_image(tmp_path), positions(path / FIRST)[5]
     with pytest.raises(CorruptRecord) as caught:
@@ -194,7 +194,7 @@ def test_refuse_names_the_place_and_changes_nothing(tmp_path: Path) -> None:
 
 def test_an_undamaged_log_is_recovered_where_damage_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path)
-    unclean(path)
+    mark_unclean(path)
     with kafkalog.open(path, "a", on_damage="refuse") as log:
         assert log.append(b"more").first_offset == RECORDS
 
@@ -202,7 +202,7 @@ def test_an_undamaged_log_is_recovered_where_damage_is_refused(tmp_path: Path) -
 def test_damage_that_costs_nothing_is_no_reason_to_refuse(tmp_path: Path) -> None:
     """It was on disk when the log was closed: for a new index it is read, and stays."""
     path = make(tmp_path)
-    flip(path / FIRST, positions(path / FIRST)[5] + 70)
+    flip_bits(path / FIRST, positions(path / FIRST)[5] + 70)
     (path / FIRST).with_suffix(".index").unlink()
     with kafkalog.open(path, "a", on_damage="refuse") as log:
         assert [one.offset for one in log.records(on_damage="skip")] == [*range(15), *range(18, RECORDS)]
@@ -247,12 +247,12 @@ def failing(path: Path, prepare: Callable[[FaultFS], object]) -> None:
     ids=lambda rule: f"{rule['ops'][0]} {rule['path']}",
 )
 def test_a_full_disk_cuts_nothing(tmp_path: Path, rule: dict[str, Any]) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     failing(path, lambda fs: fs.fail(*rule["ops"], path=rule["path"], partial=rule.get("partial", 0)))
 
 
 def test_a_full_disk_leaves_no_half_of_a_copy(tmp_path: Path) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     fs = FaultFS()
     fs.fail("pwrite", path=".from-", partial=100)
     with pytest.raises(StorageError):
@@ -262,11 +262,11 @@ def test_a_full_disk_leaves_no_half_of_a_copy(tmp_path: Path) -> None:
 
 def test_a_crash_before_the_cut_keeps_the_same_once(tmp_path: Path) -> None:
     """The power went before the cut was on disk: the log is as it was, and what was kept is there already."""
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     first = (path / FIRST).read_bytes()
     kafkalog.open(path, "a").close()
     (path / FIRST).write_bytes(first)
-    unclean(path)
+    mark_unclean(path)
     kafkalog.open(path, "a").close()
     assert offsets(path) == list(range(15)) and kept_offsets(path) == [(18, RECORDS - 1)]
 
@@ -286,20 +286,20 @@ def test_a_crash_when_all_segments_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_second_cut_at_the_same_place_has_a_directory_of_its_own(tmp_path: Path) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     for _ in range(2):
         with kafkalog.open(path, "a") as log:
             for _ in range(3):
                 log.append(b"." * 100)
-        flip(path / FIRST, positions(path / FIRST)[5] + 70)
-        unclean(path)
+        flip_bits(path / FIRST, positions(path / FIRST)[5] + 70)
+        mark_unclean(path)
     kafkalog.open(path, "a").close()
     assert kept_offsets(path) == [(18, RECORDS - 1), (16, 17), (16, 17)]
 
 
 def test_a_copy_of_the_partition_is_read_beside_what_it_kept(tmp_path: Path) -> None:
     """No reader, verify or repair takes the kept files for the log's own."""
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     kafkalog.open(path, "a").close()
     assert kafkalog.verify(tmp_path).ok and kafkalog.repair(tmp_path).summary() == "nothing to repair"
     shutil.copytree(tmp_path, tmp_path.parent / "copy")

@@ -11,7 +11,7 @@ import kafkalog
 from kafkalog.storage.segment_reader import CHUNK_BYTES, _fitting
 
 
-def written(directory: Path, sizes: list[int]) -> Path:
+def write_log(directory: Path, sizes: list[int]) -> Path:
     """A log of one batch for each size, each of one value."""
     with kafkalog.open(directory, "a") as log:
         for number, size in enumerate(sizes):
@@ -21,7 +21,7 @@ def written(directory: Path, sizes: list[int]) -> Path:
 
 @pytest.mark.parametrize("size", [40_000, 70_000, 110_000, 131_000, 200_000, 255_000])
 def test_batches_of_one_size_are_read_once(tmp_path: Path, size: int) -> None:
-    path = written(tmp_path / "large-0", [size] * 40)
+    path = write_log(tmp_path / "large-0", [size] * 40)
     with kafkalog.open(path) as log:
         assert [record.offset for record in log.records()] == list(range(40))
         assert log._engine.metrics.reads.total < 1.1 * 40 * size
@@ -33,7 +33,7 @@ numbers = itertools.count()
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.sampled_from([10, 5000, 33_000, 60_000, 140_000, 262_000, 300_000]), max_size=14))
 def test_batches_of_any_sizes_are_read_whole(tmp_path: Path, sizes: list[int]) -> None:
-    path = written(tmp_path / f"any{next(numbers)}-0", sizes)
+    path = write_log(tmp_path / f"any{next(numbers)}-0", sizes)
     with kafkalog.open(path) as log:
         assert [len(record.value or b"") for record in log.records()] == [
             size + len(str(number)) for number, size in enumerate(sizes)

@@ -17,13 +17,13 @@ def cache(tmp_path: Path) -> LeaderEpochCache:
     return made
 
 
-def listed(cache: LeaderEpochCache) -> list[tuple[int, int]]:
+def list_entries(cache: LeaderEpochCache) -> list[tuple[int, int]]:
     return [tuple(entry) for entry in cache.entries]
 
 
 def test_an_epoch_begins_once(cache: LeaderEpochCache) -> None:
     assert not cache.assign(5, 30) and not cache.assign(5, 40)
-    assert listed(cache) == [(0, 0), (2, 10), (5, 30)] and cache.latest_epoch == 5
+    assert list_entries(cache) == [(0, 0), (2, 10), (5, 30)] and cache.latest_epoch == 5
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_entries_that_contradict_a_new_one_go(
     cache: LeaderEpochCache, epoch: int, start: int, left: list[tuple[int, int]]
 ) -> None:
     assert cache.assign(epoch, start)
-    assert listed(cache) == left
+    assert list_entries(cache) == left
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (999, 5), (-1, -1)])
@@ -52,10 +52,10 @@ def test_cut_from_the_end(cache: LeaderEpochCache, end: int, left: int) -> None:
 
 def test_cut_from_the_start_keeps_the_epoch_that_covers_it(cache: LeaderEpochCache) -> None:
     cache.truncate_from_start(15)
-    assert listed(cache) == [(2, 15), (5, 30)]
+    assert list_entries(cache) == [(2, 15), (5, 30)]
     cache.truncate_from_start(15)
     cache.truncate_from_start(3)
-    assert listed(cache) == [(2, 15), (5, 30)]
+    assert list_entries(cache) == [(2, 15), (5, 30)]
 
 
 def test_the_file_follows_when_told(cache: LeaderEpochCache, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_the_file_follows_when_told(cache: LeaderEpochCache, tmp_path: Path) -> 
     assert cache.has_changed and file.read_bytes() == b""
     cache.write_if_changed()
     assert not cache.has_changed and file.read_text() == "0\n3\n0 0\n2 10\n5 30\n"
-    assert listed(LeaderEpochCache.open(tmp_path)) == listed(cache)
+    assert list_entries(LeaderEpochCache.open(tmp_path)) == list_entries(cache)
     cache.clear()
     cache.write_if_changed()
     assert file.read_text() == "0\n0\n"
@@ -71,7 +71,7 @@ def test_the_file_follows_when_told(cache: LeaderEpochCache, tmp_path: Path) -> 
 
 def test_entries_out_of_order_in_the_file_drop_earlier_ones(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n5 5\n3 9\n")
-    assert listed(LeaderEpochCache.open(tmp_path)) == [(3, 9)]
+    assert list_entries(LeaderEpochCache.open(tmp_path)) == [(3, 9)]
 
 
 @pytest.mark.parametrize("text", ["0\n1\n-1 0\n", "0\n1\n0 -1\n", "0\n1\n5\n", "1\n0\n", "0\n2\n0 0\n"])
@@ -115,4 +115,4 @@ def test_as_many_epochs_as_batches(tmp_path: Path) -> None:
     cache.extend(EpochEntry(n, 10 * n) for n in range(count, 2 * count))
     assert len(cache.entries) == 2 * count and cache.latest_epoch == 2 * count - 1
     cache.extend([EpochEntry(7, 1_000_000), EpochEntry(9, 65), EpochEntry(9, 70)])
-    assert listed(cache) == [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 60), (9, 65)]
+    assert list_entries(cache) == [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 50), (6, 60), (9, 65)]

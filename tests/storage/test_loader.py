@@ -22,18 +22,18 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, config, files, lead, log, offset_entries
-from tests.storage.test_log_transactions import ABORT, COMMIT, built, end, write
+from tests.storage.logs import NOW, append_batches, bases, config, files, log, offset_entries
+from tests.storage.test_log_transactions import ABORT, COMMIT, append_marker, build_batch, write
 
 SETTINGS: dict[str, Any] = {"internal_segment_bytes": 500, "index_interval_bytes": 150}
 UNCLEAN: dict[str, Any] = {**SETTINGS, "had_clean_shutdown": False}
 
 
-def filled(path: Path, times: int = 12, *, killed: bool = False) -> Path:
+def write_segments(path: Path, times: int = 12, *, killed: bool = False) -> Path:
     """The directory of a log with segments 0, 5 and 10, closed well or as a kill leaves it."""
     a_log = log(path, **SETTINGS)
     for n in range(times):
-        lead(a_log, timestamp=NOW + n)
+        append_batches(a_log, timestamp=NOW + n)
     if killed:
         a_log.close_handlers()
     else:
@@ -45,7 +45,7 @@ def name(base: int, suffix: str = ".log") -> str:
     return f"{base:020d}{suffix}"
 
 
-def whole(a_log: UnifiedLog) -> bool:
+def reads_every_offset(a_log: UnifiedLog) -> bool:
     """True when every offset from log start to end is read at its own place."""
     wanted = range(a_log.log_start_offset, a_log.log_end_offset)
     return [a_log.read(n, 1).fetch_offset_metadata.message_offset for n in wanted] == list(wanted)
@@ -61,11 +61,11 @@ def flip(path: Path, position: int) -> None:
 
 def test_an_index_whose_log_was_renamed_already(tmp_path: Path) -> None:
     """LOAD-4: `.index.swap` without `.log.swap` gets its name, and its entries are the segment's."""
-    folder = filled(tmp_path)
+    folder = write_segments(tmp_path)
     wanted = (folder / name(5, ".index")).read_bytes()
     (folder / name(5, ".index")).rename(folder / name(5, ".index.swap"))
     again = log(tmp_path, **SETTINGS)
-    assert whole(again) and offset_entries(again.segments[1])
+    assert reads_every_offset(again) and offset_entries(again.segments[1])
     again.close()
     assert (folder / name(5, ".index")).read_bytes() == wanted and not list(folder.glob("*.swap"))
 
@@ -73,24 +73,24 @@ def test_an_index_whose_log_was_renamed_already(tmp_path: Path) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_snapshot_that_a_power_cut_left_unfinished_goes(tmp_path: Path, clean: bool) -> None:
     """Nobody writes a snapshot of that offset again, so nobody else would remove it; another program's file stays."""
-    folder = filled(tmp_path, killed=not clean)
+    folder = write_segments(tmp_path, killed=not clean)
     half = folder / f"{snapshot_file_name(7)}.tmp"
     half.write_bytes(b"half of one")
     (folder / "notes.tmp").write_bytes(b"not ours")
     again = log(tmp_path, **SETTINGS, had_clean_shutdown=clean)
     assert not half.exists() and (folder / "notes.tmp").exists()
-    assert whole(again) and again.log_end_offset == 12
+    assert reads_every_offset(again) and again.log_end_offset == 12
     again.close()
 
 
 def test_an_index_without_its_log_goes_and_a_missing_one_is_made(tmp_path: Path) -> None:
     """LOAD-7: orphans of all kinds."""
-    folder = filled(tmp_path)
+    folder = write_segments(tmp_path)
     for suffix in (".index", ".timeindex", ".txnindex"):
         (folder / name(7, suffix)).write_bytes(bytes(24))
         (folder / name(5, suffix)).unlink(missing_ok=True)
     again = log(tmp_path, **SETTINGS)
-    assert bases(again) == [0, 5, 10] and whole(again)
+    assert bases(again) == [0, 5, 10] and reads_every_offset(again)
     assert not [one for one in files(folder) if one.startswith(name(7, ""))]
     assert files(folder)[name(5, ".index")] and files(folder)[name(5, ".timeindex")]
     again.close()
@@ -101,7 +101,7 @@ def test_a_transaction_index_that_contradicts_itself(tmp_path: Path, how: str) -
     """LOAD-8: the segment is recovered, also for a version that is not known: there the reference does not start."""
     a_log = log(tmp_path, **SETTINGS)
     write(a_log, 1, 0, 2, txn=True)
-    end(a_log, ABORT, 1)
+    append_marker(a_log, ABORT, 1)
     a_log.close()
     path = tmp_path / "topic-0" / txn_index_file_name(0)
     sound = path.read_bytes()
@@ -115,10 +115,10 @@ def test_a_transaction_index_that_contradicts_itself(tmp_path: Path, how: str) -
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_a_damaged_index_beside_sound_data(tmp_path: Path, suffix: str) -> None:
     """LOAD-28: it opens, and everything is read; the reference finds nothing through entries of zeros."""
-    folder = filled(tmp_path)
+    folder = write_segments(tmp_path)
     (folder / name(5, suffix)).write_bytes(bytes(48))
     again = log(tmp_path, **SETTINGS)
-    assert again.log_end_offset == 12 and whole(again)
+    assert again.log_end_offset == 12 and reads_every_offset(again)
     again.close()
 
 
@@ -127,13 +127,13 @@ def test_a_damaged_index_below_the_recovery_point_is_rebuilt_and_logged(
     tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """LOAD-28: once for its segment, whose new indexes are on disk; those of the others stay as they are."""
-    folder = filled(tmp_path, killed=True)
+    folder = write_segments(tmp_path, killed=True)
     (folder / name(5, suffix)).write_bytes(bytes(48))
     fs = FaultFS()
     with caplog.at_level(logging.WARNING):
         again = log(tmp_path, fs=fs, recovery_point=10, **UNCLEAN)
-    assert caplog.messages == [f"the indexes of {folder / name(5)} are damaged: they are made anew"]
-    assert whole(again)
+    assert caplog.messages == [f"rebuilding the indexes of {folder / name(5)}, which are damaged"]
+    assert reads_every_offset(again)
     synced = {Path(call.path).name for call in fs.named("fdatasync", "fsync")}
     assert {name(5, ".index"), name(5, ".timeindex")} <= synced and name(0, ".index") not in synced
     again.close()
@@ -144,7 +144,7 @@ def test_a_damaged_index_below_the_recovery_point_is_rebuilt_and_logged(
 @pytest.mark.parametrize(("point", "segments"), [(0, 3), (4, 3), (5, 2), (10, 1), (12, 1), (99, 1)])
 def test_segments_from_the_recovery_point_on_are_looked_at(tmp_path: Path, point: int, segments: int) -> None:
     """LOAD-10, LOAD-27: from the one that holds it; the last one always."""
-    filled(tmp_path, killed=True)
+    write_segments(tmp_path, killed=True)
     told: list[RecoveryProgress] = []
     clock = MockClock(NOW)
     again = UnifiedLog.open(
@@ -157,7 +157,7 @@ def test_segments_from_the_recovery_point_on_are_looked_at(tmp_path: Path, point
 
 def test_damage_below_the_recovery_point_is_not_met(tmp_path: Path) -> None:
     """LOAD-10: what was flushed is not read again."""
-    folder = filled(tmp_path, killed=True)
+    folder = write_segments(tmp_path, killed=True)
     flip(folder / name(0), 70)
     again = log(tmp_path, recovery_point=5, **UNCLEAN)
     assert (bases(again), again.log_end_offset) == ([0, 5, 10], 12)
@@ -170,7 +170,7 @@ def test_what_lies_behind_damage_is_given_up(tmp_path: Path, damaged: int, left:
 
     That is, where nothing in them is sound: else they are kept.
     """
-    folder = filled(tmp_path, killed=True)
+    folder = write_segments(tmp_path, killed=True)
     flip(folder / name(damaged), 170)
     for base in (5, 10):
         if base not in left:
@@ -178,7 +178,7 @@ def test_what_lies_behind_damage_is_given_up(tmp_path: Path, damaged: int, left:
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
     again = log(tmp_path, clock=clock, scheduler=scheduler, **UNCLEAN)
-    assert (bases(again), again.log_end_offset) == (left, damaged + 1) and whole(again)
+    assert (bases(again), again.log_end_offset) == (left, damaged + 1) and reads_every_offset(again)
     lost = [base for base in (5, 10) if base not in left]
     for base in lost:
         assert {name(base, ".log.deleted"), name(base, ".index.deleted")} <= set(files(folder))
@@ -186,14 +186,14 @@ def test_what_lies_behind_damage_is_given_up(tmp_path: Path, damaged: int, left:
     clock.advance(60_000)
     scheduler.tick()
     assert not list(folder.glob("*.deleted"))
-    lead(again)
+    append_batches(again)
     again.close()
 
 
 @pytest.mark.parametrize("offset", [3, 2**40])
 def test_offsets_that_make_no_sense(tmp_path: Path, offset: int) -> None:
     """LOAD-12: going back is damage: what lies before stays (the reference empties the segment); too far is split."""
-    folder = filled(tmp_path, killed=True)
+    folder = write_segments(tmp_path, killed=True)
     with (folder / name(5)).open("r+b") as file:
         file.seek(200)
         file.write(offset.to_bytes(8, "big"))
@@ -208,11 +208,11 @@ def test_offsets_that_make_no_sense(tmp_path: Path, offset: int) -> None:
 
 def test_a_first_batch_that_is_cut_off(tmp_path: Path) -> None:
     """LOAD-31: the last segment is empty then, with its base, where the log ends."""
-    folder = filled(tmp_path, killed=True)
+    folder = write_segments(tmp_path, killed=True)
     os.truncate(folder / name(10), 50)
     again = log(tmp_path, **UNCLEAN)
     assert (bases(again), again.log_end_offset, again.active_segment.size) == ([0, 5, 10], 10, 0)
-    lead(again)
+    append_batches(again)
     assert again.log_end_offset == 11
     again.close()
 
@@ -220,7 +220,7 @@ def test_a_first_batch_that_is_cut_off(tmp_path: Path) -> None:
 def test_a_preallocated_file_of_a_killed_process(tmp_path: Path) -> None:
     """LOAD-29: its tail of zeros is no damage: it is cut, and the log ends behind the last batch."""
     a_log = log(tmp_path, preallocate=True, internal_segment_bytes=4096)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.close_handlers()
     path = tmp_path / "topic-0" / name(0)
     assert path.stat().st_size == 4096
@@ -231,7 +231,7 @@ def test_a_preallocated_file_of_a_killed_process(tmp_path: Path) -> None:
 
 def test_the_recovery_point_and_the_high_watermark_after_it(tmp_path: Path) -> None:
     """LOAD-33, LOAD-10: the high watermark is the log start until somebody says more; the point given stays."""
-    filled(tmp_path, 10, killed=True)
+    write_segments(tmp_path, 10, killed=True)
     again = log(tmp_path, recovery_point=5, high_watermark_follows_end=False, **UNCLEAN)
     assert (again.log_end_offset, again.recovery_point, again.high_watermark) == (10, 5, 0)
     again.flush()
@@ -246,7 +246,7 @@ def test_the_recovery_point_and_the_high_watermark_after_it(tmp_path: Path) -> N
 
 def test_a_log_that_ends_below_its_start_begins_anew(tmp_path: Path) -> None:
     """LOAD-13: its files are kept, epochs and producers forgotten; a segment and an empty snapshot at the start."""
-    folder = filled(tmp_path)
+    folder = write_segments(tmp_path)
     clock = MockClock(NOW)
     again = log(tmp_path, clock=clock, scheduler=MockScheduler(clock), log_start_offset=500, **SETTINGS)
     assert (bases(again), again.log_start_offset, again.log_end_offset, again.recovery_point) == ([500], 500, 500, 500)
@@ -271,7 +271,7 @@ def test_an_empty_directory(tmp_path: Path, start: int) -> None:
 @pytest.mark.parametrize(("given", "start"), [(0, 5), (7, 7), (11, 11)])
 def test_the_log_start_and_the_epochs_within_it(tmp_path: Path, given: int, start: int) -> None:
     """LOAD-14: the larger of checkpoint and first base; epochs are cut at both ends."""
-    folder = filled(tmp_path)
+    folder = write_segments(tmp_path)
     for path in folder.glob(f"{0:020d}*"):
         path.unlink()
     (folder / "leader-epoch-checkpoint").write_text("0\n4\n0 0\n1 6\n2 8\n3 40\n")
@@ -284,7 +284,7 @@ def test_the_log_start_and_the_epochs_within_it(tmp_path: Path, given: int, star
 
 def test_the_last_segment_has_its_room_again(tmp_path: Path) -> None:
     """LOAD-16: also after a recovery, which leaves indexes without any."""
-    folder = filled(tmp_path)
+    folder = write_segments(tmp_path)
     for clean in (True, False):
         again = log(tmp_path, **SETTINGS, had_clean_shutdown=clean)
         listed = files(folder)
@@ -297,7 +297,7 @@ def test_the_last_segment_has_its_room_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("base", [5, 12])
 def test_an_empty_segment_without_indexes_gets_them(tmp_path: Path, base: int, clean: bool) -> None:
     """LOAD-7: amid a log, where its neighbour was cleaned away, and at its end."""
-    folder = filled(tmp_path, killed=not clean)
+    folder = write_segments(tmp_path, killed=not clean)
     for suffix in (".log", ".index", ".timeindex"):
         (folder / name(base, suffix)).unlink(missing_ok=True)
     (folder / name(base)).touch()
@@ -311,7 +311,7 @@ def test_an_empty_segment_without_indexes_gets_them(tmp_path: Path, base: int, c
 
 def test_a_loader_begins_with_producers_that_know_nothing(tmp_path: Path) -> None:
     """LOAD-19."""
-    folder = os.fspath(filled(tmp_path))
+    folder = os.fspath(write_segments(tmp_path))
     producers = ProducerStateManager(folder)
     producers.snapshots.write(12, [(7, 0, 0, 3, 0, NOW, -1, -1)])
     producers.truncate_and_reload(0, 12, NOW)
@@ -320,7 +320,7 @@ def test_a_loader_begins_with_producers_that_know_nothing(tmp_path: Path) -> Non
         recovery_point=12, had_clean_shutdown=True, progress=None, threads=None, listed=list_directory(folder, OS),
         keeps_begun_epochs=False, refuses_loss=False,
     )  # fmt: skip
-    with pytest.raises(IllegalState, match="producers"):
+    with pytest.raises(IllegalState, match="producer state"):
         made.load()
 
 
@@ -337,7 +337,7 @@ def producing(path: Path) -> Path:
     return path / "topic-0"
 
 
-def known(a_log: UnifiedLog) -> list[tuple[int, int, int]]:
+def list_producers(a_log: UnifiedLog) -> list[tuple[int, int, int]]:
     return [(one.producer_id, one.last_sequence, one.current_txn_first_offset) for one in a_log.producers]
 
 
@@ -351,7 +351,7 @@ def test_without_any_snapshot_all_of_the_log_is_read(tmp_path: Path) -> None:
     for path in folder.glob("*.snapshot"):
         path.unlink()
     again = log(tmp_path)
-    assert known(again) == [(7, 6, -1), (8, 0, 4)] and again.last_stable_offset == 4
+    assert list_producers(again) == [(7, 6, -1), (8, 0, 4)] and again.last_stable_offset == 4
     assert snapshots(folder) == [4, 6, 8]
     again.close()
 
@@ -362,7 +362,7 @@ def test_snapshots_after_a_recovery(tmp_path: Path) -> None:
     (folder / snapshot_file_name(5)).write_bytes(format_snapshot([]))
     (folder / snapshot_file_name(99)).write_bytes(format_snapshot([]))
     again = log(tmp_path, had_clean_shutdown=False)
-    assert snapshots(folder) == [4, 6, 8] and known(again) == [(7, 6, -1), (8, 0, 4)]
+    assert snapshots(folder) == [4, 6, 8] and list_producers(again) == [(7, 6, -1), (8, 0, 4)]
     again.close()
 
 
@@ -372,7 +372,7 @@ def test_segments_behind_the_newest_snapshot_are_read(tmp_path: Path) -> None:
     (folder / snapshot_file_name(8)).unlink()
     (folder / snapshot_file_name(6)).write_bytes(format_snapshot([(55, 0, 0, 3, 0, NOW, -1, -1)]))
     again = log(tmp_path)
-    assert known(again) == [(7, 6, -1), (55, 0, -1)]
+    assert list_producers(again) == [(7, 6, -1), (55, 0, -1)]
     again.close()
 
 
@@ -383,7 +383,7 @@ def test_a_damaged_snapshot_is_removed_and_an_older_one_used(tmp_path: Path) -> 
         for offset in damaged:
             (folder / snapshot_file_name(offset)).write_bytes(b"damaged")
         again = log(tmp_path)
-        assert known(again) == [(7, 6, -1), (8, 0, 4)]
+        assert list_producers(again) == [(7, 6, -1), (8, 0, 4)]
         again.close()
 
 
@@ -391,8 +391,8 @@ def test_a_coordinator_epoch_that_goes_back(tmp_path: Path) -> None:
     """LOAD-26: refused where it is appended, taken as it is where the log has it."""
     a_log = log(tmp_path)
     write(a_log, 1, 0, txn=True)
-    end(a_log, COMMIT, 1, coordinator=9)
-    data = built(1, 1, txn=True, base=2)
+    append_marker(a_log, COMMIT, 1, coordinator=9)
+    data = build_batch(1, 1, txn=True, base=2)
     a_log.append_as_follower(data, 0)
     a_log.close_handlers()
     path = tmp_path / "topic-0" / name(0)
@@ -407,7 +407,7 @@ def test_a_coordinator_epoch_that_goes_back(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """LOAD-9: what stands where a segment is meant is named; nothing is changed."""
-    folder = filled(tmp_path)
+    folder = write_segments(tmp_path)
     (folder / name(5)).unlink()
     (folder / name(5)).mkdir()
     before = files(folder)
@@ -418,11 +418,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_what_is_read_is_what_was_written_after_any_of_it(tmp_path: Path) -> None:
     """LOAD-10: recovered twice, cut nowhere: the same files as after the first time."""
-    folder = filled(tmp_path, killed=True)
+    folder = write_segments(tmp_path, killed=True)
     seen = []
     for _ in range(2):
         again = log(tmp_path, **UNCLEAN)
-        assert whole(again) and again.log_end_offset == 12
+        assert reads_every_offset(again) and again.log_end_offset == 12
         again.close()
         seen.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert seen[0] == seen[1]

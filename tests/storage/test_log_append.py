@@ -22,7 +22,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
 from tests.builder import message_v1
 from tests.raw_batches import batch
-from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, run, sized, time_entries
+from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, sized_batch, time_entries
 
 NAME = f"{0:020d}"
 
@@ -54,8 +54,8 @@ def test_a_new_log_at_an_offset(tmp_path: Path) -> None:
 def test_a_leader_assigns_offsets_and_epoch(tmp_path: Path) -> None:
     """LOG-2: from the log end on; the result says which, and that no time was stamped."""
     a_log = log(tmp_path, leader_epoch=7)
-    lead(a_log, 100, 3)
-    data = bytearray(sized(120, 5, timestamp=NOW + 9))
+    append_batches(a_log, 100, 3)
+    data = bytearray(sized_batch(120, 5, timestamp=NOW + 9))
     info = a_log.append_as_leader(data)
     assert (info.first_offset, info.last_offset, info.log_append_time, info.log_start_offset) == (3, 7, -1, 0)
     assert (info.max_timestamp, info.offset_of_max_timestamp) == (NOW + 9, 7)
@@ -70,22 +70,22 @@ def test_a_leader_assigns_offsets_and_epoch(tmp_path: Path) -> None:
 def test_an_epoch_may_begin_before_its_first_append(tmp_path: Path) -> None:
     """What a new leader does (LOG-59): the epoch is in its file, and the append that follows begins none."""
     a_log = log(tmp_path)
-    a_log.append_as_leader(bytearray(sized(100, 3)))
+    a_log.append_as_leader(bytearray(sized_batch(100, 3)))
     a_log.begin_epoch(4)
     assert a_log.leader_epochs == ((0, 0), (4, 3))
     assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n4 3\n"
     a_log.begin_epoch(4)
     a_log.begin_epoch(2)
     assert a_log.leader_epochs == ((0, 0), (4, 3))
-    a_log.append_as_leader(bytearray(sized(100)), leader_epoch=4)
+    a_log.append_as_leader(bytearray(sized_batch(100)), leader_epoch=4)
     assert a_log.leader_epochs == ((0, 0), (4, 3)) and a_log.end_offset_for_epoch(0) == (0, 3)
 
 
 def test_a_new_leader_epoch_is_kept_with_its_first_offset(tmp_path: Path) -> None:
     """LOG-2: in memory at once, in the checkpoint before the append returns."""
     a_log = log(tmp_path)
-    lead(a_log, times=3)
-    a_log.append_as_leader(bytearray(sized(100)), leader_epoch=4)
+    append_batches(a_log, times=3)
+    a_log.append_as_leader(bytearray(sized_batch(100)), leader_epoch=4)
     assert a_log.leader_epochs == ((0, 0), (4, 3))
     assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n4 3\n"
 
@@ -114,7 +114,7 @@ def test_a_follower_refuses_batches_out_of_order(tmp_path: Path, order: tuple[in
 def test_a_follower_refuses_batches_that_overlap(tmp_path: Path) -> None:
     """LOG-4: also where each ends above the one before it."""
     with pytest.raises(OffsetsOutOfOrder):
-        log(tmp_path).append_as_follower(sized(120, 5, epoch=0) + sized(120, 5, base=3, epoch=0), 0)
+        log(tmp_path).append_as_follower(sized_batch(120, 5, epoch=0) + sized_batch(120, 5, base=3, epoch=0), 0)
 
 
 def test_segments_roll_so_that_relative_offsets_fit(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_batch_over_the_border_rolls_to_its_base(tmp_path: Path) -> None:
     """LOG-4: 2^31-1 .. 2^31 rolls to 2^31-1."""
     a_log = log(tmp_path)
     a_log.append_as_follower(run(0, 1), 0)
-    a_log.append_as_follower(sized(100, 2, base=2**31 - 1, epoch=0), 0)
+    a_log.append_as_follower(sized_batch(100, 2, base=2**31 - 1, epoch=0), 0)
     assert bases(a_log) == [0, 2**31 - 1]
 
 
@@ -149,9 +149,10 @@ def test_nothing_whole_is_no_append(tmp_path: Path, left: int) -> None:
     """LOG-5: an empty buffer or a part of a batch: first offset -1, and no roll though the time has passed."""
     clock = MockClock(NOW)
     a_log = log(tmp_path, clock=clock, segment_ms=10)
-    lead(a_log)
+    append_batches(a_log)
     clock.advance(1000)
-    for info in (a_log.append_as_leader(bytearray(sized(100)[:left])), a_log.append_as_follower(run(1, 1)[:left], 0)):
+    part = bytearray(sized_batch(100)[:left])
+    for info in (a_log.append_as_leader(part), a_log.append_as_follower(run(1, 1)[:left], 0)):
         assert (info.first_offset, info.last_offset, info.valid_bytes) == (-1, -1, 0)
     assert bases(a_log) == [0] and a_log.log_end_offset == 1
 
@@ -160,8 +161,8 @@ def test_nothing_whole_is_no_append(tmp_path: Path, left: int) -> None:
 def test_a_partial_batch_at_the_end_is_cut(tmp_path: Path, left: int) -> None:
     """LOG-6: leader, follower and group write the whole batches only."""
     a_log = log(tmp_path)
-    tail = sized(100, base=77, epoch=0)[:left]
-    assert a_log.append_as_leader(bytearray(sized(100) + tail)).valid_bytes == 100
+    tail = sized_batch(100, base=77, epoch=0)[:left]
+    assert a_log.append_as_leader(bytearray(sized_batch(100) + tail)).valid_bytes == 100
     assert a_log.append_as_follower(run(1, 1) + tail, 0).valid_bytes == 100
     assert a_log.append_batches(bytearray(run(0, 2) + tail)).valid_bytes == 200
     assert a_log.size == 400 and a_log.log_end_offset == 4
@@ -169,25 +170,25 @@ def test_a_partial_batch_at_the_end_is_cut(tmp_path: Path, left: int) -> None:
 
 def test_what_lies_behind_a_table_is_not_written(tmp_path: Path) -> None:
     """LOG-5: a table of a part of the buffer says how much of it is the append."""
-    one = sized(100)
+    one = sized_batch(100)
     with_more = bytearray(one + b"not of this append")
     a_log = log(tmp_path)
     assert a_log.append_as_leader(with_more, table=scan(with_more, 0, len(one))).valid_bytes == 100
     assert content(a_log) == bytes(with_more[:100]) and a_log.size == 100
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.log_end_offset == 2
 
 
 def test_a_batch_over_max_message_bytes(tmp_path: Path) -> None:
     """LOG-7: refused from a client, taken from a leader; exactly as large fits."""
     a_log = log(tmp_path, max_message_bytes=100)
-    lead(a_log, 100)
+    append_batches(a_log, 100)
     with pytest.raises(RecordTooLarge):
-        lead(a_log, 101)
+        append_batches(a_log, 101)
     with pytest.raises(RecordTooLarge):
-        a_log.append_batches(bytearray(run(0, 2) + sized(101)))
+        a_log.append_batches(bytearray(run(0, 2) + sized_batch(101)))
     assert a_log.log_end_offset == 1
-    a_log.append_as_follower(sized(101, base=1, epoch=0), 0)
+    a_log.append_as_follower(sized_batch(101, base=1, epoch=0), 0)
     assert a_log.log_end_offset == 2
 
 
@@ -195,11 +196,11 @@ def test_an_append_larger_than_a_segment(tmp_path: Path) -> None:
     """LOG-9: the whole buffer counts, for followers too; exactly equal fits."""
     a_log = log(tmp_path, internal_segment_bytes=200)
     with pytest.raises(RecordBatchTooLarge):
-        lead(a_log, 201)
+        append_batches(a_log, 201)
     with pytest.raises(RecordBatchTooLarge):
         a_log.append_as_follower(run(0, 3), 0)
     assert a_log.size == 0
-    lead(a_log, 200)
+    append_batches(a_log, 200)
     a_log.append_as_follower(run(1, 2), 0)
     assert (a_log.log_end_offset, a_log.size) == (3, 400)
 
@@ -210,7 +211,7 @@ def test_each_batch_of_a_group_must_fit_a_segment(tmp_path: Path) -> None:
     a_log.append_batches(bytearray(run(0, 5)))
     assert bases(a_log) == [0, 2, 4]
     with pytest.raises(RecordBatchTooLarge):
-        a_log.append_batches(bytearray(run(0, 1) + sized(201)))
+        a_log.append_batches(bytearray(run(0, 1) + sized_batch(201)))
     assert a_log.log_end_offset == 5
 
 
@@ -218,7 +219,7 @@ def test_each_batch_of_a_group_must_fit_a_segment(tmp_path: Path) -> None:
 def test_a_wrong_checksum(tmp_path: Path, at: int) -> None:
     """LOG-10: CorruptRecord for leader, follower and group; nothing is written, not even the batch before it."""
     a_log = log(tmp_path)
-    good, bad = sized(100, epoch=0), bytearray(sized(100, base=1, epoch=0))
+    good, bad = sized_batch(100, epoch=0), bytearray(sized_batch(100, base=1, epoch=0))
     bad[at] ^= 1
     for append in (
         lambda: a_log.append_as_leader(bytearray(b"\0" * 8 + bad[8:])),
@@ -235,7 +236,7 @@ def test_a_wrong_checksum(tmp_path: Path, at: int) -> None:
 def test_a_size_or_format_that_is_none(tmp_path: Path, field: int, value: bytes) -> None:
     """LOG-10: a size field below the smallest batch, an unknown magic."""
     a_log = log(tmp_path)
-    bad = bytearray(sized(100, epoch=0))
+    bad = bytearray(sized_batch(100, epoch=0))
     bad[field : field + len(value)] = value
     for append in (a_log.append_as_leader, a_log.append_batches, lambda data: a_log.append_as_follower(data, 0)):
         with pytest.raises(CorruptRecord):
@@ -247,17 +248,17 @@ def test_origins(tmp_path: Path) -> None:
     """LOG-11: a raft leader's epoch must fit, a client's batch begins at 0; coordinators may write control batches."""
     a_log = log(tmp_path)
     with pytest.raises(InvalidRecord):
-        a_log.append_as_leader(bytearray(sized(100, epoch=3)), origin="raft_leader", leader_epoch=4)
-    a_log.append_as_leader(bytearray(sized(100, epoch=4)), origin="raft_leader", leader_epoch=4)
+        a_log.append_as_leader(bytearray(sized_batch(100, epoch=3)), origin="raft_leader", leader_epoch=4)
+    a_log.append_as_leader(bytearray(sized_batch(100, epoch=4)), origin="raft_leader", leader_epoch=4)
     with pytest.raises(InvalidRecord):
-        a_log.append_as_leader(bytearray(sized(100, base=1)))
-    a_log.append_as_leader(bytearray(sized(100, base=1)), origin="coordinator")
-    control = sized(100, attributes=0x20)
+        a_log.append_as_leader(bytearray(sized_batch(100, base=1)))
+    a_log.append_as_leader(bytearray(sized_batch(100, base=1)), origin="coordinator")
+    control = sized_batch(100, attributes=0x20)
     with pytest.raises(InvalidRecord):
         a_log.append_as_leader(bytearray(control))
     a_log.append_as_leader(bytearray(control), origin="coordinator")
     with pytest.raises(IllegalArgument):
-        a_log.append_as_leader(bytearray(sized(100)), origin="stranger")  # type: ignore[arg-type]
+        a_log.append_as_leader(bytearray(sized_batch(100)), origin="stranger")  # type: ignore[arg-type]
     assert a_log.log_end_offset == 3
 
 
@@ -265,7 +266,7 @@ def test_one_batch_per_client_append(tmp_path: Path) -> None:
     """LOG-2: several are refused before anything is written."""
     a_log = log(tmp_path)
     with pytest.raises(InvalidRecord):
-        a_log.append_as_leader(bytearray(sized(100) + sized(100)))
+        a_log.append_as_leader(bytearray(sized_batch(100) + sized_batch(100)))
     assert a_log.size == 0
 
 
@@ -276,10 +277,10 @@ def test_times_out_of_bounds(tmp_path: Path, timestamp: int, fine: bool) -> None
     """LOG-2: the topic's limits count from the log's clock."""
     a_log = log(tmp_path, message_timestamp_before_max_ms=50, message_timestamp_after_max_ms=20)
     if fine:
-        lead(a_log, timestamp=timestamp)
+        append_batches(a_log, timestamp=timestamp)
     else:
         with pytest.raises(InvalidTimestamp) as caught:
-            lead(a_log, timestamp=timestamp)
+            append_batches(a_log, timestamp=timestamp)
         assert [index for index, _ in caught.value.record_errors] == [0]
     assert a_log.log_end_offset == fine
 
@@ -288,10 +289,10 @@ def test_log_append_time_stamps_every_batch(tmp_path: Path) -> None:
     """LOG-77: the clock's time on all records, whatever they said; the checksum is right."""
     clock = MockClock(NOW)
     a_log = log(tmp_path, clock=clock, message_timestamp_type="LogAppendTime")
-    info = a_log.append_as_leader(bytearray(sized(100, 3, timestamp=5)))
+    info = a_log.append_as_leader(bytearray(sized_batch(100, 3, timestamp=5)))
     assert info.log_append_time == info.max_timestamp == NOW
     clock.advance(7)
-    a_log.append_batches(bytearray(sized(100, 2) + sized(100)))
+    a_log.append_batches(bytearray(sized_batch(100, 2) + sized_batch(100)))
     table = scan(content(a_log))
     assert [(b.max_timestamp, b.timestamp_type) for b in table] == [(NOW, 1), (NOW + 7, 1), (NOW + 7, 1)]
     assert table.first_invalid < 0
@@ -373,8 +374,8 @@ def test_a_follower_s_batch_that_leaves_no_offset_for_the_log_end_is_refused(tmp
     a_log = log(tmp_path, log_start_offset=last - 3)
     before = content(a_log)
     with pytest.raises(UnexpectedAppendOffset, match=f"ends at offset {last}, which leaves none") as caught:
-        a_log.append_as_follower(sized(100, 2, base=last - 1, epoch=0), 0)
+        a_log.append_as_follower(sized_batch(100, 2, base=last - 1, epoch=0), 0)
     assert (caught.value.first_offset, caught.value.last_offset) == (last - 1, last)
     assert content(a_log) == before and a_log.log_end_offset == last - 3
-    a_log.append_as_follower(sized(100, 3, base=last - 3, epoch=0), 0)
+    a_log.append_as_follower(sized_batch(100, 3, base=last - 3, epoch=0), 0)
     assert a_log.log_end_offset == last

@@ -11,10 +11,10 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.partition_metadata import new_topic_id, read_partition_metadata, write_partition_metadata
 from kafkalog.util.fileio import OS
 from tests.faults import FaultFS
-from tests.storage.logs import config, lead, run
+from tests.storage.logs import append_batches, config, run
 
 
-def made(path: Path, fs: FaultFS | None = None, **settings: object) -> UnifiedLog:
+def open_new_log(path: Path, fs: FaultFS | None = None, **settings: object) -> UnifiedLog:
     (path / "t-0").mkdir()
     return UnifiedLog.open(path / "t-0", config(**settings), fs=fs or OS)
 
@@ -22,7 +22,8 @@ def made(path: Path, fs: FaultFS | None = None, **settings: object) -> UnifiedLo
 def refuses_every_use(log: UnifiedLog) -> None:
     assert log.closed
     for use in (
-        lambda: lead(log), lambda: log.read(0, 100), log.roll, log.flush, lambda: log.truncate_to(0), log.commit,
+        lambda: append_batches(log), lambda: log.read(0, 100), log.roll, log.flush, lambda: log.truncate_to(0),
+        log.commit,
         log.delete_old_segments, lambda: log.delete_before(1), lambda: log.expire_producers(2**62),
     ):  # fmt: skip
         with pytest.raises(LogClosed):
@@ -33,8 +34,8 @@ def test_a_closed_log_is_on_disk_and_refuses_every_use(tmp_path: Path) -> None:
     """LOG-70: flushed, producers' snapshot, files closed; then a typed error, where the reference has an uncontrolled
     one."""
     fs = FaultFS()
-    log = made(tmp_path, fs)
-    lead(log, times=3)
+    log = open_new_log(tmp_path, fs)
+    append_batches(log, times=3)
     log.close()
     assert "00000000000000000003.snapshot" in {one.name for one in (tmp_path / "t-0").iterdir()}
     assert any(call.path.endswith(".log") for call in fs.named("fsync", "fdatasync")) and log.recovery_point == 3
@@ -43,8 +44,8 @@ def test_a_closed_log_is_on_disk_and_refuses_every_use(tmp_path: Path) -> None:
 
 def test_a_log_whose_handlers_are_closed_wrote_nothing_and_refuses_every_use(tmp_path: Path) -> None:
     """LOG-70."""
-    log = made(tmp_path)
-    lead(log, times=3)
+    log = open_new_log(tmp_path)
+    append_batches(log, times=3)
     before = {one.name for one in (tmp_path / "t-0").iterdir()}
     log.close_handlers()
     assert {one.name for one in (tmp_path / "t-0").iterdir()} == before
@@ -53,8 +54,8 @@ def test_a_log_whose_handlers_are_closed_wrote_nothing_and_refuses_every_use(tmp
 
 def test_a_renamed_directory_is_followed(tmp_path: Path) -> None:
     """LOG-72: segments, indexes, snapshots, epochs and what was deleted later are all reached by the new name."""
-    log = made(tmp_path, internal_segment_bytes=1000)
-    lead(log, times=25)
+    log = open_new_log(tmp_path, internal_segment_bytes=1000)
+    append_batches(log, times=25)
     log.rename_dir("t-0.0123456789abcdef0123456789abcdef-future")
     target = tmp_path / "t-0.0123456789abcdef0123456789abcdef-future"
     assert (log.path, log.name) == (str(target), target.name) and not (tmp_path / "t-0").exists()
@@ -77,21 +78,21 @@ def test_a_renamed_directory_is_followed(tmp_path: Path) -> None:
 def test_a_rename_that_fails_leaves_the_old_name(tmp_path: Path) -> None:
     """LOG-72."""
     fs = FaultFS()
-    log = made(tmp_path, fs)
-    lead(log)
+    log = open_new_log(tmp_path, fs)
+    append_batches(log)
     fs.fail("rename", path="/t-0", code=errno.EIO, times=1)
     with pytest.raises(StorageError, match="rename to u-0"):
         log.rename_dir("u-0")
     assert log.name == "t-0"
-    lead(log)
+    append_batches(log)
     assert log.read(0, 1000).records.size == 2 * log.read(0, 100).records.size
     log.close()
 
 
 def test_readers_and_flushes_go_on_while_the_directory_is_renamed(tmp_path: Path) -> None:
     """LOG-72, KAFKA-15391: a file that is missed under its old name is no failure of the disk."""
-    log = made(tmp_path, internal_segment_bytes=1000)
-    lead(log, times=40)
+    log = open_new_log(tmp_path, internal_segment_bytes=1000)
+    append_batches(log, times=40)
     stop, failures, reads = threading.Event(), [], [0]
 
     def work() -> None:
@@ -100,7 +101,7 @@ def test_readers_and_flushes_go_on_while_the_directory_is_renamed(tmp_path: Path
                 for offset in range(0, 40, 7):
                     assert log.read(offset, 200).records.read()
                     reads[0] += 1
-                lead(log)
+                append_batches(log)
                 log.flush()
         except BaseException as error:
             failures.append(error)
@@ -120,26 +121,26 @@ def test_readers_and_flushes_go_on_while_the_directory_is_renamed(tmp_path: Path
 
 
 def test_an_abandoned_log_says_why(tmp_path: Path) -> None:
-    log = made(tmp_path)
-    lead(log)
+    log = open_new_log(tmp_path)
+    append_batches(log)
     log.abandon(StorageError("the disk is gone", path="/disk"))
-    for use in (lambda: lead(log), lambda: log.read(0, 100), log.flush):
+    for use in (lambda: append_batches(log), lambda: log.read(0, 100), log.flush):
         with pytest.raises(StorageError, match="the disk is gone"):
             use()
     log.close()
 
 
 def test_writes_that_were_stopped_can_go_on(tmp_path: Path) -> None:
-    log = made(tmp_path)
+    log = open_new_log(tmp_path)
     cause = StorageError("moving")
     log.stop_writes(cause)
     with pytest.raises(StorageError, match="moving"):
-        lead(log)
+        append_batches(log)
     log.resume_writes(StorageError("another"))
     with pytest.raises(StorageError, match="moving"):
-        lead(log)
+        append_batches(log)
     log.resume_writes(cause)
-    lead(log)
+    append_batches(log)
     log.close()
 
 

@@ -10,8 +10,8 @@ from kafkalog.manager.log_dir import LogDir
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, files, lead, log
-from tests.storage.test_log_transactions import built
+from tests.storage.logs import NOW, append_batches, bases, files, log
+from tests.storage.test_log_transactions import build_batch
 
 SETTINGS = {"internal_segment_bytes": 300, "index_interval_bytes": 0}
 
@@ -20,19 +20,19 @@ def test_a_log_that_could_not_begin_anew_takes_no_more(tmp_path: Path) -> None:
     """LOG-55: its files are given up by then, and what went into them would be lost at the next opening."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, **SETTINGS)
-    lead(a_log, times=7)
+    append_batches(a_log, times=7)
     fs.fail("unlink", path=".snapshot", times=1, code=errno.EIO)
     with pytest.raises(StorageError):
         a_log.truncate_fully_and_start_at(20)
     with pytest.raises(StorageError):
-        lead(a_log)
+        append_batches(a_log)
 
 
 def test_a_transaction_index_entry_whose_write_failed_is_gone(tmp_path: Path) -> None:
     """LOG-26, TXN-1: all of it may have been written before the error."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    a_log.append_as_leader(built(7, 0, txn=True))
+    a_log.append_as_leader(build_batch(7, 0, txn=True))
     fs.fail("pwrite", path=".txnindex", times=1, partial=34)
     marker = marker_batch(ControlType.ABORT, 7, 0, 0, timestamp=NOW)
     with pytest.raises(StorageError):
@@ -46,8 +46,8 @@ def test_a_log_start_that_could_not_be_raised_keeps_its_epoch(tmp_path: Path) ->
     """LOG-36, EPOCH-6."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, high_watermark_follows_end=False)
-    a_log.append_as_leader(built(7, 0, txn=True))
-    lead(a_log, times=3)
+    a_log.append_as_leader(build_batch(7, 0, txn=True))
+    append_batches(a_log, times=3)
     a_log.update_high_watermark(3)
     assert a_log.leader_epochs == ((0, 0),)
     fs.fail("pread", times=1, code=errno.EIO)
@@ -60,7 +60,7 @@ def test_segments_that_could_not_be_renamed_stay_in_the_log(tmp_path: Path) -> N
     """LOG-46: their files are found at the next opening."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, **SETTINGS)
-    lead(a_log, times=10)
+    append_batches(a_log, times=10)
     fs.fail("rename", path=f"{3:020d}", times=1, code=errno.EIO)
     with pytest.raises(StorageError):
         a_log.delete_before(9)

@@ -16,7 +16,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS, each_failure
-from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, run, sized, time_entries
+from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, sized_batch, time_entries
 
 pytestmark = pytest.mark.in_memory
 
@@ -24,7 +24,7 @@ PACKAGE = str(Path(kafkalog.__file__).parent)
 SETTINGS = {"internal_segment_bytes": 500, "index_interval_bytes": 150}
 
 
-def whole(a_log: UnifiedLog) -> None:
+def check_files(a_log: UnifiedLog) -> None:
     """The state says what is in the files, and the indexes what is in the data."""
     expected = a_log.segments[0].base_offset
     for segment in a_log.segments:
@@ -43,25 +43,25 @@ def whole(a_log: UnifiedLog) -> None:
     assert a_log.state.end_position == a_log.active_segment.size == a_log.active_segment.tail.size
 
 
-def goes_on(a_log: UnifiedLog, path: Path) -> None:
+def check_still_usable(a_log: UnifiedLog, path: Path) -> None:
     """The log takes appends, closes well, and opens again with the same end and no stray bytes."""
-    whole(a_log)
+    check_files(a_log)
     end = a_log.log_end_offset
-    lead(a_log, timestamp=NOW + 10_000)
+    append_batches(a_log, timestamp=NOW + 10_000)
     assert a_log.log_end_offset == end + 1
-    whole(a_log)
+    check_files(a_log)
     a_log.close()
     for segment in a_log.segments:
         assert files(path / "topic-0")[f"{segment.base_offset:020d}.log"] == segment.size
     again = log(path, **SETTINGS)
     assert again.log_end_offset == end + 1
     assert [(s.base_offset, s.size) for s in again.segments] == [(s.base_offset, s.size) for s in a_log.segments]
-    whole(again)
+    check_files(again)
     again.close_handlers()
 
 
 def append(a_log: UnifiedLog) -> None:
-    lead(a_log, timestamp=NOW + 100)
+    append_batches(a_log, timestamp=NOW + 100)
 
 
 def append_group(a_log: UnifiedLog) -> None:
@@ -83,10 +83,10 @@ def cut(a_log: UnifiedLog) -> None:
 ACTIONS = [append, append_group, follow, roll]
 
 
-def filled(path: Path, fs: FaultFS, count: int) -> UnifiedLog:
+def open_filled(path: Path, fs: FaultFS, count: int) -> UnifiedLog:
     a_log = log(path, fs=fs, **SETTINGS)
     for n in range(count):
-        lead(a_log, timestamp=NOW + n)
+        append_batches(a_log, timestamp=NOW + n)
     return a_log
 
 
@@ -98,14 +98,14 @@ def test_a_full_disk_at_each_call(tmp_path: Path, action: Callable[[UnifiedLog],
         path = tmp_path / str(nth)
         path.mkdir()
         fs = FaultFS()
-        a_log = filled(path, fs, count)
+        a_log = open_filled(path, fs, count)
         rule = fs.fail("open", "pwrite", "posix_fallocate", "rename", path="topic-0/0", nth=nth, times=1, partial=37)
         try:
             action(a_log)
         except StorageError as error:
             assert error.errno == errno.ENOSPC and str(path) in str(error.path)
         fs.heal()
-        goes_on(a_log, path)
+        check_still_usable(a_log, path)
         if not rule.fired:
             return
 
@@ -118,7 +118,7 @@ def test_a_write_that_cannot_be_undone_either(tmp_path: Path, action: Callable[[
         path = tmp_path / str(nth)
         path.mkdir()
         fs = FaultFS()
-        a_log = filled(path, fs, 4)
+        a_log = open_filled(path, fs, 4)
         before = a_log.log_end_offset
         rule = fs.fail(nth=nth, path="topic-0/0", code=errno.EIO, partial=37)
         try:
@@ -129,12 +129,12 @@ def test_a_write_that_cannot_be_undone_either(tmp_path: Path, action: Callable[[
         assert a_log.log_end_offset >= before
         fs.heal()
         try:
-            lead(a_log, timestamp=NOW + 10_000)
+            append_batches(a_log, timestamp=NOW + 10_000)
         except StorageError as error:
             assert error.hint
             a_log.close_handlers()
         else:
-            goes_on(a_log, path)
+            check_still_usable(a_log, path)
         if not rule.fired:
             return
 
@@ -145,29 +145,29 @@ def test_short_writes_are_finished(tmp_path: Path) -> None:
     a_log = log(tmp_path, fs=fs, **SETTINGS)
     fs.short_writes(7)
     append_group(a_log)
-    goes_on(a_log, tmp_path)
+    check_still_usable(a_log, tmp_path)
 
 
 def test_the_error_of_a_group_names_the_first_offset_not_written(tmp_path: Path) -> None:
     """LOG-26: batches before it are in the log."""
     fs = FaultFS()
-    a_log = filled(tmp_path, fs, 3)
+    a_log = open_filled(tmp_path, fs, 3)
     fs.fail("pwrite", path=".log", nth=2, times=1)
     with pytest.raises(StorageError) as caught:
         append_group(a_log)
     assert caught.value.offset == a_log.log_end_offset == 5
-    goes_on(a_log, tmp_path)
+    check_still_usable(a_log, tmp_path)
 
 
 def test_a_failed_sync_poisons(tmp_path: Path) -> None:
     """LOG-26: the pages may be gone: no later write succeeds, reads go on, close raises and closes all the same."""
     fs = FaultFS()
-    a_log = filled(tmp_path, fs, 3)
+    a_log = open_filled(tmp_path, fs, 3)
     fs.fail("fdatasync", path=".log", times=1, code=errno.EIO)
     with pytest.raises(StorageError):
         a_log.flush()
-    for call in (lambda: lead(a_log), a_log.flush, a_log.roll, lambda: a_log.truncate_to(1)):
-        with pytest.raises(StorageError, match="takes no writes") as caught:
+    for call in (lambda: append_batches(a_log), a_log.flush, a_log.roll, lambda: a_log.truncate_to(1)):
+        with pytest.raises(StorageError, match="rejects writes") as caught:
             call()
         assert caught.value.errno == errno.EIO and caught.value.hint
     assert a_log.read(0, 1000).records.size == 300
@@ -180,13 +180,13 @@ def test_a_failed_sync_poisons(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", "topic-0"])
 def test_a_failed_sync_of_any_file_or_the_directory(tmp_path: Path, suffix: str) -> None:
     fs = FaultFS()
-    a_log = filled(tmp_path, fs, 3)
+    a_log = open_filled(tmp_path, fs, 3)
     rule = fs.fail("fdatasync", "fsync", path=suffix, times=1, code=errno.EIO)
     with pytest.raises(StorageError):
         a_log.flush()
     assert rule.fired
     with pytest.raises(StorageError):
-        lead(a_log)
+        append_batches(a_log)
 
 
 def test_a_failed_background_flush_poisons(tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_failed_background_flush_poisons(tmp_path: Path) -> None:
     fs, clock = FaultFS(), MockClock(NOW)
     a_log = log(tmp_path, fs=fs, clock=clock, scheduler=MockScheduler(clock), recovery_point=0, **SETTINGS)
     fs.fail("fdatasync", path=".log", times=1, code=errno.EIO)
-    lead(a_log, times=6)
-    with pytest.raises(StorageError, match="takes no writes"):
-        lead(a_log)
+    append_batches(a_log, times=6)
+    with pytest.raises(StorageError, match="rejects writes"):
+        append_batches(a_log)
 
 
 def test_a_cut_that_fails_leaves_the_front_or_takes_no_writes(tmp_path: Path) -> None:
@@ -205,18 +205,18 @@ def test_a_cut_that_fails_leaves_the_front_or_takes_no_writes(tmp_path: Path) ->
         path = tmp_path / str(nth)
         path.mkdir()
         fs = FaultFS()
-        a_log = filled(path, fs, 12)
+        a_log = open_filled(path, fs, 12)
         rule = fs.fail("rename", "ftruncate", "pwrite", path="topic-0/0", nth=nth, times=1, code=errno.EIO)
         try:
             cut(a_log)
         except StorageError:
             with pytest.raises(StorageError):
-                lead(a_log)
+                append_batches(a_log)
             a_log.close_handlers()
         else:
             assert a_log.log_end_offset == 3
             fs.heal()
-            goes_on(a_log, path)
+            check_still_usable(a_log, path)
         if not rule.fired:
             return
 
@@ -235,8 +235,8 @@ def test_an_empty_segment_that_cannot_get_its_name_back_takes_no_writes(tmp_path
     with pytest.raises(StorageError):
         a_log.roll()
     fs.heal()
-    with pytest.raises(StorageError, match="takes no writes"):
-        lead(a_log)
+    with pytest.raises(StorageError, match="rejects writes"):
+        append_batches(a_log)
     a_log.close_handlers()
 
 
@@ -247,7 +247,7 @@ def test_an_empty_segment_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         a_log.roll()
     fs.heal()
-    lead(a_log)
+    append_batches(a_log)
     a_log.close()
     assert files(tmp_path / "topic-0")[f"{0:020d}.log"] == 100
 
@@ -294,10 +294,10 @@ def test_ctrl_c_at_each_place(tmp_path: Path, action: Callable[[UnifiedLog], Non
         path.mkdir()
         a_log = log(path, **SETTINGS)
         for n in range(count):
-            lead(a_log, timestamp=NOW + n)
+            append_batches(a_log, timestamp=NOW + n)
         with CtrlC(nth) as ctrl_c:
             action(a_log)
-        goes_on(a_log, path)
+        check_still_usable(a_log, path)
         if not ctrl_c.fired:
             return
     raise AssertionError("never came to an end")
@@ -310,7 +310,7 @@ def test_an_interrupt_out_of_each_file_call(tmp_path: Path, action: Callable[[Un
         path = tmp_path / str(nth)
         path.mkdir()
         fs = FaultFS()
-        a_log = filled(path, fs, 4)
+        a_log = open_filled(path, fs, 4)
         stop = KeyboardInterrupt()
         rule = fs.fail("pwrite", "posix_fallocate", nth=nth, path="topic-0/0", times=1, partial=37, error=stop)
         try:
@@ -318,7 +318,7 @@ def test_an_interrupt_out_of_each_file_call(tmp_path: Path, action: Callable[[Un
         except KeyboardInterrupt:
             pass
         fs.heal()
-        goes_on(a_log, path)
+        check_still_usable(a_log, path)
         if not rule.fired:
             return
 
@@ -329,7 +329,7 @@ def test_close_is_not_interrupted_half_way(tmp_path: Path) -> None:
         path = tmp_path / str(nth)
         path.mkdir()
         a_log = log(path, **SETTINGS)
-        a_log.append_as_leader(bytearray(sized(100)))
+        a_log.append_as_leader(bytearray(sized_batch(100)))
         with CtrlC(nth) as ctrl_c:
             a_log.close()
         if ctrl_c.fired and not a_log.closed:
@@ -348,9 +348,9 @@ def test_offsets_stay_in_order_after_faults(tmp_path: Path) -> None:
         fs.fail("pwrite", path=".log" if turn % 3 else "index", nth=1 + turn % 4, times=1, partial=turn * 5 % 90)
         for _ in range(3):
             try:
-                lead(a_log, timestamp=NOW + turn)
+                append_batches(a_log, timestamp=NOW + turn)
             except StorageError:
                 pass
         fs.heal()
     assert len(bases(a_log)) > 10
-    goes_on(a_log, tmp_path)
+    check_still_usable(a_log, tmp_path)

@@ -13,11 +13,11 @@ from kafkalog.records.legacy import LegacyBuilder
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import OffsetAndTimestamp
 from tests.raw_batches import batch
-from tests.storage.logs import NOW, lead, log, run, sized
+from tests.storage.logs import NOW, append_batches, log, run, sized_batch
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> UnifiedLog:
+def three_segments(tmp_path: Path) -> UnifiedLog:
     """Three segments of three records, times 10 ms apart, epochs 0, 1, 2."""
     a_log = log(tmp_path, internal_segment_bytes=300, index_interval_bytes=1)
     for n in range(3):
@@ -25,38 +25,39 @@ def three(tmp_path: Path) -> UnifiedLog:
     return a_log
 
 
-def test_special_times(three: UnifiedLog) -> None:
+def test_special_times(three_segments: UnifiedLog) -> None:
     """LOG-57: -1 the end, -2 and -4 the start, with time -1 and the epoch there; -3 the first with the largest time."""
-    assert three.offset_for_time(-1) == OffsetAndTimestamp(9, -1, 2)
-    assert three.offset_for_time(-2) == OffsetAndTimestamp(0, -1, 0)
-    three.maybe_increment_log_start_offset(4)
-    assert three.offset_for_time(-2) == three.offset_for_time(-4) == OffsetAndTimestamp(4, -1, 1)
-    assert three.offset_for_time(-3) == OffsetAndTimestamp(8, NOW + 80, 2)
-    assert three.offset_for_time(-5) == three.offset_for_time(-6) == OffsetAndTimestamp(-1, -1, -1)
-    assert three.offset_for_time(-7) == OffsetAndTimestamp(4, NOW + 40, 1)
+    assert three_segments.offset_for_time(-1) == OffsetAndTimestamp(9, -1, 2)
+    assert three_segments.offset_for_time(-2) == OffsetAndTimestamp(0, -1, 0)
+    three_segments.maybe_increment_log_start_offset(4)
+    assert three_segments.offset_for_time(-2) == three_segments.offset_for_time(-4) == OffsetAndTimestamp(4, -1, 1)
+    assert three_segments.offset_for_time(-3) == OffsetAndTimestamp(8, NOW + 80, 2)
+    assert three_segments.offset_for_time(-5) == three_segments.offset_for_time(-6) == OffsetAndTimestamp(-1, -1, -1)
+    assert three_segments.offset_for_time(-7) == OffsetAndTimestamp(4, NOW + 40, 1)
 
 
 @pytest.mark.parametrize(
     ("time", "offset"), [(0, 0), (-1, 0), (1, 1), (20, 2), (21, 3), (59, 6), (60, 6), (80, 8), (81, None)]
 )
-def test_first_record_at_or_after_a_time(three: UnifiedLog, time: int, offset: int | None) -> None:
+def test_first_record_at_or_after_a_time(three_segments: UnifiedLog, time: int, offset: int | None) -> None:
     """LOG-57: with its time and the epoch of its batch; None where nothing is that late."""
-    found = three.offset_for_time(NOW + time)
+    found = three_segments.offset_for_time(NOW + time)
     assert found == (None if offset is None else OffsetAndTimestamp(offset, NOW + offset * 10, offset // 3))
 
 
-def test_records_below_the_log_start_do_not_count(three: UnifiedLog) -> None:
+def test_records_below_the_log_start_do_not_count(three_segments: UnifiedLog) -> None:
     """LOG-57."""
-    three.maybe_increment_log_start_offset(4)
-    assert three.offset_for_time(NOW) == OffsetAndTimestamp(4, NOW + 40, 1)
+    three_segments.maybe_increment_log_start_offset(4)
+    assert three_segments.offset_for_time(NOW) == OffsetAndTimestamp(4, NOW + 40, 1)
 
 
 def test_a_segment_whose_late_record_lies_below_the_start_is_passed_over(tmp_path: Path) -> None:
     """LOG-57: its largest time promises a record that may not be read any more; a later segment has one."""
     a_log = log(tmp_path)
-    a_log.append_as_follower(sized(100, timestamp=NOW + 99, epoch=0) + sized(100, base=1, timestamp=NOW, epoch=0), 0)
+    late, early = sized_batch(100, timestamp=NOW + 99, epoch=0), sized_batch(100, base=1, timestamp=NOW, epoch=0)
+    a_log.append_as_follower(late + early, 0)
     a_log.roll()
-    lead(a_log, timestamp=NOW + 50)
+    append_batches(a_log, timestamp=NOW + 50)
     a_log.maybe_increment_log_start_offset(1)
     assert a_log.offset_for_time(NOW + 20) == OffsetAndTimestamp(2, NOW + 50, 0)
 
@@ -67,7 +68,7 @@ def test_an_empty_log_and_one_without_times(tmp_path: Path) -> None:
     for _ in range(2):
         assert a_log.offset_for_time(-3) is None and a_log.offset_for_time(5) is None
         assert a_log.offset_for_time(-2) is not None
-        lead(a_log, timestamp=-1)
+        append_batches(a_log, timestamp=-1)
 
 
 def test_largest_time_is_that_of_its_first_record(tmp_path: Path) -> None:
@@ -75,17 +76,17 @@ def test_largest_time_is_that_of_its_first_record(tmp_path: Path) -> None:
     a_log = log(tmp_path)
     rows = [(NOW, b"k", b""), (NOW + 9, b"k", b""), (NOW + 9, b"k", b""), (NOW + 1, b"k", b"")]
     a_log.append_as_leader(bytearray(batch(0, rows, epoch=-1)))
-    lead(a_log, timestamp=NOW + 9)
+    append_batches(a_log, timestamp=NOW + 9)
     a_log.roll()
-    lead(a_log, timestamp=NOW + 9)
+    append_batches(a_log, timestamp=NOW + 9)
     assert a_log.offset_for_time(-3) == OffsetAndTimestamp(1, NOW + 9, 0)
 
 
-def test_answers_are_the_same_after_closing_and_opening(three: UnifiedLog, tmp_path: Path) -> None:
+def test_answers_are_the_same_after_closing_and_opening(three_segments: UnifiedLog, tmp_path: Path) -> None:
     """LOG-57, SEG-14."""
     times = [-1, -2, -3, NOW, NOW + 33, NOW + 80, NOW + 81]
-    before = [three.offset_for_time(time) for time in times]
-    three.close()
+    before = [three_segments.offset_for_time(time) for time in times]
+    three_segments.close()
     again = log(tmp_path, internal_segment_bytes=300, index_interval_bytes=1)
     assert [again.offset_for_time(time) for time in times] == before
 
@@ -114,7 +115,7 @@ def test_records_of_every_kind_are_found_by_their_time(tmp_path: Path, magic: in
 
 def test_a_compressed_batch_that_cannot_be_looked_into_is_damage(tmp_path: Path) -> None:
     a_log = log(tmp_path)
-    a_log.append_as_follower(sized(100, attributes=1, timestamp=NOW, epoch=0), 0)
+    a_log.append_as_follower(sized_batch(100, attributes=1, timestamp=NOW, epoch=0), 0)
     with pytest.raises(InvalidRecord, match="gzip") as error:
         a_log.offset_for_time(NOW)
     assert (error.value.path, error.value.offset) == (a_log.active_segment.records.path, 0)

@@ -34,7 +34,7 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, config, sized
+from tests.storage.logs import NOW, config, sized_batch
 
 PARTS = (
     LogAppender, BatchWriter, LogCutter, LogFiles, LogFlusher, LogReader, LogRemover, LogReplacer, LogRoller,
@@ -65,7 +65,7 @@ def writer_of(core: LogCore) -> tuple[BatchWriter, LogFlusher, LogRoller]:
 def write(core: LogCore, times: int = 1, size: int = 100) -> None:
     """Write so many batches of one record."""
     for _ in range(times):
-        data = bytearray(sized(size))
+        data = bytearray(sized_batch(size))
         writer_of(core)[0].append_checked(data, scan(data), 0, NOW)
 
 
@@ -138,7 +138,7 @@ def test_a_failed_sync_poisons_the_core(tmp_path: Path) -> None:
     fs.fail("fdatasync", path=".log", code=errno.EIO)
     with pytest.raises(StorageError):
         LogFlusher(core).flush()
-    with pytest.raises(StorageError, match="no writes"):
+    with pytest.raises(StorageError, match="rejects writes"):
         write(core)
 
 
@@ -183,7 +183,7 @@ def test_the_replacer_sees_a_cut(tmp_path: Path) -> None:
         replacer.check_unchanged(old, cuts)
         with core.lock, core.cutting_locked():
             pass
-        with pytest.raises(CleaningAborted, match="was cut"):
+        with pytest.raises(CleaningAborted, match="was truncated"):
             replacer.check_unchanged(old, cuts)
 
 
@@ -240,12 +240,12 @@ def test_the_engine_leaves_to_others_what_takes_more_than_a_step(tmp_path: Path)
     core = core_of(tmp_path, internal_segment_bytes=250, flush_messages=2)
     hooks: dict[str, Any] = {}
     engine, left = engine_of(core, hooks)
-    found = [engine.append_ready(sized(100)) for _ in range(4)]
+    found = [engine.append_ready(sized_batch(100)) for _ in range(4)]
     assert [info.first_offset for info in found if info] == [0, 1, 2, 3]
     assert left == ["write", "flush", "write", "flush"]  # what opens a file, and what rolls; the others are due a flush
     assert core.state.recovery_point == 4 and [one.base_offset for one in core.state.segments] == [0, 2]
     hooks["append"] = (print,)
-    assert engine.append_ready(sized(100)) is None and core.state.log_end_offset == 4
+    assert engine.append_ready(sized_batch(100)) is None and core.state.log_end_offset == 4
 
 
 def test_chores_are_done_after_the_lock(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_chores_are_done_after_the_lock(tmp_path: Path) -> None:
     seen: list[bool] = []
     for _ in range(2):
         core.chores.append(lambda: seen.append(core.lock.locked()))
-        engine.append_ready(sized(100))
+        engine.append_ready(sized_batch(100))
     assert seen == [False, False] and core.chores == []
 
 
@@ -268,7 +268,7 @@ def test_the_engine_leaves_the_rest_to_others(tmp_path: Path, prepare: Callable[
     write(core)
     prepare(core)
     try:
-        engine.append_ready(sized(100))
+        engine.append_ready(sized_batch(100))
     except StorageError:
         pass
     assert left == ["write"]

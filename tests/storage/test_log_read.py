@@ -11,10 +11,10 @@ from kafkalog.errors import IllegalArgument, LogClosed, OffsetOutOfRange
 from kafkalog.storage.read import read_state
 from kafkalog.types import FetchDataInfo, LogOffsetMetadata
 from tests.raw_batches import batch
-from tests.storage.logs import NOW, bases, lead, log, run, sized
+from tests.storage.logs import NOW, append_batches, bases, log, run, sized_batch
 
 
-def place(found: FetchDataInfo) -> tuple[int, int, int]:
+def position_of(found: FetchDataInfo) -> tuple[int, int, int]:
     where = found.fetch_offset_metadata
     return where.message_offset, where.segment_base_offset, where.relative_position_in_segment
 
@@ -23,7 +23,7 @@ def test_reads_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
     """LOG-20: 1024 is empty, 1026 and 0 are out of range; the error names the offset and what there is."""
     a_log = log(tmp_path, log_start_offset=1024)
     found = a_log.read(1024, 1000)
-    assert found.records.size == 0 and place(found) == (1024, 1024, 0)
+    assert found.records.size == 0 and position_of(found) == (1024, 1024, 0)
     for offset in (1025, 1026, 0, -1):
         with pytest.raises(OffsetOutOfRange, match="1024") as caught:
             a_log.read(offset, 1000)
@@ -34,16 +34,16 @@ def test_reads_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
 def test_read_at_the_log_end_is_empty_with_its_place(tmp_path: Path, isolation: str) -> None:
     """LOG-20, SEG-10."""
     a_log = log(tmp_path)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     found = a_log.read(3, 1000, isolation)  # type: ignore[arg-type]
     assert found.records.size == 0 and not found.first_entry_incomplete
-    assert place(found) == (3, 0, 300)
+    assert position_of(found) == (3, 0, 300)
 
 
 def test_read_below_the_log_start(tmp_path: Path) -> None:
     """LOG-20: though the bytes are still there."""
     a_log = log(tmp_path)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     a_log.maybe_increment_log_start_offset(3)
     with pytest.raises(OffsetOutOfRange):
         a_log.read(2, 1000)
@@ -53,7 +53,7 @@ def test_read_below_the_log_start(tmp_path: Path) -> None:
 def test_a_consumer_reads_up_to_the_high_watermark_a_follower_up_to_the_log_end(tmp_path: Path) -> None:
     """LOG-21: at 9 and 11 a consumer gets offsets 0 to 8, and nothing at 9, where a follower gets 9 and 10."""
     a_log = log(tmp_path, high_watermark_follows_end=False)
-    lead(a_log, times=11)
+    append_batches(a_log, times=11)
     a_log.update_high_watermark(9)
     assert (a_log.high_watermark, a_log.log_end_offset) == (9, 11)
 
@@ -73,7 +73,7 @@ def test_isolation_bounds_what_is_seen(tmp_path: Path) -> None:
     """LOG-21: end, high watermark, last stable offset; above the bound empty data with the place of the batch."""
     a_log = log(tmp_path, high_watermark_follows_end=False)
     for _ in range(4):
-        lead(a_log, 120, 5)
+        append_batches(a_log, 120, 5)
     a_log.update_high_watermark(10)
     assert a_log.read(0, 10_000).records.size == 480
     seen = a_log.read(0, 10_000, "high_watermark")
@@ -81,8 +81,8 @@ def test_isolation_bounds_what_is_seen(tmp_path: Path) -> None:
     committed = a_log.read(0, 10_000, "committed")
     assert committed.records.size == 240 and committed.aborted_transactions == ()
     above = a_log.read(17, 10_000, "high_watermark")
-    assert above.records.size == 0 and place(above) == (15, 0, 360)
-    assert place(a_log.read(10, 10_000, "high_watermark")) == (10, 0, 240)
+    assert above.records.size == 0 and position_of(above) == (15, 0, 360)
+    assert position_of(a_log.read(10, 10_000, "high_watermark")) == (10, 0, 240)
     assert a_log.read(17, 10_000).records.size == 120
     with pytest.raises(IllegalArgument):
         a_log.read(0, 10, "read_uncommitted")  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_isolation_bounds_what_is_seen(tmp_path: Path) -> None:
 def test_bound_in_an_earlier_segment(tmp_path: Path) -> None:
     """LOG-21: a later segment shows nothing, an earlier one all it has."""
     a_log = log(tmp_path, internal_segment_bytes=200, high_watermark_follows_end=False)
-    lead(a_log, times=6)
+    append_batches(a_log, times=6)
     a_log.update_high_watermark(3)
     assert bases(a_log) == [0, 2, 4]
     assert a_log.read(0, 10_000, "high_watermark").records.size == 200
@@ -106,16 +106,16 @@ def test_a_gap_at_the_end_of_a_segment_is_passed_over(tmp_path: Path) -> None:
     a_log.roll(10)
     a_log.append_as_follower(run(10, 2), 0)
     found = a_log.read(5, 1000)
-    assert place(found) == (10, 10, 0) and found.records.size == 200
+    assert position_of(found) == (10, 10, 0) and found.records.size == 200
 
 
 def test_a_gap_up_to_the_log_end(tmp_path: Path) -> None:
     """LOG-22: nothing follows: empty data at the log end."""
     a_log = log(tmp_path)
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     a_log.roll(10)
     found = a_log.read(5, 1000)
-    assert found.records.size == 0 and place(found) == (10, 10, 0)
+    assert found.records.size == 0 and position_of(found) == (10, 10, 0)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_max_length_and_min_one_message(
 ) -> None:
     """LOG-23."""
     a_log = log(tmp_path)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     found = a_log.read(1, length, min_one_message=min_one)
     assert (found.records.size, found.first_entry_incomplete) == (size, incomplete)
     with pytest.raises(IllegalArgument):
@@ -138,17 +138,17 @@ def test_max_length_and_min_one_message(
 def test_the_middle_of_a_batch_gives_the_whole_batch(tmp_path: Path, attributes: int) -> None:
     """LOG-24: compressed or not; the reader leaves out what it did not ask for."""
     a_log = log(tmp_path)
-    data = sized(120, 5, epoch=0, attributes=attributes)
+    data = sized_batch(120, 5, epoch=0, attributes=attributes)
     a_log.append_as_follower(run(0, 1)[:0] + data, 0)
     found = a_log.read(3, 10)
-    assert place(found) == (0, 0, 0) and found.records.read() == data
+    assert position_of(found) == (0, 0, 0) and found.records.read() == data
 
 
 @pytest.mark.parametrize("length", [1, 99, 100, 250, 300, 5000])
 def test_a_read_never_leaves_its_segment(tmp_path: Path, length: int) -> None:
     """LOG-25: and is never longer than asked for, one batch excepted."""
     a_log = log(tmp_path, internal_segment_bytes=300)
-    lead(a_log, times=9)
+    append_batches(a_log, times=9)
     for start in range(9):
         found = a_log.read(start, length)
         assert found.records.size == max(100, min(length, 300 - start % 3 * 100))
@@ -160,7 +160,7 @@ def test_every_offset_of_a_gapped_log_is_found(tmp_path: Path) -> None:
     a_log = log(tmp_path, internal_segment_bytes=700, index_interval_bytes=150)
     ranges = [(base, base + 2) for base in range(0, 120, 4)]
     for first, _ in ranges:
-        a_log.append_as_follower(sized(110, 3, base=first, epoch=0), 0)
+        a_log.append_as_follower(sized_batch(110, 3, base=first, epoch=0), 0)
     for offset in range(ranges[-1][1] + 1):
         expected = next(first for first, last in ranges if last >= offset)
         assert a_log.read(offset, 1).fetch_offset_metadata.message_offset == expected
@@ -169,7 +169,7 @@ def test_every_offset_of_a_gapped_log_is_found(tmp_path: Path) -> None:
 def test_readers_beside_a_writer_see_whole_batches_below_their_bound(tmp_path: Path) -> None:
     """LOG-26: appends, rolls and cuts while others read: never more than the bound, never a torn batch."""
     a_log = log(tmp_path, internal_segment_bytes=2000, index_interval_bytes=200)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     stop, wrong = threading.Event(), []
 
     def reader() -> None:
@@ -191,7 +191,7 @@ def test_readers_beside_a_writer_see_whole_batches_below_their_bound(tmp_path: P
     threads = [threading.Thread(target=reader) for _ in range(2)]
     for thread in threads:
         thread.start()
-    data = sized(100)
+    data = sized_batch(100)
     for turn in range(150):
         for _ in range(7):
             a_log.append_as_leader(bytearray(data))
@@ -208,19 +208,19 @@ def test_readers_beside_a_writer_see_whole_batches_below_their_bound(tmp_path: P
 def test_a_reader_of_a_deleted_segment_reads_on(tmp_path: Path) -> None:
     """LOG-26: whoever took the state, or a slice, before the delete."""
     a_log = log(tmp_path, internal_segment_bytes=300)
-    lead(a_log, times=9)
+    append_batches(a_log, times=9)
     state, held = a_log.state, a_log.read(0, 300).records
     a_log.delete_before(-1)
     assert len(list(tmp_path.glob("topic-0/*.log"))) == 1
     again = read_state(state, 1, 100, state.end_metadata, True)
-    assert place(again) == (1, 0, 100) and scan(again.records.read())[0].base_offset == 1
+    assert position_of(again) == (1, 0, 100) and scan(again.records.read())[0].base_offset == 1
     assert len(held.read()) == 300
 
 
 def test_a_cut_under_a_reader_is_out_of_range_or_shorter(tmp_path: Path) -> None:
     """LOG-26: a slice that was handed out keeps its bounds, and its bytes end where the file does."""
     a_log = log(tmp_path)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     found = a_log.read(0, 10_000)
     a_log.truncate_to(2)
     assert found.records.size == 500 and len(found.records.read()) == 200
@@ -230,12 +230,12 @@ def test_a_cut_under_a_reader_is_out_of_range_or_shorter(tmp_path: Path) -> None
 
 def test_a_closed_log_says_so(tmp_path: Path) -> None:
     a_log = log(tmp_path)
-    lead(a_log)
+    append_batches(a_log)
     a_log.close()
     for call in (
         lambda: a_log.read(0, 100),
         lambda: a_log.offset_for_time(5),
-        lambda: lead(a_log),
+        lambda: append_batches(a_log),
         a_log.roll,
         lambda: a_log.truncate_to(0),
         a_log.flush,

@@ -15,7 +15,7 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, lead, log
+from tests.storage.logs import NOW, append_batches, log
 
 T0 = TopicPartition("t", 0)
 
@@ -23,13 +23,13 @@ T0 = TopicPartition("t", 0)
 def test_a_renamed_log_goes_on_in_its_new_place(tmp_path: Path) -> None:
     """LOG-72: data, indexes, snapshots and the file of the epochs are reached there."""
     a_log = log(tmp_path, internal_segment_bytes=500, leader_epoch=1)
-    lead(a_log, times=7)
+    append_batches(a_log, times=7)
     a_log.rename_dir("other-5")
     place = tmp_path / "other-5"
     assert (a_log.path, a_log.name) == (str(place), "other-5") and os.listdir(tmp_path) == ["other-5"]
     assert a_log.read(2, 1000).records.path == str(place / "00000000000000000000.log")
     a_log.leader_epoch = 3
-    lead(a_log, times=8)
+    append_batches(a_log, times=8)
     assert read_epochs(place) == ((1, 0), (3, 7))
     assert [one.base_offset for one in a_log.segments] == [0, 5, 10]
     a_log.truncate_to(6)
@@ -42,13 +42,13 @@ def test_a_rename_that_fails_changes_nothing(tmp_path: Path) -> None:
     """LOG-72."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log)
+    append_batches(a_log)
     fs.fail("rename", times=1)
     with pytest.raises(StorageError, match="rename to other-5"):
         a_log.rename_dir("other-5")
-    lead(a_log)
+    append_batches(a_log)
     a_log.roll()
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.log_end_offset == 3 and os.listdir(tmp_path) == ["topic-0"]
     a_log.close()
 
@@ -59,12 +59,12 @@ def test_a_deleted_log_takes_no_append_and_is_gone_after_the_delay(tmp_path: Pat
     scheduler = MockScheduler(clock)
     with LogManager.open([tmp_path], clock=clock, scheduler=scheduler) as manager:
         made = manager.get_or_create(T0)
-        lead(made, times=3)
+        append_batches(made, times=3)
         first_id = read_partition_metadata(OS, made.path)
         assert manager.delete(T0) is made and manager.get(T0) is None
         assert made.path.endswith("-delete") and not (tmp_path / "t-0").exists()
         with pytest.raises(StorageError, match="was deleted"):
-            lead(made)
+            append_batches(made)
         assert made.read(0, 1000).records.size == 300  # for who still reads
         anew = manager.get_or_create(T0)
         assert anew.log_end_offset == 0 and anew.leader_epochs == ()

@@ -16,24 +16,24 @@ from kafkalog.storage.segment import LogSegment
 from kafkalog.util.fileio import OS, FileSystem
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
-from tests.storage.logs import bases, lead, log, make_overflowed, run
+from tests.storage.logs import append_batches, bases, log, make_overflowed, run
 
 pytestmark = pytest.mark.in_memory
 
 SUFFIXES = (".cleaned", ".swap", ".deleted")
 
 
-def filled(path: Path, fs: FileSystem = OS, segments: int = 3, **more: object) -> UnifiedLog:
+def open_filled(path: Path, fs: FileSystem = OS, segments: int = 3, **more: object) -> UnifiedLog:
     """A log of three full segments of four batches each, and an active one with a batch."""
     a_log = log(path, fs=fs, **more)
     for _ in range(segments):
-        lead(a_log, times=4)
+        append_batches(a_log, times=4)
         a_log.roll()
-    lead(a_log)
+    append_batches(a_log)
     return a_log
 
 
-def thinned(a_log: UnifiedLog, old: Sequence[LogSegment], keep: int = 2) -> LogSegment:
+def clean_every_second(a_log: UnifiedLog, old: Sequence[LogSegment], keep: int = 2) -> LogSegment:
     """What a clean makes of `old` that keeps every second batch."""
     made = a_log.replacer.new_cleaned_segment(old[0].base_offset)
     for segment in old:
@@ -48,29 +48,29 @@ def thinned(a_log: UnifiedLog, old: Sequence[LogSegment], keep: int = 2) -> LogS
 def replace(a_log: UnifiedLog, count: int = 2) -> None:
     old = tuple(a_log.segments)[:count]
     with a_log.being_cleaned() as cuts:
-        a_log.replacer.replace_segments((thinned(a_log, old),), old, cuts)
+        a_log.replacer.replace_segments((clean_every_second(a_log, old),), old, cuts)
 
 
 def offsets(a_log: UnifiedLog) -> list[int]:
     return [one.base_offset for part in a_log.segments for one in part.records.batches(check_crc=True)]
 
 
-def left_over(path: Path) -> list[str]:
+def list_leftovers(path: Path) -> list[str]:
     return [name for name in os.listdir(path) if name.endswith(SUFFIXES)]
 
 
 def test_the_new_segment_takes_the_place_of_the_old_ones(tmp_path: Path) -> None:
     """LOG-79, CLN-25: its base is the first one's; offsets stay, appends and another opening go on."""
-    a_log = filled(tmp_path)
+    a_log = open_filled(tmp_path)
     replace(a_log)
     assert bases(a_log) == [0, 8, 12]
     kept = [0, 2, 4, 6, 8, 9, 10, 11, 12]
     assert offsets(a_log) == kept
     assert a_log.read(1, 1).fetch_offset_metadata.message_offset == 2
     assert a_log.read(7, 1).fetch_offset_metadata.message_offset == 8
-    lead(a_log)
+    append_batches(a_log)
     a_log.close()
-    assert not left_over(tmp_path / "topic-0")
+    assert not list_leftovers(tmp_path / "topic-0")
     assert not (tmp_path / "topic-0" / f"{4:020d}.snapshot").exists()
     again = log(tmp_path)
     assert (bases(again), offsets(again)) == ([0, 8, 12], [*kept, 13])
@@ -79,7 +79,7 @@ def test_the_new_segment_takes_the_place_of_the_old_ones(tmp_path: Path) -> None
 
 def test_who_reads_an_old_segment_reads_on(tmp_path: Path) -> None:
     """LOG-46: a slice taken before the swap has every byte of the old segment."""
-    a_log = filled(tmp_path)
+    a_log = open_filled(tmp_path)
     whole = Path(a_log.segments[0].path).read_bytes()
     found = a_log.read(0, 1 << 20)
     first, state = a_log.segments[0], a_log.state
@@ -91,7 +91,7 @@ def test_who_reads_an_old_segment_reads_on(tmp_path: Path) -> None:
 
 def test_a_high_watermark_in_an_old_segment_finds_its_place_again(tmp_path: Path) -> None:
     """KAFKA-9196: its position is one in a file that is gone."""
-    a_log = filled(tmp_path, high_watermark_follows_end=False)
+    a_log = open_filled(tmp_path, high_watermark_follows_end=False)
     a_log.update_high_watermark(6)
     before = a_log.fetch_high_watermark()
     assert (before.segment_base_offset, before.relative_position_in_segment) == (4, 200)
@@ -103,9 +103,9 @@ def test_a_high_watermark_in_an_old_segment_finds_its_place_again(tmp_path: Path
 
 
 def test_one_clean_at_a_time(tmp_path: Path) -> None:
-    a_log = filled(tmp_path)
+    a_log = open_filled(tmp_path)
     with a_log.being_cleaned():
-        with pytest.raises(IllegalState, match="cleaned already"), a_log.being_cleaned():
+        with pytest.raises(IllegalState, match="is already being cleaned"), a_log.being_cleaned():
             pass
     with a_log.being_cleaned():
         pass
@@ -114,22 +114,22 @@ def test_one_clean_at_a_time(tmp_path: Path) -> None:
 
 def test_what_an_interrupted_clean_left_is_removed_when_one_begins(tmp_path: Path) -> None:
     """LOAD-2: also where the log was not opened anew in between."""
-    a_log = filled(tmp_path)
+    a_log = open_filled(tmp_path)
     old = tuple(a_log.segments)[:2]
-    thinned(a_log, old).close_handlers()
-    assert len(left_over(tmp_path / "topic-0")) == 3
+    clean_every_second(a_log, old).close_handlers()
+    assert len(list_leftovers(tmp_path / "topic-0")) == 3
     with a_log.being_cleaned():
-        assert not left_over(tmp_path / "topic-0")
+        assert not list_leftovers(tmp_path / "topic-0")
     a_log.close()
 
 
 @pytest.mark.parametrize("meanwhile", ["retained", "cut", "cut and written again", "only the active one left"])
 def test_a_log_that_lost_segments_meanwhile_is_left_alone(tmp_path: Path, meanwhile: str) -> None:
     """KAFKA-7278: what was deleted or cut does not come back."""
-    a_log = filled(tmp_path)
+    a_log = open_filled(tmp_path)
     old = tuple(a_log.segments)[:2]
     with a_log.being_cleaned() as cuts:
-        made = thinned(a_log, old)
+        made = clean_every_second(a_log, old)
         if meanwhile == "retained":
             a_log.delete_before(4)
         elif meanwhile == "only the active one left":
@@ -137,17 +137,17 @@ def test_a_log_that_lost_segments_meanwhile_is_left_alone(tmp_path: Path, meanwh
         else:
             a_log.truncate_to(10)
         if meanwhile == "cut and written again":
-            lead(a_log, times=5)
+            append_batches(a_log, times=5)
         before, state = offsets(a_log), a_log.state
         with pytest.raises(CleaningAborted, match="while it was being cleaned"):
             a_log.replacer.replace_segments((made,), old, cuts)
         a_log.replacer.drop_unused((made,))
     assert a_log.state is state and offsets(a_log) == before
     a_log.close()
-    assert not left_over(tmp_path / "topic-0")
+    assert not list_leftovers(tmp_path / "topic-0")
 
 
-def part_of(a_log: UnifiedLog, *offsets: int) -> LogSegment:
+def write_part(a_log: UnifiedLog, *offsets: int) -> LogSegment:
     made = a_log.replacer.new_cleaned_segment(offsets[0])
     for offset in offsets:
         made.append(run(offset, 1))
@@ -167,31 +167,31 @@ def test_new_segments_lie_one_behind_the_other_where_the_old_ones_were(
     tmp_path: Path, parts: list[tuple[int, ...]], misplaced: tuple[int, int, int] | None
 ) -> None:
     """Neither reaches into the next one; else nothing has changed."""
-    a_log = filled(tmp_path)
+    a_log = open_filled(tmp_path)
     old = tuple(a_log.segments)[:2]
     with a_log.being_cleaned() as cuts:
-        made = [part_of(a_log, *one) for one in parts]
+        made = [write_part(a_log, *one) for one in parts]
         if misplaced is None:
             a_log.replacer.replace_segments(made, old, cuts)
             assert offsets(a_log) == [*(offset for one in parts for offset in one), *range(8, 13)]
         else:
             base, last, end = misplaced
-            message = f"offsets {base} to {last} have no place between 0 and {end}"
+            message = f"offsets {base} to {last} do not fit between 0 and {end}"
             with pytest.raises(CorruptRecord, match=message) as caught:
                 a_log.replacer.replace_segments(made, old, cuts)
             assert (caught.value.path, caught.value.offset) == (old[0].path, base)
             assert tuple(a_log.segments)[:2] == old and offsets(a_log) == [*range(13)]
             a_log.replacer.drop_unused(made)
     a_log.close()
-    assert not left_over(tmp_path / "topic-0")
+    assert not list_leftovers(tmp_path / "topic-0")
 
 
 def test_segments_that_begin_below_the_old_ones_are_refused(tmp_path: Path) -> None:
-    a_log = filled(tmp_path)
+    a_log = open_filled(tmp_path)
     old = (a_log.segments[1],)
     with a_log.being_cleaned() as cuts:
-        made = part_of(a_log, 3, 4)
-        with pytest.raises(CorruptRecord, match="offsets 3 to 4 have no place between 4 and 8"):
+        made = write_part(a_log, 3, 4)
+        with pytest.raises(CorruptRecord, match="offsets 3 to 4 do not fit between 4 and 8"):
             a_log.replacer.replace_segments((made,), old, cuts)
         a_log.replacer.drop_unused((made,))
     assert offsets(a_log) == [*range(13)]
@@ -205,12 +205,12 @@ def test_an_overflowed_segment_is_split_in_place(tmp_path: Path) -> None:
     assert bases(a_log) == [0, far + 9]
     with a_log.being_cleaned() as cuts:
         a_segment = a_log.segments[0]
-        a_log.replacer.replace_segments(a_log.replacer.parts_of_overflowed(a_segment), (a_segment,), cuts)
+        a_log.replacer.replace_segments(a_log.replacer.split_overflowed(a_segment), (a_segment,), cuts)
     assert bases(a_log) == [0, far + 1, far + 9]
     assert offsets(a_log) == [0, 5, far + 1, far + 3, far + 9]
-    lead(a_log)
+    append_batches(a_log)
     a_log.close()
-    assert not left_over(tmp_path / "topic-0")
+    assert not list_leftovers(tmp_path / "topic-0")
 
 
 OLD, NEW = [*range(13)], [0, 2, 4, 6, 8, 9, 10, 11, 12]
@@ -223,10 +223,10 @@ def test_a_failure_at_any_call_leaves_the_old_log_or_the_new_one(tmp_path: Path,
         folder = tmp_path / str(nth)
         folder.mkdir()
         fs = FaultFS()
-        a_log = filled(folder, fs)
+        a_log = open_filled(folder, fs)
         old = tuple(a_log.segments)[:2]
         with a_log.being_cleaned() as cuts:
-            made = thinned(a_log, old)
+            made = clean_every_second(a_log, old)
             rule = fs.fail("rename", "fsync", "unlink", nth=nth, times=times)
             failed = False
             try:
@@ -239,7 +239,7 @@ def test_a_failure_at_any_call_leaves_the_old_log_or_the_new_one(tmp_path: Path,
         assert now in (OLD, NEW)
         is_whole = not a_log.failed
         if is_whole:
-            lead(a_log)
+            append_batches(a_log)
             now.append(13)
             assert offsets(a_log) == now
         a_log.close_handlers()
@@ -257,7 +257,7 @@ def test_a_power_cut_at_any_call_leaves_the_old_log_or_the_new_one(tmp_path: Pat
     root = tmp_path / "disk"
     (root / "topic-0").mkdir(parents=True)
     fs = DiskFS(root)
-    a_log = filled(root, fs)
+    a_log = open_filled(root, fs)
     a_log.flush()
     images = {}
     rng = Random(8)
@@ -286,7 +286,7 @@ def test_a_power_cut_at_any_call_leaves_the_old_log_or_the_new_one(tmp_path: Pat
 
 def test_errors_of_a_failed_clean_are_kafkalogs(tmp_path: Path) -> None:
     fs = FaultFS()
-    a_log = filled(tmp_path, fs)
+    a_log = open_filled(tmp_path, fs)
     fs.fail("listdir")
     with pytest.raises(KafkalogError), a_log.being_cleaned():
         pass

@@ -10,14 +10,14 @@ from kafkalog.storage.roll import plan_roll
 from kafkalog.types import LogOffsetMetadata
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler
-from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, run, sized, time_entries
+from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, sized_batch, time_entries
 
 
 @pytest.mark.parametrize("fit", [2, 3, 7])
 def test_rolls_by_size_when_the_next_append_would_pass_it(tmp_path: Path, fit: int) -> None:
     """LOG-13: exactly `fit` appends go into each segment."""
     a_log = log(tmp_path, internal_segment_bytes=fit * 100 + 50)
-    lead(a_log, times=fit * 3)
+    append_batches(a_log, times=fit * 3)
     assert bases(a_log) == [0, fit, 2 * fit]
     assert [segment.size for segment in a_log.segments] == [fit * 100] * 3
 
@@ -26,11 +26,11 @@ def test_rolls_by_the_times_of_the_batches(tmp_path: Path) -> None:
     """LOG-14: first batch's time against the largest of the append; the clock does not matter then."""
     clock = MockClock(NOW)
     a_log = log(tmp_path, clock=clock, segment_ms=1000)
-    lead(a_log, timestamp=NOW)
+    append_batches(a_log, timestamp=NOW)
     clock.advance(10**6)
-    lead(a_log, timestamp=NOW + 1000)
+    append_batches(a_log, timestamp=NOW + 1000)
     assert bases(a_log) == [0]
-    lead(a_log, timestamp=NOW + 1001)
+    append_batches(a_log, timestamp=NOW + 1001)
     assert bases(a_log) == [0, 2]
     a_log.append_as_follower(run(3, 1, timestamp=5000) + run(4, 1, timestamp=NOW + 99_999), 0)
     assert bases(a_log) == [0, 2, 3]
@@ -41,17 +41,17 @@ def test_rolls_by_the_clock_where_batches_have_no_time(tmp_path: Path) -> None:
     clock = MockClock(NOW)
     a_log = log(tmp_path, clock=clock, segment_ms=1000)
     clock.advance(5000)
-    lead(a_log, timestamp=-1)
+    append_batches(a_log, timestamp=-1)
     assert bases(a_log) == [0]
     a_log.append_as_leader(bytearray())
     assert bases(a_log) == [0]
-    lead(a_log, timestamp=-1)
+    append_batches(a_log, timestamp=-1)
     assert bases(a_log) == [0, 1]
     clock.advance(1000)
-    lead(a_log, timestamp=-1)
+    append_batches(a_log, timestamp=-1)
     assert bases(a_log) == [0, 1]
     clock.advance(1)
-    lead(a_log, timestamp=-1)
+    append_batches(a_log, timestamp=-1)
     assert bases(a_log) == [0, 1, 3]
 
 
@@ -72,16 +72,16 @@ def test_a_first_time_followed_by_none_never_rolls(tmp_path: Path) -> None:
     """LOG-14: however long it takes."""
     clock = MockClock(NOW)
     a_log = log(tmp_path, clock=clock, segment_ms=1000)
-    lead(a_log, timestamp=NOW)
+    append_batches(a_log, timestamp=NOW)
     clock.advance(10**9)
-    lead(a_log, timestamp=-1, times=3)
+    append_batches(a_log, timestamp=-1, times=3)
     assert bases(a_log) == [0]
 
 
 def test_jitter_is_chosen_per_segment_and_capped(tmp_path: Path) -> None:
     """LOG-15: 0 up to min(jitter, segment.ms), a new choice for each segment; it is taken off segment.ms."""
     a_log = log(tmp_path, internal_segment_bytes=100, segment_ms=10, segment_jitter_ms=1000)
-    lead(a_log, times=40)
+    append_batches(a_log, times=40)
     jitters = [segment.roll_jitter_ms for segment in a_log.segments]
     assert all(0 <= jitter < 10 for jitter in jitters) and len(set(jitters)) > 1
     assert a_log.active_segment.roll_rules(a_log.config).max_wait_ms == 10 - jitters[-1]
@@ -122,7 +122,7 @@ def test_rolling_an_empty_segment_replaces_it(tmp_path: Path) -> None:
     assert a_log.roll() is a_log.active_segment is not old
     assert bases(a_log) == [0]
     assert not [name for name in files(tmp_path / "topic-0") if "deleted" in name]
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     assert a_log.read(1, 100).records.size == 100
 
 
@@ -143,9 +143,9 @@ def test_rolling_an_empty_segment_keeps_the_old_files_until_their_time(tmp_path:
 def test_a_segment_is_named_after_its_base_offset(tmp_path: Path) -> None:
     """LOG-17: a roll at 121 makes 00000000000000000121.log, and an opening knows the base by that name."""
     a_log = log(tmp_path)
-    lead(a_log, times=121)
+    append_batches(a_log, times=121)
     a_log.roll()
-    lead(a_log, timestamp=NOW + 7)
+    append_batches(a_log, timestamp=NOW + 7)
     assert [name for name in files(tmp_path / "topic-0") if name.endswith(".log")] == [
         "00000000000000000000.log",
         "00000000000000000121.log",
@@ -160,20 +160,20 @@ def test_a_segment_is_named_after_its_base_offset(tmp_path: Path) -> None:
 def test_roll_goes_to_the_log_end_or_higher(tmp_path: Path) -> None:
     """LOG-17: a lower expected offset is no error; a higher one moves the log end (a follower's gap)."""
     a_log = log(tmp_path)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert a_log.roll(0).base_offset == 3
     assert a_log.roll(9).base_offset == 9
     assert a_log.log_end_offset == 9
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.log_end_offset == 10 and bases(a_log) == [0, 3, 9]
 
 
 def test_a_taken_or_lower_base_is_guarded_against(tmp_path: Path) -> None:
     """LOG-17: cannot happen through `roll`; the plan refuses all the same."""
     a_log = log(tmp_path)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.roll()
-    lead(a_log)
+    append_batches(a_log)
     state = a_log.state
     with pytest.raises(IllegalState):
         plan_roll(state.replace(log_end_offset=3, high_watermark=0, recovery_point=0))
@@ -196,7 +196,7 @@ def test_a_roll_closes_the_book_on_the_old_segment(tmp_path: Path) -> None:
     assert a_log.state.high_watermark_metadata == LogOffsetMetadata(4, 4, 0)
     with pytest.raises(IllegalState):
         old.offset_index.append(9, 900)
-    lead(a_log)
+    append_batches(a_log)
     sizes = files(tmp_path / "topic-0")
     assert (sizes[f"{4:020d}.index"], sizes[f"{4:020d}.timeindex"]) == (1000, 996)
 
@@ -205,33 +205,33 @@ def test_a_roll_has_the_old_segments_flushed(tmp_path: Path) -> None:
     """LOG-18: by the scheduler, outside the lock; the recovery point follows."""
     clock = MockClock(NOW)
     a_log = log(tmp_path, clock=clock, scheduler=MockScheduler(clock), internal_segment_bytes=200, recovery_point=0)
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     assert a_log.recovery_point == 0
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.recovery_point == 2
 
 
 def test_stale_files_of_the_new_name_give_way(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """LOG-19: and a warning names each of them."""
     a_log = log(tmp_path)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     directory = tmp_path / "topic-0"
     stale = [directory / f"{3:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")]
     for path in stale:
         path.write_bytes(b"stale" * 100)
     a_log.roll()
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert said == [f"{path} is stale: removed, a new segment takes its name" for path in stale]
+    assert said == [f"removed stale {path}: a new segment takes its name" for path in stale]
     assert a_log.active_segment.size == 0 and a_log.active_segment.offset_index.entries == 0
     assert not (directory / f"{3:020d}.txnindex").exists()
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.read(3, 100).records.read()[:8] == (3).to_bytes(8, "big")
 
 
 def test_a_roll_over_nothing_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """LOG-19."""
     a_log = log(tmp_path)
-    lead(a_log)
+    append_batches(a_log)
     a_log.roll()
     a_log.roll()
     assert bases(a_log) == [0, 1] and caplog.records == []
@@ -240,7 +240,7 @@ def test_a_roll_over_nothing_says_nothing(tmp_path: Path, caplog: pytest.LogCapt
 def test_a_preallocated_segment_is_trimmed_by_the_roll(tmp_path: Path) -> None:
     """LOG-18, LOG-56: and the next one is preallocated."""
     a_log = log(tmp_path, internal_segment_bytes=1000, preallocate=True)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert os.path.getsize(a_log.active_segment.path) == 1000
     a_log.roll()
     sizes = files(tmp_path / "topic-0")
@@ -251,7 +251,7 @@ def test_a_full_index_rolls(tmp_path: Path) -> None:
     """LOG-56: two entries fit the time index of 36 bytes, the third stays free for the final one."""
     a_log = log(tmp_path, segment_index_bytes=36, index_interval_bytes=1)
     for n in range(7):
-        lead(a_log, timestamp=NOW + n)
+        append_batches(a_log, timestamp=NOW + n)
     assert bases(a_log) == [0, 3, 6]
     assert [len(time_entries(segment)) for segment in a_log.segments] == [2, 2, 0]
 
@@ -259,17 +259,17 @@ def test_a_full_index_rolls(tmp_path: Path) -> None:
 def test_an_index_without_room_rolls_each_time_and_still_appends(tmp_path: Path) -> None:
     """LOG-17: the index is always full, also of the fresh segment (KAFKA-6388)."""
     a_log = log(tmp_path, segment_index_bytes=12)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert bases(a_log) == [0, 1, 2] and a_log.log_end_offset == 3
 
 
 def test_a_change_of_settings_counts_from_the_next_decision(tmp_path: Path) -> None:
     """LOG-76: segment.bytes and segment.ms, for the segment that is active now."""
     a_log = log(tmp_path)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     a_log.config = a_log.config.replace(internal_segment_bytes=300)
-    lead(a_log)
+    append_batches(a_log)
     assert bases(a_log) == [0, 5]
     a_log.config = a_log.config.replace(internal_segment_bytes=None, segment_ms=10)
-    a_log.append_as_leader(bytearray(sized(100, timestamp=NOW + 11)))
+    a_log.append_as_leader(bytearray(sized_batch(100, timestamp=NOW + 11)))
     assert bases(a_log) == [0, 5, 6]

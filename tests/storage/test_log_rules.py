@@ -16,11 +16,11 @@ from kafkalog.types import LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, config, files, lead, log, sized
-from tests.storage.test_log_transactions import built
+from tests.storage.logs import NOW, append_batches, bases, config, files, log, sized_batch
+from tests.storage.test_log_transactions import build_batch
 
 WRITES: dict[str, Callable[[UnifiedLog], object]] = {
-    "append": lambda a_log: lead(a_log),
+    "append": lambda a_log: append_batches(a_log),
     "roll": lambda a_log: a_log.roll(),
     "truncate": lambda a_log: a_log.truncate_to(0),
     "start anew": lambda a_log: a_log.truncate_fully_and_start_at(9),
@@ -35,12 +35,12 @@ def test_after_a_failed_sync_nothing_is_written(tmp_path: Path, write: str) -> N
     """LOG-35: and what is there is read on; with a store around it the directory goes offline (MGR-23)."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     fs.fail("fsync", "fdatasync", path=".log", code=errno.EIO, times=1)
     with pytest.raises(StorageError):
         a_log.flush()
     before = files(tmp_path / "topic-0")
-    with pytest.raises(StorageError, match="takes no writes since an earlier failure") as caught:
+    with pytest.raises(StorageError, match="rejects writes after an earlier failure") as caught:
         WRITES[write](a_log)
     assert (caught.value.code, caught.value.errno) == (56, errno.EIO)
     assert files(tmp_path / "topic-0") == before
@@ -52,14 +52,14 @@ def test_a_write_that_fails_is_undone_and_may_be_tried_again(tmp_path: Path) -> 
     """LOG-35: not even a part of it stays; a store gives up the directory all the same (MGR-23)."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     fs.fail("pwrite", "ftruncate", path=".log", code=errno.EIO, partial=10)
     for _ in range(3):
         with pytest.raises(StorageError) as caught:
-            lead(a_log)
+            append_batches(a_log)
         assert (caught.value.code, caught.value.errno) == (56, errno.EIO)
     fs.heal()
-    lead(a_log)
+    append_batches(a_log)
     assert (a_log.log_end_offset, a_log.size) == (4, 400)
     a_log.close()
     assert files(tmp_path / "topic-0")["00000000000000000000.log"] == 400
@@ -69,8 +69,8 @@ def test_retention_goes_by_log_start_then_size_then_time(tmp_path: Path) -> None
     """LOG-42: each rule takes what the one before it left."""
     clock = MockClock(NOW + 1000)
     a_log = log(tmp_path, clock=clock, internal_segment_bytes=500, retention_bytes=1100, retention_ms=50)
-    lead(a_log, times=20)
-    lead(a_log, times=10, timestamp=NOW + 999)
+    append_batches(a_log, times=20)
+    append_batches(a_log, times=10, timestamp=NOW + 999)
     a_log.maybe_increment_log_start_offset(7)
     told = []
     with hooks.on("delete", lambda event: told.append((event.values["reason"], event.values["base_offsets"]))):
@@ -85,7 +85,7 @@ def test_a_crash_before_the_delete_leaves_files_that_the_next_opening_removes(tm
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
     a_log = log(tmp_path, clock=clock, scheduler=scheduler, internal_segment_bytes=300, file_delete_delay_ms=1000)
-    lead(a_log, times=7)
+    append_batches(a_log, times=7)
     a_log.delete_before(6)
     waiting = [name for name in files(tmp_path / "topic-0") if name.endswith(".deleted")]
     assert bases(a_log) == [6] and "00000000000000000003.log.deleted" in waiting
@@ -103,7 +103,7 @@ def test_deleting_without_delay_ends(tmp_path: Path) -> None:
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
     a_log = log(tmp_path, clock=clock, scheduler=scheduler, internal_segment_bytes=300, file_delete_delay_ms=0)
-    lead(a_log, times=10)
+    append_batches(a_log, times=10)
     a_log.delete_before(9)
     assert bases(a_log) == [9]
     assert not any(name.startswith("00000000000000000000.") for name in files(tmp_path / "topic-0"))
@@ -115,7 +115,7 @@ def test_a_close_flushes_and_keeps_the_producers(tmp_path: Path) -> None:
     """LOG-70: then every use is an error of the log, also by its code on the wire; a second close does nothing."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     fs.calls.clear()
     a_log.close()
     assert any(call.path.endswith(".log") for call in fs.named("fsync", "fdatasync"))
@@ -136,7 +136,7 @@ def test_giving_files_back_writes_nothing(tmp_path: Path) -> None:
     """LOG-70: no flush and no snapshot; then no roll and no append."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs)
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     fs.calls.clear()
     a_log.close_handlers()
     assert fs.named("fsync", "fdatasync", "pwrite", "rename") == []
@@ -150,9 +150,9 @@ def test_giving_files_back_writes_nothing(tmp_path: Path) -> None:
 def test_control_batches_count(tmp_path: Path) -> None:
     """LOG-74: for offsets and for the largest time; a control batch between data may be the answer."""
     a_log = log(tmp_path)
-    lead(a_log, timestamp=NOW)
+    append_batches(a_log, timestamp=NOW)
     a_log.append_as_leader(marker_batch(ControlType.COMMIT, 5, 0, 0, timestamp=NOW + 90), origin="coordinator")
-    lead(a_log, timestamp=NOW + 10)
+    append_batches(a_log, timestamp=NOW + 10)
     assert a_log.log_end_offset == 3
     assert a_log.active_segment.tail.max_timestamp == NOW + 90
     assert a_log.offset_for_time(-3) == OffsetAndTimestamp(1, NOW + 90, 0)
@@ -167,7 +167,7 @@ def test_a_roll_of_an_empty_log_may_leave_a_gap(tmp_path: Path) -> None:
     assert (a_log.log_end_offset, a_log.active_segment.base_offset) == (100, 100)
     a_log.roll(5)
     assert a_log.log_end_offset == 100
-    a_log.append_as_follower(sized(100, base=100, epoch=0), 0)
+    a_log.append_as_follower(sized_batch(100, base=100, epoch=0), 0)
     assert a_log.log_end_offset == 101
     a_log.close()
 
@@ -175,7 +175,7 @@ def test_a_roll_of_an_empty_log_may_leave_a_gap(tmp_path: Path) -> None:
 def test_the_high_watermark_is_told_only_where_it_changed(tmp_path: Path) -> None:
     """LOG-83: it stays within start and end, and may go down."""
     a_log = log(tmp_path, high_watermark_follows_end=False)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert [a_log.maybe_update_high_watermark(mark) for mark in (3, 3, 99, -5, -1)] == [3, None, None, 0, None]
     assert a_log.maybe_update_high_watermark(LogOffsetMetadata(2)) == 2
     a_log.close()
@@ -184,7 +184,7 @@ def test_the_high_watermark_is_told_only_where_it_changed(tmp_path: Path) -> Non
 def test_a_place_names_its_batch(tmp_path: Path) -> None:
     """LOG-85: batches 0-4 and 5-9; the end is a place, what lies behind it is an offset only."""
     a_log = log(tmp_path)
-    lead(a_log, 200, 5, times=2)
+    append_batches(a_log, 200, 5, times=2)
     places = {8: (5, 0, 200), 5: (5, 0, 200), 4: (0, 0, 0), 10: (10, 0, 400), 11: (11, -1, -1)}
     for offset, place in places.items():
         found = a_log.convert_to_offset_metadata(offset)
@@ -200,11 +200,11 @@ def test_internal_segment_bytes_is_the_size_everywhere(tmp_path: Path, prealloca
     """LOG-86: for rolls, for what one append may hold, for the space a new file gets; without a lower bound."""
     a_log = log(tmp_path, internal_segment_bytes=250, segment_bytes=1 << 30, preallocate=preallocate)
     assert files(tmp_path / "topic-0")["00000000000000000000.log"] == (250 if preallocate else 0)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     assert bases(a_log) == [0, 2, 4]
-    with pytest.raises(RecordBatchTooLarge, match="a segment takes 250"):
-        lead(a_log, 251)
-    lead(a_log, 250)
+    with pytest.raises(RecordBatchTooLarge, match="a segment holds at most 250"):
+        append_batches(a_log, 251)
+    append_batches(a_log, 250)
     assert bases(a_log) == [0, 2, 4, 5]
     a_log.close()
     assert config(internal_segment_bytes=14).segment_size == 14
@@ -216,7 +216,7 @@ def test_several_producers_in_one_append_of_a_follower(tmp_path: Path) -> None:
     parts = [(7, 0, 2), (8, 0, 1), (7, 2, 3), (8, 1, 1)]
     data, end = b"", 0
     for producer, sequence, count in parts:
-        data += bytes(built(producer, sequence, count, base=end))
+        data += bytes(build_batch(producer, sequence, count, base=end))
         end += count
     a_log.append_as_follower(data, 0)
     assert a_log.log_end_offset == 7
@@ -227,7 +227,7 @@ def test_several_producers_in_one_append_of_a_follower(tmp_path: Path) -> None:
 def test_below_the_log_start_nothing_is_read_though_it_is_there(tmp_path: Path) -> None:
     """LOG-36: the log start alone deletes nothing."""
     a_log = log(tmp_path)
-    lead(a_log, times=6)
+    append_batches(a_log, times=6)
     assert a_log.maybe_increment_log_start_offset(4) and not a_log.maybe_increment_log_start_offset(3)
     assert (a_log.log_start_offset, a_log.size) == (4, 600)
     with pytest.raises(OffsetOutOfRange):
@@ -244,7 +244,7 @@ def test_an_empty_active_segment_alone_stays(tmp_path: Path) -> None:
     a_log = log(tmp_path, clock=clock, retention_ms=0, retention_bytes=0)
     clock.advance(1_000_000)
     assert a_log.delete_old_segments() == 0 and bases(a_log) == [0]
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert (a_log.delete_old_segments(), a_log.delete_old_segments()) == (1, 0)
     assert (bases(a_log), a_log.log_start_offset) == ([3], 3)
     a_log.close()
@@ -255,9 +255,9 @@ def test_the_snapshot_and_the_epochs_of_deleted_segments_go_with_them(tmp_path: 
     clock = MockClock(NOW + 1000)
     a_log = log(tmp_path, clock=clock, retention_ms=50)
     for epoch in range(3):
-        a_log.append_as_leader(built(7, epoch), leader_epoch=epoch)
+        a_log.append_as_leader(build_batch(7, epoch), leader_epoch=epoch)
         a_log.roll()
-    a_log.append_as_leader(bytearray(sized(100, timestamp=NOW + 999)), leader_epoch=3)
+    a_log.append_as_leader(bytearray(sized_batch(100, timestamp=NOW + 999)), leader_epoch=3)
     assert a_log.delete_old_segments() == 3
     assert (a_log.log_start_offset, a_log.leader_epochs) == (3, ((3, 3),))
     assert [name for name in files(tmp_path / "topic-0") if name.endswith(".snapshot")] == [snapshot_file_name(3)]

@@ -25,7 +25,9 @@ from tests.storage.logs import NOW, config, files, log
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 
-def built(pid: int, sequence: int, count: int = 1, *, epoch: int = 0, txn: bool = False, base: int = 0) -> bytearray:
+def build_batch(
+    pid: int, sequence: int, count: int = 1, *, epoch: int = 0, txn: bool = False, base: int = 0
+) -> bytearray:
     builder = RecordsBuilder(
         base, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, is_transactional=txn, leader_epoch=0
     )
@@ -36,15 +38,15 @@ def built(pid: int, sequence: int, count: int = 1, *, epoch: int = 0, txn: bool 
 
 def write(a_log: UnifiedLog, pid: int, sequence: int, count: int = 1, **more: Any) -> Any:
     guard = more.pop("guard", None)
-    return a_log.append_as_leader(built(pid, sequence, count, **more), guard=guard)
+    return a_log.append_as_leader(build_batch(pid, sequence, count, **more), guard=guard)
 
 
-def end(a_log: UnifiedLog, kind: ControlType, pid: int, *, epoch: int = 0, coordinator: int = 0) -> Any:
+def append_marker(a_log: UnifiedLog, kind: ControlType, pid: int, *, epoch: int = 0, coordinator: int = 0) -> Any:
     marker = marker_batch(kind, pid, epoch, coordinator, timestamp=NOW)
     return a_log.append_as_leader(marker, origin="coordinator")
 
 
-def aborted(a_log: UnifiedLog, start: int = 0, size: int = 2**20) -> list[tuple[int, int]]:
+def list_aborted(a_log: UnifiedLog, start: int = 0, size: int = 2**20) -> list[tuple[int, int]]:
     return [txn[:2] for txn in a_log.read(start, size, "committed").aborted_transactions or ()]
 
 
@@ -71,7 +73,7 @@ class TestIdempotence:
         with pytest.raises(OutOfOrderSequence):
             write(a_log, 7, 5, epoch=3)
         assert [(p.entry(), p.batches) for p in a_log.producers] == before and a_log.log_end_offset == 1
-        a_log.append_as_follower(built(7, 9, epoch=2, base=1), 0)
+        a_log.append_as_follower(build_batch(7, 9, epoch=2, base=1), 0)
         assert a_log.producers[0].producer_epoch == 2
 
     def test_after_a_reopen_the_last_batch_is_known(self, tmp_path: Path) -> None:
@@ -91,9 +93,9 @@ class TestIdempotence:
         """LOG-62: each is an append of its own; what was there is left out."""
         a_log = log(tmp_path)
         write(a_log, 7, 0)
-        info = a_log.append_batches(built(7, 0) + built(7, 1) + built(8, 0) + built(7, 2))
+        info = a_log.append_batches(build_batch(7, 0) + build_batch(7, 1) + build_batch(8, 0) + build_batch(7, 2))
         assert a_log.log_end_offset == 4 and (info.first_offset, info.last_offset) == (0, 3)
-        again = a_log.append_batches(built(7, 1) + built(7, 2))
+        again = a_log.append_batches(build_batch(7, 1) + build_batch(7, 2))
         assert a_log.log_end_offset == 4 and (again.first_offset, again.last_offset) == (1, 3)
         assert [p.last_sequence for p in a_log.producers] == [2, 0]
 
@@ -116,9 +118,9 @@ class TestTransactions:
         write(a_log, 1, 1)
         assert (a_log.high_watermark, a_log.last_stable_offset) == (4, 1)
         assert a_log.read(1, 2**20, "committed").records.size == 0
-        end(a_log, COMMIT, 2)
+        append_marker(a_log, COMMIT, 2)
         assert a_log.last_stable_offset == a_log.log_end_offset == 5
-        assert aborted(a_log) == []
+        assert list_aborted(a_log) == []
 
     def test_two_that_overlap(self, tmp_path: Path) -> None:
         """LOG-31, LOG-32: an index entry says where the log was stable right after its marker."""
@@ -126,16 +128,16 @@ class TestTransactions:
         write(a_log, 1, 0, 8, txn=True)
         write(a_log, 2, 0, 8, txn=True)
         write(a_log, 1, 8, 14, txn=True)
-        end(a_log, ABORT, 1)
+        append_marker(a_log, ABORT, 1)
         write(a_log, 2, 8, 5, txn=True)
-        end(a_log, ABORT, 2)
+        append_marker(a_log, ABORT, 2)
         entries = a_log.active_segment.txn_index.entries()
         assert [tuple(entry)[1:] for entry in entries] == [(1, 0, 30, 8), (2, 8, 36, 37)]
         for mark, stable in ((30, 0), (31, 8), (36, 8), (37, 37)):
             a_log.update_high_watermark(mark)
             assert a_log.last_stable_offset == stable
-        assert aborted(a_log) == [(1, 0), (2, 8)]
-        assert aborted(a_log, 31) == [(2, 8)]
+        assert list_aborted(a_log) == [(1, 0), (2, 8)]
+        assert list_aborted(a_log, 31) == [(2, 8)]
 
     def test_aborted_ones_are_found_over_segments(self, tmp_path: Path) -> None:
         """LOG-33: the search goes on where the range needs it."""
@@ -144,9 +146,9 @@ class TestTransactions:
         a_log.roll()
         write(a_log, 2, 0, txn=True)
         a_log.roll()
-        end(a_log, ABORT, 1)
-        end(a_log, ABORT, 2)
-        assert aborted(a_log) == [(1, 0)] and aborted(a_log, 2) == [(1, 0), (2, 2)]
+        append_marker(a_log, ABORT, 1)
+        append_marker(a_log, ABORT, 2)
+        assert list_aborted(a_log) == [(1, 0)] and list_aborted(a_log, 2) == [(1, 0), (2, 2)]
         names = files(tmp_path / "topic-0")
         assert txn_index_file_name(3) in names and txn_index_file_name(0) not in names
 
@@ -156,15 +158,15 @@ class TestTransactions:
         write(a_log, 1, 0, txn=True)
         with pytest.raises(InvalidTxnState):
             write(a_log, 1, 1)
-        end(a_log, COMMIT, 1, coordinator=5)
+        append_marker(a_log, COMMIT, 1, coordinator=5)
         with pytest.raises(CoordinatorFenced):
-            end(a_log, COMMIT, 1, coordinator=4)
+            append_marker(a_log, COMMIT, 1, coordinator=4)
         assert a_log.log_end_offset == 2
 
     def test_a_marker_without_a_transaction(self, tmp_path: Path) -> None:
         """LOG-67."""
         a_log = log(tmp_path)
-        end(a_log, ABORT, 9, epoch=2)
+        append_marker(a_log, ABORT, 9, epoch=2)
         assert a_log.producers[0].producer_epoch == 2 and a_log.last_stable_offset == 1
         assert txn_index_file_name(0) not in files(tmp_path / "topic-0")
 
@@ -177,8 +179,8 @@ class TestTransactions:
         write(a_log, 1, 0, txn=True, guard=guard)
         write(a_log, 1, 1, txn=True)
         assert a_log.maybe_start_verification(1, 2, 0) is None
-        end(a_log, COMMIT, 1)
-        a_log.append_as_follower(built(3, 0, txn=True, base=3), 0)
+        append_marker(a_log, COMMIT, 1)
+        a_log.append_as_follower(build_batch(3, 0, txn=True, base=3), 0)
 
     def test_an_index_that_cannot_be_written(self, tmp_path: Path) -> None:
         """LOG-34: the reference keeps the marker and goes offline; here the append is undone, and may be sent again."""
@@ -187,10 +189,10 @@ class TestTransactions:
         write(a_log, 1, 0, 10, txn=True)
         fs.fail("pwrite", nth=2, times=1)
         with pytest.raises(StorageError):
-            end(a_log, ABORT, 1)
+            append_marker(a_log, ABORT, 1)
         assert (a_log.log_end_offset, a_log.last_stable_offset) == (10, 0)
-        end(a_log, ABORT, 1)
-        assert (a_log.log_end_offset, a_log.last_stable_offset) == (11, 11) and aborted(a_log) == [(1, 0)]
+        append_marker(a_log, ABORT, 1)
+        assert (a_log.log_end_offset, a_log.last_stable_offset) == (11, 11) and list_aborted(a_log) == [(1, 0)]
         a_log.close()
         assert len(read_aborted_txns(tmp_path / "topic-0" / txn_index_file_name(0))) == 1
 
@@ -207,8 +209,8 @@ class TestTransactions:
             assert again.last_stable_offset == 0 and again.producers[0].current_txn_first_offset == 0
             again.close()
         again = log(tmp_path)
-        end(again, ABORT, 1)
-        assert aborted(again) == [(1, 0)]
+        append_marker(again, ABORT, 1)
+        assert list_aborted(again) == [(1, 0)]
 
     def test_a_cut_takes_producers_back(self, tmp_path: Path) -> None:
         """LOG-53, LOAD-24."""
@@ -216,7 +218,7 @@ class TestTransactions:
         write(a_log, 1, 0)
         a_log.roll()
         write(a_log, 1, 1, txn=True)
-        end(a_log, ABORT, 1)
+        append_marker(a_log, ABORT, 1)
         a_log.truncate_to(2)
         assert a_log.last_stable_offset == 1 and a_log.producers[0].current_txn_first_offset == 1
         assert a_log.active_segment.txn_index.entries() == []
@@ -300,7 +302,7 @@ class TestRetention:
 
     def test_by_size(self, tmp_path: Path) -> None:
         """LOG-39."""
-        size = len(built(-1, -1))
+        size = len(build_batch(-1, -1))
         for limit, left in ((10 * size, 2), (15 * size, 3), (-1, 3)):
             folder = tmp_path / str(limit)
             folder.mkdir()

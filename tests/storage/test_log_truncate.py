@@ -7,7 +7,7 @@ import pytest
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler
-from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, run, time_entries
+from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, run, time_entries
 
 
 def test_at_or_above_the_end_nothing_happens(tmp_path: Path) -> None:
@@ -35,24 +35,24 @@ def test_below_the_end_segments_go_and_one_is_cut(tmp_path: Path) -> None:
     ]
     with pytest.raises(OffsetOutOfRange):
         a_log.read(7, 100)
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.read(6, 100).records.size == 100 and a_log.log_end_offset == 7
 
 
 def test_inside_a_batch_the_whole_batch_goes(tmp_path: Path) -> None:
     """LOG-53: while the end is the offset asked for."""
     a_log = log(tmp_path)
-    lead(a_log, 120, 5, times=2)
+    append_batches(a_log, 120, 5, times=2)
     a_log.truncate_to(7)
     assert (a_log.log_end_offset, a_log.size) == (7, 120)
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.read(6, 1).fetch_offset_metadata.message_offset == 7
 
 
 def test_a_cut_below_the_log_start_takes_it_along(tmp_path: Path) -> None:
     """LOG-53."""
     a_log = log(tmp_path)
-    lead(a_log, times=6)
+    append_batches(a_log, times=6)
     a_log.maybe_increment_log_start_offset(4)
     a_log.truncate_to(2)
     assert (a_log.log_start_offset, a_log.log_end_offset, a_log.high_watermark) == (2, 2, 2)
@@ -61,7 +61,7 @@ def test_a_cut_below_the_log_start_takes_it_along(tmp_path: Path) -> None:
 def test_below_the_first_base_the_log_starts_anew(tmp_path: Path) -> None:
     """LOG-54: as truncate_fully_and_start_at; a negative offset is illegal."""
     a_log = log(tmp_path, log_start_offset=100)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert a_log.truncate_to(40) is True
     assert (bases(a_log), a_log.log_start_offset, a_log.log_end_offset, a_log.high_watermark) == ([40], 40, 40, 40)
     with pytest.raises(IllegalArgument):
@@ -72,14 +72,14 @@ def test_below_the_first_base_the_log_starts_anew(tmp_path: Path) -> None:
 def test_start_anew(tmp_path: Path, offset: int) -> None:
     """LOG-55: one empty segment; start, end and high watermark there, no epochs; the log works, indexes too."""
     a_log = log(tmp_path, internal_segment_bytes=300, index_interval_bytes=1)
-    lead(a_log, times=10)
+    append_batches(a_log, times=10)
     a_log.flush()
     a_log.truncate_fully_and_start_at(offset)
     assert bases(a_log) == [offset]
     assert (a_log.log_start_offset, a_log.log_end_offset, a_log.high_watermark) == (offset, offset, offset)
     assert (a_log.recovery_point, a_log.leader_epochs, a_log.size) == (min(10, offset), (), 0)
     assert sorted(files(tmp_path / "topic-0")) == [f"{offset:020d}.log", "leader-epoch-checkpoint"]
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert {f"{offset:020d}.index", f"{offset:020d}.timeindex"} < set(files(tmp_path / "topic-0"))
     assert offset_entries(a_log.active_segment) == [(offset + 1, 100), (offset + 2, 200)]
     assert a_log.read(offset, 1000).records.size == 300
@@ -88,7 +88,7 @@ def test_start_anew(tmp_path: Path, offset: int) -> None:
 def test_start_anew_with_a_log_start_of_its_own(tmp_path: Path) -> None:
     """LOG-55: never above the end."""
     a_log = log(tmp_path)
-    lead(a_log, times=10)
+    append_batches(a_log, times=10)
     a_log.truncate_fully_and_start_at(7, 4)
     assert (a_log.log_start_offset, a_log.log_end_offset) == (4, 7)
 
@@ -98,9 +98,9 @@ def test_start_anew_keeps_the_old_files_until_their_time(tmp_path: Path) -> None
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
     a_log = log(tmp_path, clock=clock, scheduler=scheduler)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.truncate_fully_and_start_at(0)
-    lead(a_log)
+    append_batches(a_log)
     assert len([name for name in files(tmp_path / "topic-0") if name.endswith(".deleted")]) == 3
     scheduler.advance(60_000)
     assert not [name for name in files(tmp_path / "topic-0") if name.endswith(".deleted")]
@@ -110,13 +110,13 @@ def test_start_anew_keeps_the_old_files_until_their_time(tmp_path: Path) -> None
 def test_index_lengths_after_cut_and_roll(tmp_path: Path) -> None:
     """LOG-56: active at full length, old ones trimmed; a segment cut to nothing takes appends without rolling."""
     a_log = log(tmp_path, index_interval_bytes=1)
-    lead(a_log, times=4)
+    append_batches(a_log, times=4)
     a_log.roll()
-    lead(a_log, times=2)
+    append_batches(a_log, times=2)
     a_log.truncate_to(0)
     sizes = files(tmp_path / "topic-0")
     assert (sizes[f"{0:020d}.index"], sizes[f"{0:020d}.timeindex"]) == (1000, 996)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     assert bases(a_log) == [0]
     assert offset_entries(a_log.active_segment) == [(1, 100), (2, 200)]
 
@@ -134,7 +134,7 @@ def test_the_times_of_the_cut_records_are_forgotten(tmp_path: Path) -> None:
 def test_delete_before_gives_up_whole_segments(tmp_path: Path) -> None:
     """LOG-55: LOG-37's cases: 15 records, 5 per segment: start 1 keeps 3 segments, 6 keeps 2, 15 one."""
     a_log = log(tmp_path, internal_segment_bytes=500)
-    lead(a_log, times=15)
+    append_batches(a_log, times=15)
     for start, left in ((1, [0, 5, 10]), (6, [5, 10]), (-1, [10])):
         assert a_log.delete_before(start) == (15 if start < 0 else start)
         assert bases(a_log) == left
@@ -146,8 +146,8 @@ def test_delete_before_gives_up_whole_segments(tmp_path: Path) -> None:
 def test_an_epoch_that_a_cut_to_the_end_forgets_begins_again(tmp_path: Path) -> None:
     """LOG-52, EPOCH-5: an epoch that begins at the log end has no record; the next append is its first."""
     a_log = log(tmp_path)
-    lead(a_log, times=3)
+    append_batches(a_log, times=3)
     a_log.delete_before(3)
     assert not a_log.truncate_to(3) and a_log.leader_epochs == ()
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.leader_epochs == ((0, 3),)

@@ -14,7 +14,7 @@ from tests.damage.logs import PARTITION, log_of
 from tests.damage.matrix import write_directory
 from tests.raw_batches import batches, write_segment
 from tests.storage.damage_cases import DAMAGE, damage
-from tests.storage.logs import lead, log
+from tests.storage.logs import append_batches, log
 
 SETTINGS = {"internal_segment_bytes": 1000, "index_interval_bytes": 200, "segment_index_bytes": 1 << 16}
 BATCHES = 25  # ten of 100 bytes in a segment
@@ -24,7 +24,7 @@ BATCHES = 25  # ten of 100 bytes in a segment
 def directory(tmp_path: Path) -> Path:
     a_log = log(tmp_path, **SETTINGS)
     for _ in range(BATCHES):
-        lead(a_log)
+        append_batches(a_log)
     a_log.close()
     return tmp_path / "topic-0"
 
@@ -33,7 +33,7 @@ def segment_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.log"))
 
 
-def walked(directory: Path) -> list[int]:
+def walk_offsets(directory: Path) -> list[int]:
     """The offsets of a walk from the log's start to its end."""
     found: list[int] = []
     with LogView(directory) as view:
@@ -44,7 +44,7 @@ def walked(directory: Path) -> list[int]:
 
 def test_a_sound_log_is_given_whole(directory: Path) -> None:
     assert len(segment_files(directory)) == 3
-    assert walked(directory) == list(range(BATCHES))
+    assert walk_offsets(directory) == list(range(BATCHES))
 
 
 def cut_off(data: bytearray) -> None:
@@ -64,7 +64,7 @@ def lower_the_last_offset(data: bytearray) -> None:
     (None, None, None, ""),
     (cut_off, 400, 24, "the segment ends in the middle of a batch"),
     (add_zeros, 500, 25, "zeros follow the last batch"),
-    (lower_the_last_offset, 400, 24, "the batch begins at offset 23, below the 24 that comes next"),
+    (lower_the_last_offset, 400, 24, "the batch begins at offset 23, below the expected offset 24"),
 ])  # fmt: skip
 def test_the_end_of_a_walk_raises_what_no_crash_leaves(
     directory: Path,
@@ -89,10 +89,10 @@ def test_the_end_of_a_walk_raises_what_no_crash_leaves(
         assert (view.tail_damage is not None) == is_damage
         assert len(list(log_chunks(view, 0, end - 1))) > 2, "what lies before the end is given"
     if not is_damage:
-        assert walked(directory) == list(range(end))
+        assert walk_offsets(directory) == list(range(end))
         return
     with pytest.raises(CorruptRecord, match=message) as caught:
-        walked(directory)
+        walk_offsets(directory)
     assert (caught.value.path, caught.value.position, caught.value.offset) == (str(path), position, offset)
 
 
@@ -154,7 +154,7 @@ def test_batch_that_contradicts_the_one_behind_a_gap_is_not_given(tmp_path: Path
     path.write_bytes(content)
     with kafkalog.open(tmp_path / "t-0") as log:
         for start, stop in ((0, 60), (30, 40), (35, 36), (36, 38), (39, 40), (45, 50)):
-            with pytest.raises(CorruptRecord, match="begins at offset 30 and the one behind it at 33"):
+            with pytest.raises(CorruptRecord, match="begins at offset 30, but the next one at 33"):
                 list(log.records(start, stop))
         with pytest.raises(CorruptRecord):
             log[36]

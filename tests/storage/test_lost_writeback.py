@@ -27,10 +27,10 @@ SCRIPT = """
 import os, pathlib
 from kafkalog.errors import StorageError
 from kafkalog.util.descriptors import DESCRIPTORS
-from tests.storage.logs import lead, log
+from tests.storage.logs import append_batches, log
 
 a_log = log(pathlib.Path("disk"))
-lead(a_log, 100_000, times=10)
+append_batches(a_log, 100_000, times=10)
 a_log.flush()
 os.sync()
 with open("ballast", "wb", buffering=0) as ballast:
@@ -39,9 +39,9 @@ with open("ballast", "wb", buffering=0) as ballast:
             ballast.write(bytes(1 << 16))
     except OSError:
         pass
-lead(a_log, 100_000, times=40)
+append_batches(a_log, 100_000, times=40)
 while a_log.active_segment.records._fd >= 0:
-    DESCRIPTORS.give_up(1)
+    DESCRIPTORS.close_some(1)
 with open(a_log.active_segment.path, "r+b") as other:  # somebody else hears of it, and with that the system has told
     try:
         os.fdatasync(other.fileno())
@@ -56,7 +56,7 @@ try:
 except StorageError as error:
     print("told")
 try:
-    lead(a_log)
+    append_batches(a_log)
 except StorageError as error:
     print("no more writes")
 a_log.close_handlers()

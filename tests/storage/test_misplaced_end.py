@@ -32,7 +32,7 @@ def test_reads_that_reach_the_end_raise(path: Path) -> None:
             lambda: [*log.batches(END)], lambda: [*log.tail(0, END)], lambda: log.table(start=END), lambda: [*log],
         ]  # fmt: skip
         for read in reads:
-            with pytest.raises(CorruptRecord, match="begins at offset 104, below the 105"):
+            with pytest.raises(CorruptRecord, match="begins at offset 104, below the expected offset 105"):
                 read()
         skipped: list[Any] = []
         assert [*log.records(END, on_damage="skip", skipped=skipped)] == [] and skipped[0].offset == 105

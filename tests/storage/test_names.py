@@ -120,7 +120,7 @@ def test_directories_in_transit(kind: str) -> None:
     """What follows the last dot goes first: a topic may have dots and dashes of its own."""
     assert parse_dir(f"a.b-c-7.0123456789abcdef0123456789abcdef{kind}") == (TopicPartition("a.b-c", 7), kind)
     assert parse_dir(f"a-7.{kind}") == (TopicPartition("a", 7), kind)
-    with pytest.raises(NotAPartition, match="no '.<id>'"):
+    with pytest.raises(NotAPartition, match="without '.<id>'"):
         parse_dir(f"orders-0{kind}")
 
 

@@ -16,14 +16,14 @@ NEW = ["leader-epoch-checkpoint", LOG]
 INDEXES = ["00000000000000000000.index", "00000000000000000000.timeindex"]
 
 
-def begun(directory: Path, fs: FaultFS, epoch: int = 0, **settings: object) -> UnifiedLog:
+def begin_log(directory: Path, fs: FaultFS, epoch: int = 0, **settings: object) -> UnifiedLog:
     directory.mkdir()
     return UnifiedLog.begin(str(directory), config(**settings), epoch, fs=fs)
 
 
 def test_a_new_log_makes_two_files_and_reads_none(tmp_path: Path) -> None:
     fs = FaultFS()
-    log = begun(tmp_path / "t-0", fs, 7)
+    log = begin_log(tmp_path / "t-0", fs, 7)
     assert sorted(os.listdir(log.path)) == sorted(NEW)
     assert sorted(os.path.basename(one.path) for one in fs.named("open")) == sorted(NEW)
     assert len(fs.named("close")) == 2, "no file stays open before the first append"
@@ -35,7 +35,7 @@ def test_a_new_log_makes_two_files_and_reads_none(tmp_path: Path) -> None:
 
 def test_its_first_append_makes_the_indexes_and_a_flush_syncs_all(tmp_path: Path) -> None:
     fs = FaultFS()
-    log = begun(tmp_path / "t-0", fs)
+    log = begin_log(tmp_path / "t-0", fs)
     log.append_as_leader(bytearray(run(0, 1)))
     assert sorted(os.listdir(log.path)) == sorted([*NEW, *INDEXES])
     fs.calls.clear()
@@ -47,7 +47,7 @@ def test_its_first_append_makes_the_indexes_and_a_flush_syncs_all(tmp_path: Path
 
 def test_a_commit_syncs_epochs_records_and_the_directory(tmp_path: Path) -> None:
     fs = FaultFS()
-    log = begun(tmp_path / "t-0", fs)
+    log = begin_log(tmp_path / "t-0", fs)
     log.append_as_leader(bytearray(run(0, 1)))
     fs.calls.clear()
     log.commit()
@@ -57,7 +57,7 @@ def test_a_commit_syncs_epochs_records_and_the_directory(tmp_path: Path) -> None
 
 
 def test_it_opens_again_with_its_epoch_and_records(tmp_path: Path) -> None:
-    log = begun(tmp_path / "t-0", FaultFS(), 3)
+    log = begin_log(tmp_path / "t-0", FaultFS(), 3)
     log.append_as_leader(bytearray(run(0, 1)))
     log.close()
     with_indexes = sorted(name for name in os.listdir(log.path) if not name.endswith(".snapshot"))
@@ -68,7 +68,7 @@ def test_it_opens_again_with_its_epoch_and_records(tmp_path: Path) -> None:
 
 
 def test_an_unused_log_that_was_not_closed_opens_empty(tmp_path: Path) -> None:
-    begun(tmp_path / "t-0", FaultFS(), 3).close_handlers()
+    begin_log(tmp_path / "t-0", FaultFS(), 3).close_handlers()
     again = UnifiedLog.open(tmp_path / "t-0", config(), had_clean_shutdown=False, recovery_point=0)
     assert again.log_end_offset == 0
     assert again.append_as_leader(bytearray(run(0, 1))).last_offset == 0
@@ -76,7 +76,7 @@ def test_an_unused_log_that_was_not_closed_opens_empty(tmp_path: Path) -> None:
 
 
 def test_a_preallocated_file_is_trimmed_at_the_close(tmp_path: Path) -> None:
-    log = begun(tmp_path / "t-0", FaultFS(), preallocate=True, internal_segment_bytes=65536)
+    log = begin_log(tmp_path / "t-0", FaultFS(), preallocate=True, internal_segment_bytes=65536)
     assert os.stat(tmp_path / "t-0" / LOG).st_size == 65536
     data = run(0, 1)
     assert log.append_as_leader(bytearray(data)).first_offset == 0
@@ -89,7 +89,7 @@ def test_a_file_that_the_disk_refuses_is_named(tmp_path: Path, name: str) -> Non
     fs = FaultFS()
     fs.fail("open", path=name, code=errno.ENOSPC)
     with pytest.raises(StorageError) as caught:
-        begun(tmp_path / "t-0", fs)
+        begin_log(tmp_path / "t-0", fs)
     assert caught.value.errno == errno.ENOSPC and str(caught.value.path).endswith(name)
 
 

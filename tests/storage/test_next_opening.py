@@ -10,7 +10,7 @@ from kafkalog.storage.names import log_file_name
 from kafkalog.storage.recovery.kept import list_kept
 from kafkalog.storage.recovery.next_opening import foresee_cuts
 from kafkalog.util.fileio import OS
-from tests.storage.test_kept import RECORDS, SEGMENTS, flip, kept_offsets, make, positions, unclean
+from tests.storage.test_kept import RECORDS, SEGMENTS, flip_bits, kept_offsets, make, mark_unclean, positions
 
 NAMES = [log_file_name(36 * number) for number in range(SEGMENTS)]
 
@@ -18,7 +18,7 @@ NAMES = [log_file_name(36 * number) for number in range(SEGMENTS)]
 def compare(path: Path, *, is_clean: bool, point: int = 0, start: int = 0) -> list[tuple[str, int, int]]:
     """Segment, offset and later segments of each cut that is foreseen, once the log was opened and had these cuts."""
     if not is_clean:
-        unclean(path)
+        mark_unclean(path)
     for name, offset in (("recovery-point", point), ("log-start", start)):
         (path.parent / f"{name}-offset-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
     sizes = {name: (path / name).stat().st_size for name in NAMES}
@@ -51,7 +51,7 @@ def test_damage_before_sound_batches(tmp_path: Path, is_clean: bool, point: int,
     for number, (segment, (at, bits)) in enumerate(places):
         path = make(tmp_path / str(number))
         file = path / NAMES[segment]
-        flip(file, positions(file)[5] + at, bits)
+        flip_bits(file, positions(file)[5] + at, bits)
         if not has_index:
             file.with_suffix(".index").unlink()
         is_read = not is_clean and segment >= min(point // 36, SEGMENTS - 1)
@@ -89,7 +89,7 @@ def test_a_log_is_given_up_where_it_ends_below_its_start(
 
 def test_a_log_that_damage_ends_below_its_start_is_given_up(tmp_path: Path) -> None:
     path = make(tmp_path)
-    flip(path / NAMES[0], positions(path / NAMES[0])[5] + 70)
-    unclean(path)
+    flip_bits(path / NAMES[0], positions(path / NAMES[0])[5] + 70)
+    mark_unclean(path)
     cuts = foresee_cuts(str(path), OS, is_clean=False, recovery_point=0, log_start_offset=20)
     assert [(Path(one.path).name, one.position, one.offset) for one in cuts] == [(NAMES[0], 455, 15), (NAMES[0], 0, 15)]

@@ -15,7 +15,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.descriptors import DESCRIPTORS, INDEXES
 from tests.builder import seal
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, bases, files, lead, log, offset_entries, time_entries
+from tests.storage.logs import NOW, append_batches, bases, files, log, offset_entries, time_entries
 
 SETTINGS = {"internal_segment_bytes": 500, "index_interval_bytes": 100, "segment_index_bytes": 1 << 16}
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def closed_log(tmp_path: Path, batches: int = 60) -> list[int]:
     """The base offsets of a log of five batches a segment, closed well."""
     a_log = log(tmp_path, **SETTINGS)
     for number in range(batches):
-        lead(a_log, timestamp=NOW + number)
+        append_batches(a_log, timestamp=NOW + number)
     found = bases(a_log)
     a_log.close()
     return found
@@ -90,7 +90,7 @@ def test_threads_that_meet_a_damaged_index_first(tmp_path: Path, suffix: str, ca
         for thread in threads:
             thread.join()
     assert not wrong, wrong[0]
-    assert caplog.text.count("made anew") == 1
+    assert caplog.text.count("rebuilding") == 1
     assert path.read_bytes() == sound
     assert [call.path for call in fs.named("fdatasync")] == [str(path)]
     a_log.close()
@@ -106,11 +106,11 @@ def test_indexes_are_dropped_when_there_are_too_many(tmp_path: Path) -> None:
         entries = [(offset_entries(one), time_entries(one)) for one in a_log.segments]
         assert all(offsets and times for offsets, times in entries[:-1])
         assert held <= len(INDEXES) <= 8
-        lead(a_log, times=20)
+        append_batches(a_log, times=20)
         assert [(offset_entries(one), time_entries(one)) for one in a_log.segments][: len(entries) - 1] == entries[:-1]
         assert len(INDEXES) <= 8
         a_log.truncate_to(22)
-        lead(a_log, times=10)
+        append_batches(a_log, times=10)
         assert [a_log.read(n, 1).fetch_offset_metadata.message_offset for n in range(32)] == list(range(32))
         a_log.close()
     finally:
@@ -121,10 +121,10 @@ def test_an_index_that_was_dropped_is_synced_all_the_same(tmp_path: Path) -> Non
     """SEG-32: what a roll wrote is on disk after the flush, whoever has the file open."""
     fs = FaultFS()
     a_log = log(tmp_path, fs=fs, **SETTINGS)
-    lead(a_log, times=7)
+    append_batches(a_log, times=7)
     assert len(a_log.segments) == 2
-    INDEXES.give_up(1000)
-    DESCRIPTORS.give_up(1000)
+    INDEXES.close_some(1000)
+    DESCRIPTORS.close_some(1000)
     fs.calls.clear()
     a_log.flush()
     synced = [os.path.basename(call.path) for call in fs.named("fdatasync")]
@@ -171,7 +171,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.descriptors import DESCRIPTORS
-from tests.storage.logs import lead
+from tests.storage.logs import append_batches
 from tests.storage.test_descriptors import contents
 
 for batches in (25, 26):
@@ -181,7 +181,7 @@ for batches in (25, 26):
     assert all(contents(log) == list(range(batches)) for log in logs)
     slices = [log.read(batches // 2, 100).records for log in logs]  # held at once, and read later
     for log in logs:
-        lead(log)
+        append_batches(log)
     assert all(len(one.read()) == 100 for one in slices)
     for log in logs[::10]:
         log.flush()
@@ -212,7 +212,7 @@ def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batches", [1, 3])
 def test_a_last_batch_that_ends_below_its_base_offset(tmp_path: Path, batches: int) -> None:
     """Its checksum is right; the log would end there, below 0. After a crash it is cut off, as damage is."""
-    lead(a_log := log(tmp_path), times=batches)
+    append_batches(a_log := log(tmp_path), times=batches)
     a_log.close()
     file = tmp_path / "topic-0" / f"{0:020d}.log"
     data = bytearray(file.read_bytes())
@@ -220,7 +220,7 @@ def test_a_last_batch_that_ends_below_its_base_offset(tmp_path: Path, batches: i
     data[at + 23 : at + 27] = (-9).to_bytes(4, "big", signed=True)
     data[at:] = seal(bytes(data[at:]))
     file.write_bytes(data)
-    with pytest.raises(CorruptRecord, match="closed well") as raised:
+    with pytest.raises(CorruptRecord, match="although it was closed cleanly") as raised:
         log(tmp_path)
     assert raised.value.path == str(file) and raised.value.position in (0, at)
     assert file.read_bytes() == data

@@ -16,8 +16,8 @@ from kafkalog.storage.producer_state import ProducerStateManager
 from kafkalog.storage.recovery.recover_segment import recover_segment, scan_segment
 from kafkalog.storage.segment import LogSegment
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, log, offset_entries, run, segment, sized, time_entries
-from tests.storage.test_log_transactions import built
+from tests.storage.logs import NOW, log, offset_entries, run, segment, sized_batch, time_entries
+from tests.storage.test_log_transactions import build_batch
 
 NAME = f"{0:020d}"
 
@@ -83,7 +83,7 @@ def test_the_last_time_entry_is_the_largest_time(tmp_path: Path) -> None:
     """SEG-35: 12 batches, interval 150: appends made 30:3, 60:6 and 90:9, recovery adds 110:11."""
     a_segment = segment(tmp_path, index_interval_bytes=150)
     for n in range(12):
-        a_segment.append(sized(70, base=n, timestamp=10 * n))
+        a_segment.append(sized_batch(70, base=n, timestamp=10 * n))
     assert time_entries(a_segment) == [(30, 3), (60, 6), (90, 9)]
     recover(a_segment)
     assert time_entries(a_segment) == [(30, 3), (60, 6), (90, 9), (110, 11)]
@@ -95,7 +95,7 @@ def test_entries_that_shifted_come_out_as_without_the_reopening(tmp_path: Path) 
     for n in range(8):
         if n in (0, 2):
             a_log = log(tmp_path, index_interval_bytes=150)
-        a_log.append_as_leader(bytearray(sized(70, timestamp=NOW + n)))
+        a_log.append_as_leader(bytearray(sized_batch(70, timestamp=NOW + n)))
         if n in (1, 7):
             shifted = offset_entries(a_log.active_segment)
             a_log.close()
@@ -122,7 +122,7 @@ def test_an_offset_that_does_not_fit_is_damage_where_the_log_goes_on_below_it(
     tmp_path: Path, bad: int, bound: int | None, behind: int | None, is_damage: bool
 ) -> None:
     path = tmp_path / f"{100:020d}.log"
-    path.write_bytes(run(100, 5) + sized(100, base=bad) + run(105, 1))
+    path.write_bytes(run(100, 5) + sized_batch(100, base=bad) + run(105, 1))
     a_segment = segment(tmp_path, 100, exists=True)
     found = scan_segment(a_segment)
     a_segment.close_handlers()
@@ -153,14 +153,14 @@ def test_damage_is_an_end_and_a_failing_disk_an_error(tmp_path: Path, behind: by
 def test_producers_and_aborted_transactions(tmp_path: Path) -> None:
     """SEG-24: producer 2 aborted 102 to 106, stable from 100 on, where 1 has one open; the map ends at 108."""
     def data(offset: int, pid: int, sequence: int) -> bytearray:
-        batch = built(pid, sequence, 2, txn=True)
+        batch = build_batch(pid, sequence, 2, txn=True)
         struct.pack_into(">q", batch, 0, offset)
         return batch
 
     a_segment = segment(tmp_path, 100)
     a_segment.append(data(100, 1, 0) + data(102, 2, 0) + data(104, 1, 2))
     a_segment.append(marker_batch(ControlType.ABORT, 2, 0, 0, timestamp=NOW, base_offset=106))
-    a_segment.append(sized(90, base=107))
+    a_segment.append(sized_batch(90, base=107))
     producers = ProducerStateManager(os.fspath(tmp_path))
     assert recover(a_segment, producers) == 0
     assert [tuple(entry)[1:] for entry in a_segment.txn_index.entries()] == [(2, 102, 106, 100)]
@@ -176,7 +176,7 @@ def test_leader_epochs(tmp_path: Path) -> None:
     """SEG-25: 0@104, 1@106, 2@110, epoch 0 too; an epoch that is not above the latest known is not assigned."""
     a_segment = segment(tmp_path, 104)
     for offset, epoch in ((104, 0), (105, 0), (106, 1), (109, 0), (110, 2)):
-        a_segment.append(sized(80, base=offset, epoch=epoch))
+        a_segment.append(sized_batch(80, base=offset, epoch=epoch))
     epochs = LeaderEpochCache(tmp_path)
     recover(a_segment, epochs=epochs)
     assert epochs.entries == ((0, 104), (1, 106), (2, 110))
@@ -193,7 +193,7 @@ def test_an_offset_that_does_not_fit_is_raised(tmp_path: Path) -> None:
     a_segment.append(run(0, 2))
     a_segment.close_handlers()
     path = tmp_path / f"{NAME}.log"
-    path.write_bytes(path.read_bytes() + sized(100, base=2**31))
+    path.write_bytes(path.read_bytes() + sized_batch(100, base=2**31))
     again = segment(tmp_path, exists=True)
     with pytest.raises(SegmentOffsetOverflow) as caught:
         recover(again)

@@ -18,21 +18,21 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.readahead import THREAD_NAME
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, config, lead, log, offset_entries, segment, time_entries
+from tests.storage.logs import NOW, append_batches, config, log, offset_entries, segment, time_entries
 
 SETTINGS: dict[str, Any] = {"internal_segment_bytes": 500, "index_interval_bytes": 150}
 
 
-def killed(path: Path, times: int = 42) -> Path:
+def write_killed_log(path: Path, times: int = 42) -> Path:
     """A log of segments of five batches of 100 bytes, as a kill leaves it."""
     a_log = log(path, **SETTINGS)
     for n in range(times):
-        lead(a_log, timestamp=NOW + n)
+        append_batches(a_log, timestamp=NOW + n)
     a_log.close_handlers()
     return path / "topic-0"
 
 
-def opened(folder: Path, **more: Any) -> UnifiedLog:
+def open_recovered(folder: Path, **more: Any) -> UnifiedLog:
     return UnifiedLog.open(folder, config(**SETTINGS), clock=MockClock(NOW), had_clean_shutdown=False, **more)
 
 
@@ -45,7 +45,7 @@ def contents(a_log: UnifiedLog) -> list[object]:
 @pytest.mark.parametrize("damaged", [None, 0, 4, 8], ids=lambda at: f"damaged-{at}")
 def test_threads_change_nothing(tmp_path: Path, damaged: int | None) -> None:
     """LOAD-11: what lies behind damage is given up, though it was read ahead."""
-    folder = killed(tmp_path)
+    folder = write_killed_log(tmp_path)
     if damaged is not None:
         path = sorted(folder.glob("*.log"))[damaged]
         data = bytearray(path.read_bytes())
@@ -55,7 +55,7 @@ def test_threads_change_nothing(tmp_path: Path, damaged: int | None) -> None:
     for threads in (1, 2, 5):
         copy = tmp_path / f"copy{threads}-0"
         shutil.copytree(folder, copy)
-        again = opened(copy, recovery_threads=threads)
+        again = open_recovered(copy, recovery_threads=threads)
         found.append((contents(again), again.log_end_offset, sorted(os.listdir(copy))))
         again.close()
     assert found[0] == found[1] == found[2]
@@ -64,7 +64,7 @@ def test_threads_change_nothing(tmp_path: Path, damaged: int | None) -> None:
 
 def test_progress_goes_from_nothing_to_all(tmp_path: Path) -> None:
     """One call at a time, from the threads that read; segments and bytes never go back."""
-    folder = killed(tmp_path)
+    folder = write_killed_log(tmp_path)
     told: list[RecoveryProgress] = []
     names: list[str] = []
     inside = threading.Lock()
@@ -75,7 +75,7 @@ def test_progress_goes_from_nothing_to_all(tmp_path: Path) -> None:
         names.append(threading.current_thread().name)
         inside.release()
 
-    again = opened(folder, recovery_threads=3, progress=progress)
+    again = open_recovered(folder, recovery_threads=3, progress=progress)
     again.close()
     assert told[0] == (0, 9, 0, 4200) and told[-1] == (9, 9, 4200, 4200)
     assert told == sorted(told)
@@ -90,14 +90,14 @@ def test_segments_are_read_in_several_threads(tmp_path: Path) -> None:
             readers.add(threading.current_thread().name)
             return os.preadv(fd, buffers, position)
 
-    opened(killed(tmp_path), recovery_threads=3, fs=Watched()).close()
+    open_recovered(write_killed_log(tmp_path), recovery_threads=3, fs=Watched()).close()
     assert any(name.startswith(THREAD_NAME) for name in readers)
     assert threading.current_thread().name in readers
     assert not any(thread.name.startswith(THREAD_NAME) for thread in threading.enumerate())
 
 
 def test_a_log_that_was_closed_well_tells_nothing(tmp_path: Path) -> None:
-    killed(tmp_path)
+    write_killed_log(tmp_path)
     told: list[RecoveryProgress] = []
     UnifiedLog.open(tmp_path / "topic-0", config(**SETTINGS), progress=told.append).close()
     assert told == []
@@ -105,24 +105,24 @@ def test_a_log_that_was_closed_well_tells_nothing(tmp_path: Path) -> None:
 
 def test_one_line_at_the_beginning_and_one_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With the bytes, where it ends, and what was cut; the end is a warning where something was."""
-    folder = killed(tmp_path)
+    folder = write_killed_log(tmp_path)
     last = max(folder.glob("*.log"))
     os.truncate(last, last.stat().st_size - 30)
     caplog.set_level(logging.INFO, "kafkalog.storage.recovery.recover_log")
-    opened(folder).close()
+    open_recovered(folder).close()
     first, end = [one for one in caplog.records if one.name.endswith("recover_log")]
     assert first.levelno == logging.INFO
-    assert first.getMessage() == f"{folder} was not closed well: recovering 9 segments from offset 0 on, 4170 bytes"
+    assert first.getMessage() == f"{folder} was not closed cleanly: recovering 9 segments from offset 0 on, 4170 bytes"
     assert end.levelno == logging.WARNING
-    pattern = r"is recovered in \d+\.\d s: it ends at offset 41, 70 bytes were cut off there, 0 later segments given up"
+    pattern = r"in \d+\.\d s: it ends at offset 41, 70 bytes were cut off there, 0 later segments removed"
     assert re.search(pattern, end.getMessage())
     cut = next(one.getMessage() for one in caplog.records if one.name.endswith("recover_segment"))
-    assert cut == f"{last}: cut at byte 100, offset 41, 70 bytes go: the rest is no whole batch"
+    assert cut == f"{last}: cut at byte 100, offset 41, 70 bytes lost: the rest is not a complete batch"
 
 
 def test_a_disk_that_fails_is_an_error_and_leaves_nothing_open(tmp_path: Path) -> None:
     """LOAD-9: whichever of its calls fails; a second try recovers all that was there."""
-    folder = killed(tmp_path, 12)
+    folder = write_killed_log(tmp_path, 12)
     failed = 0
     for nth in range(1, 12):
         copy = tmp_path / f"copy{nth}-0"
@@ -130,11 +130,11 @@ def test_a_disk_that_fails_is_an_error_and_leaves_nothing_open(tmp_path: Path) -
         fs = FaultFS()
         fs.fail("preadv", nth=nth, code=errno.EIO)
         try:
-            opened(copy, fs=fs).close()
+            open_recovered(copy, fs=fs).close()
         except StorageError as error:
             failed += 1
             assert error.errno == errno.EIO and error.path is not None and error.path.startswith(str(copy))
-            again = opened(copy)
+            again = open_recovered(copy)
             assert again.log_end_offset == 12
             again.close()
     assert failed

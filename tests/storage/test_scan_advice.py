@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
-def drop(path: Path) -> None:
+def drop_from_cache(path: Path) -> None:
     """Takes the file out of the page cache; skips where the file system does not."""
     with path.open("rb") as file:
         drop_pages(file.fileno(), SIZE)
@@ -42,7 +42,7 @@ def scan(path: Path, fs: FaultFS) -> int:
 
 
 def test_a_cold_file_is_cold_again_afterwards(path: Path) -> None:
-    drop(path)
+    drop_from_cache(path)
     fs = FaultFS()
     assert scan(path, fs) < 1 << 20
     advised = [call.args[-1] for call in fs.named("advise")]
@@ -50,7 +50,7 @@ def test_a_cold_file_is_cold_again_afterwards(path: Path) -> None:
 
 
 def test_pages_that_were_in_memory_stay(path: Path) -> None:
-    drop(path)
+    drop_from_cache(path)
     tail = SIZE - DROP_BYTES
     with path.open("rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -66,7 +66,7 @@ def test_a_warm_file_gets_no_advice(path: Path) -> None:
 
 
 def test_advice_that_is_refused_is_no_error(path: Path) -> None:
-    drop(path)
+    drop_from_cache(path)
     fs = FaultFS()
     fs.fail("advise", code=22)
     assert scan(path, fs) > 0

@@ -14,10 +14,10 @@ from kafkalog.storage.segment import NO_TIMESTAMP_YET, NOT_READ, LogSegment
 from kafkalog.types import LogOffsetMetadata, OffsetAndTimestamp
 from kafkalog.util.clock import MockClock
 from tests.builder import message_v1
-from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized, time_entries
+from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized_batch, time_entries
 
 
-def reason(seg: LogSegment, settings: LogConfig, data: bytes, now: int = NOW) -> int:
+def roll_reason_for(seg: LogSegment, settings: LogConfig, data: bytes, now: int = NOW) -> int:
     """Why `data` would make the segment roll under the settings, 0 for not at all."""
     if seg.tail is NOT_READ:
         seg.become_active()
@@ -30,9 +30,9 @@ def reason(seg: LogSegment, settings: LogConfig, data: bytes, now: int = NOW) ->
 def test_rolling_timestamp_is_that_of_the_first_batch_of_several(tmp_path: Path) -> None:
     """SEG-1: also when one append call brings several batches, and again after a reload."""
     seg = segment(tmp_path)
-    seg.append(sized(100, timestamp=1010) + sized(100, base=1, timestamp=5010))
+    seg.append(sized_batch(100, timestamp=1010) + sized_batch(100, base=1, timestamp=5010))
     assert seg.first_batch_timestamp == 1010
-    seg.append(sized(100, base=2, timestamp=9000))
+    seg.append(sized_batch(100, base=2, timestamp=9000))
     assert seg.first_batch_timestamp == 1010
     seg.close()
     assert segment(tmp_path, exists=True).first_batch_timestamp == 1010
@@ -41,7 +41,7 @@ def test_rolling_timestamp_is_that_of_the_first_batch_of_several(tmp_path: Path)
 def test_time_waited_counts_from_the_first_batch(tmp_path: Path) -> None:
     """SEG-34: waited(99, 10000) with a first batch at 1010 is 8990, though the second one is at 5010."""
     seg = segment(tmp_path)
-    seg.append(sized(100, timestamp=1010) + sized(100, base=1, timestamp=5010))
+    seg.append(sized_batch(100, timestamp=1010) + sized_batch(100, base=1, timestamp=5010))
     assert seg.time_waited_for_roll(99, 10_000) == 8990
 
 
@@ -53,7 +53,7 @@ def test_an_offset_outside_the_segment_is_refused(tmp_path: Path, base: int, lar
     """SEG-2: and nothing is written; a base is never negative here, so the pair with one cannot occur."""
     seg = segment(tmp_path, base)
     with pytest.raises(SegmentOffsetOverflow) as caught:
-        seg.append(sized(100, base=largest))
+        seg.append(sized_batch(100, base=largest))
     assert caught.value.offset == largest and caught.value.path == seg.path
     assert seg.size == os.path.getsize(seg.path) == 0
 
@@ -61,14 +61,14 @@ def test_an_offset_outside_the_segment_is_refused(tmp_path: Path, base: int, lar
 def test_the_largest_offset_that_fits_is_taken(tmp_path: Path) -> None:
     """SEG-2: the range is closed at 2^31-1."""
     seg = segment(tmp_path, 7)
-    seg.append(sized(100, base=7 + 2**31 - 1))
+    seg.append(sized_batch(100, base=7 + 2**31 - 1))
     assert seg.read_next_offset() == 7 + 2**31
 
 
 def test_index_entry_needs_more_bytes_than_the_interval_before_it(tmp_path: Path) -> None:
     """SEG-3: interval 1, batches of 87, 89 and 78 bytes with last offsets 1, 2, 3: (2, 87), (3, 176)."""
     seg = segment(tmp_path, index_interval_bytes=1)
-    for data in (sized(87, 2), sized(89, base=2), sized(78, base=3)):
+    for data in (sized_batch(87, 2), sized_batch(89, base=2), sized_batch(78, base=3)):
         seg.append(data)
     assert offset_entries(seg) == [(2, 87), (3, 176)]
 
@@ -76,7 +76,7 @@ def test_index_entry_needs_more_bytes_than_the_interval_before_it(tmp_path: Path
 def test_index_entries_are_decided_per_batch_within_one_append(tmp_path: Path) -> None:
     """SEG-3: three 77-byte batches in one call, last offsets 1, 3, 5: (3, 77), (5, 154)."""
     seg = segment(tmp_path, index_interval_bytes=1)
-    seg.append(b"".join(sized(77, 2, base=base) for base in (0, 2, 4)))
+    seg.append(b"".join(sized_batch(77, 2, base=base) for base in (0, 2, 4)))
     assert offset_entries(seg) == [(3, 77), (5, 154)]
 
 
@@ -91,7 +91,7 @@ def test_time_entries_come_with_offset_entries_and_hold_the_largest_time(tmp_pat
     """SEG-4, SEG-5: the largest time so far, with the offset that had it first; a tie changes nothing."""
     seg = segment(tmp_path, index_interval_bytes=1)
     for base, time in enumerate((50, 90, 70, 90, 95)):
-        seg.append(sized(100, base=base, timestamp=time))
+        seg.append(sized_batch(100, base=base, timestamp=time))
     assert offset_entries(seg) == [(1, 100), (2, 200), (3, 300), (4, 400)]
     assert time_entries(seg) == [(90, 1), (95, 4)]
     assert (seg.tail.max_timestamp, seg.tail.offset_of_max_timestamp) == (95, 4)
@@ -108,7 +108,7 @@ def test_read_of_an_empty_segment_finds_nothing(tmp_path: Path) -> None:
 def test_read_past_the_last_batch_finds_nothing(tmp_path: Path) -> None:
     """SEG-6."""
     seg = segment(tmp_path, 40)
-    seg.append(sized(100, 2, base=50))
+    seg.append(sized_batch(100, 2, base=50))
     assert seg.read(52, 300) is None
 
 
@@ -120,8 +120,8 @@ def test_read_begins_at_the_batch_that_holds_the_offset_or_the_next(
 ) -> None:
     """SEG-6, SEG-10: inside a gap the next batch, inside a batch the whole of it; the metadata names the batch."""
     seg = segment(tmp_path, 40)
-    seg.append(sized(100, 2, base=50))
-    seg.append(sized(100, 2, base=60))
+    seg.append(sized_batch(100, 2, base=50))
+    seg.append(sized_batch(100, 2, base=60))
     got = seg.read(start, 100)
     assert got is not None
     assert got.fetch_offset_metadata == LogOffsetMetadata(found, 40, position)
@@ -179,9 +179,9 @@ def test_next_offset_of_empty_filled_and_gapped_segments(tmp_path: Path) -> None
     """SEG-19: the base, then the last offset plus one, whatever gaps there are and without index entries."""
     seg = segment(tmp_path, 40)
     assert seg.read_next_offset() == 40
-    seg.append(sized(100, 3, base=50))
+    seg.append(sized_batch(100, 3, base=50))
     assert seg.read_next_offset() == 53
-    seg.append(sized(100, base=90))
+    seg.append(sized_batch(100, base=90))
     seg.offset_index.truncate()
     assert seg.read_next_offset() == 91
 
@@ -190,7 +190,7 @@ def test_largest_timestamp_after_a_reload_looks_past_the_last_entry(tmp_path: Pa
     """SEG-14: max(last time entry, the batches after it)."""
     seg = segment(tmp_path, index_interval_bytes=250)
     for base, time in enumerate((10, 20, 30, 40, 99, 60)):
-        seg.append(sized(100, base=base, timestamp=time))
+        seg.append(sized_batch(100, base=base, timestamp=time))
     assert time_entries(seg) == [(40, 3)]
     seg.offset_index.trim_to_valid_size()
     seg.time_index.trim_to_valid_size()
@@ -203,7 +203,7 @@ def test_largest_timestamp_after_a_reload_looks_past_the_last_entry(tmp_path: Pa
 def test_largest_timestamp_without_times_is_the_files(tmp_path: Path) -> None:
     """SEG-15: in ms."""
     seg = segment(tmp_path)
-    seg.append(sized(100, timestamp=-1))
+    seg.append(sized_batch(100, timestamp=-1))
     os.utime(seg.path, ns=(0, 1_234_567_890_000_000))
     assert seg.largest_timestamp == 1_234_567_890
 
@@ -213,10 +213,10 @@ def test_time_waited_for_roll_by_clock_where_no_batch_has_a_time(tmp_path: Path)
     clock = MockClock(NOW)
     seg = segment(tmp_path, clock=clock)
     assert seg.time_waited_for_roll(NOW + 5, 99) == 5
-    seg.append(sized(100, timestamp=-1))
+    seg.append(sized_batch(100, timestamp=-1))
     assert seg.time_waited_for_roll(NOW + 7, 99) == 7
     other = segment(tmp_path, 5, clock=clock)
-    other.append(sized(100, base=5, timestamp=50))
+    other.append(sized_batch(100, base=5, timestamp=50))
     assert other.time_waited_for_roll(NOW + 7, 99) == 49
 
 
@@ -224,7 +224,7 @@ def test_first_batch_timestamp_of_nothing_is_the_largest_number(tmp_path: Path) 
     """SEG-33: for an empty segment and for a first batch without time."""
     seg = segment(tmp_path)
     assert seg.first_batch_timestamp == NO_TIMESTAMP_YET == 2**63 - 1
-    seg.append(sized(100, timestamp=-1))
+    seg.append(sized_batch(100, timestamp=-1))
     assert seg.first_batch_timestamp == 2**63 - 1
 
 
@@ -236,7 +236,7 @@ def test_find_offset_by_timestamp(tmp_path: Path, time: int, offset: int | None,
     """SEG-18: times offset * 10 from base 40 on; the first record at or after the time."""
     seg = segment(tmp_path, 40, index_interval_bytes=interval)
     for base in range(40, 50):
-        seg.append(sized(100, base=base, timestamp=base * 10, epoch=3))
+        seg.append(sized_batch(100, base=base, timestamp=base * 10, epoch=3))
     found = seg.find_offset_by_timestamp(time, 40)
     assert found == (None if offset is None else OffsetAndTimestamp(offset, offset * 10, 3))
 
@@ -245,7 +245,7 @@ def test_find_offset_by_timestamp_from_a_start_offset_on(tmp_path: Path) -> None
     """SEG-18: records below the start offset do not count, though their time would do."""
     seg = segment(tmp_path, index_interval_bytes=1)
     for base, time in enumerate((10, 90, 20, 95)):
-        seg.append(sized(100, base=base, timestamp=time))
+        seg.append(sized_batch(100, base=base, timestamp=time))
     assert seg.find_offset_by_timestamp(15, 0) == OffsetAndTimestamp(1, 90, -1)
     assert seg.find_offset_by_timestamp(15, 2) == OffsetAndTimestamp(2, 20, -1)
     assert seg.find_offset_by_timestamp(90, 2) == OffsetAndTimestamp(3, 95, -1)
@@ -258,27 +258,27 @@ def test_rolls_when_the_append_would_pass_the_size(tmp_path: Path) -> None:
     """SEG-17: exactly full is not past it."""
     seg = segment(tmp_path)
     seg.append(run(0, 3))
-    assert reason(seg, config(internal_segment_bytes=400), sized(100, base=3)) == 0
-    assert reason(seg, config(internal_segment_bytes=399), sized(100, base=3)) == ROLL_FOR_SIZE
+    assert roll_reason_for(seg, config(internal_segment_bytes=400), sized_batch(100, base=3)) == 0
+    assert roll_reason_for(seg, config(internal_segment_bytes=399), sized_batch(100, base=3)) == ROLL_FOR_SIZE
 
 
 def test_rolls_by_time_only_when_there_is_data(tmp_path: Path) -> None:
     """SEG-16, SEG-17: waited longer than segment.ms; an empty segment never rolls by time."""
     seg = segment(tmp_path)
     settings = config(segment_ms=1000)
-    assert reason(seg, settings, sized(100, timestamp=NOW), NOW + 10**9) == 0
-    seg.append(sized(100, timestamp=NOW))
-    assert reason(seg, settings, sized(100, base=1, timestamp=NOW + 1000)) == 0
-    assert reason(seg, settings, sized(100, base=1, timestamp=NOW + 1001)) == ROLL_FOR_TIME
+    assert roll_reason_for(seg, settings, sized_batch(100, timestamp=NOW), NOW + 10**9) == 0
+    seg.append(sized_batch(100, timestamp=NOW))
+    assert roll_reason_for(seg, settings, sized_batch(100, base=1, timestamp=NOW + 1000)) == 0
+    assert roll_reason_for(seg, settings, sized_batch(100, base=1, timestamp=NOW + 1001)) == ROLL_FOR_TIME
 
 
 def test_jitter_shortens_the_wait(tmp_path: Path) -> None:
     """SEG-17: waited > segment.ms - jitter."""
     seg = segment(tmp_path)
-    seg.append(sized(100, timestamp=NOW))
+    seg.append(sized_batch(100, timestamp=NOW))
     seg.roll_jitter_ms = 300
-    assert reason(seg, config(segment_ms=1000), sized(100, base=1, timestamp=NOW + 700)) == 0
-    assert reason(seg, config(segment_ms=1000), sized(100, base=1, timestamp=NOW + 701)) == ROLL_FOR_TIME
+    assert roll_reason_for(seg, config(segment_ms=1000), sized_batch(100, base=1, timestamp=NOW + 700)) == 0
+    assert roll_reason_for(seg, config(segment_ms=1000), sized_batch(100, base=1, timestamp=NOW + 701)) == ROLL_FOR_TIME
 
 
 @pytest.mark.parametrize(("index_bytes", "room"), [(16, 0), (36, 2), (40, 2), (48, 3)])
@@ -287,17 +287,18 @@ def test_rolls_when_an_index_is_full(tmp_path: Path, index_bytes: int, room: int
     settings = config(segment_index_bytes=index_bytes, index_interval_bytes=1)
     seg = segment(tmp_path, segment_index_bytes=index_bytes, index_interval_bytes=1)
     for base in range(room + 1):
-        assert reason(seg, settings, sized(100, base=base, timestamp=base + 1)) == (0 if room else ROLL_FOR_INDEX)
-        seg.append(sized(100, base=base, timestamp=base + 1))
+        found = roll_reason_for(seg, settings, sized_batch(100, base=base, timestamp=base + 1))
+        assert found == (0 if room else ROLL_FOR_INDEX)
+        seg.append(sized_batch(100, base=base, timestamp=base + 1))
     assert len(offset_entries(seg)) == room
-    assert reason(seg, settings, sized(100, base=9, timestamp=99)) == ROLL_FOR_INDEX
+    assert roll_reason_for(seg, settings, sized_batch(100, base=9, timestamp=99)) == ROLL_FOR_INDEX
 
 
 def test_rolls_when_the_offset_does_not_fit(tmp_path: Path) -> None:
     """SEG-17: offsets relative to the base are 0 to 2^31-1, for an empty segment too."""
     seg = segment(tmp_path, 5)
-    assert reason(seg, config(), sized(100, base=5 + 2**31 - 1)) == 0
-    assert reason(seg, config(), sized(100, base=5 + 2**31)) == ROLL_FOR_OFFSET
+    assert roll_reason_for(seg, config(), sized_batch(100, base=5 + 2**31 - 1)) == 0
+    assert roll_reason_for(seg, config(), sized_batch(100, base=5 + 2**31)) == ROLL_FOR_OFFSET
 
 
 def test_entries_that_one_append_cannot_place_are_left_out(tmp_path: Path) -> None:

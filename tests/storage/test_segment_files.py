@@ -11,7 +11,7 @@ from kafkalog.storage.index.aborted_txns import AbortedTxn
 from kafkalog.util.clock import MockClock
 from tests.descriptors import open_descriptors
 from tests.faults import FaultFS
-from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized, time_entries
+from tests.storage.logs import NOW, config, files, offset_entries, run, segment, sized_batch, time_entries
 
 NAME = f"{0:020d}"
 
@@ -22,7 +22,7 @@ def test_truncate_to_the_start_of_a_batch_removes_it(tmp_path: Path) -> None:
     seg.append(run(0, 3))
     assert seg.truncate_to(2) == 100
     assert seg.read_next_offset() == 2
-    seg.append(sized(80, base=2))
+    seg.append(sized_batch(80, base=2))
     assert seg.translate_offset(2) == (2, 200, 80)
 
 
@@ -30,7 +30,7 @@ def test_truncate_to_the_start_of_a_batch_removes_it(tmp_path: Path) -> None:
 def test_truncate_inside_gaps_and_batches(tmp_path: Path, offset: int, left: int) -> None:
     """SEG-11: in a gap the next batch goes, inside a batch all of it, below the base all, past the end nothing."""
     seg = segment(tmp_path, 40)
-    seg.append(sized(100, 3, base=40) + sized(100, 3, base=50))
+    seg.append(sized_batch(100, 3, base=40) + sized_batch(100, 3, base=50))
     assert seg.truncate_to(offset) == 200 - 100 * left
     assert seg.size == os.path.getsize(seg.path) == 100 * left
 
@@ -39,7 +39,7 @@ def test_truncate_forgets_the_times_that_are_gone(tmp_path: Path) -> None:
     """SEG-12: 30 records, an entry at every second one; cut to 41 no entry is left and the largest time is 400."""
     seg = segment(tmp_path, 40, index_interval_bytes=199)
     for base in range(40, 70):
-        seg.append(sized(100, base=base, timestamp=base * 10))
+        seg.append(sized_batch(100, base=base, timestamp=base * 10))
     assert len(time_entries(seg)) == 14
     seg.truncate_to(41)
     assert (time_entries(seg), offset_entries(seg)) == ([], [])
@@ -126,7 +126,7 @@ def test_close_trims_indexes_and_preallocated_data(tmp_path: Path) -> None:
     seg = segment(tmp_path, index_interval_bytes=250)
     other = tmp_path / "preallocated"
     other.mkdir()
-    full = type(seg).open(other, 0, config(), init_file_size=4096, preallocate=True)
+    full = type(seg).open(other, 0, config(), preallocated_bytes=4096)
     for one in (seg, full):
         one.append(run(0, 2, timestamp=10))
     assert os.path.getsize(full.path) == 4096
@@ -151,7 +151,7 @@ def test_sanity_check_finds_a_damaged_index(tmp_path: Path) -> None:
     assert caught.value.path == str(tmp_path / f"{NAME}.index")
 
 
-def synced(fs: FaultFS) -> list[str]:
+def list_synced(fs: FaultFS) -> list[str]:
     return [os.path.splitext(call.path)[1] for call in fs.named("fsync", "fdatasync")]
 
 
@@ -162,14 +162,14 @@ def test_flush_syncs_data_before_the_indexes(tmp_path: Path) -> None:
     seg.append(run(0, 3))
     fs.calls.clear()
     seg.flush()
-    assert synced(fs) == [".log", ".index", ".timeindex"]
+    assert list_synced(fs) == [".log", ".index", ".timeindex"]
     fs.calls.clear()
     seg.flush()
-    assert synced(fs) == []
+    assert list_synced(fs) == []
     seg.append(run(3, 2))
     fs.calls.clear()
     seg.flush()
-    assert len(synced(fs)) == 3
+    assert len(list_synced(fs)) == 3
 
 
 def test_delete_removes_all_files_and_tolerates_missing_ones(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from kafkalog.errors import IllegalState, StorageError
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.segment import _indexes_in
+from kafkalog.storage.names import base_name
+from kafkalog.storage.segment import index_files
 from kafkalog.storage.segment_files import Indexes, SegmentFiles
 from kafkalog.util.fileio import OS
 
@@ -21,7 +22,7 @@ def files(directory: Path) -> tuple[SegmentFiles, list[Indexes]]:
     made: list[Indexes] = []
 
     def make() -> Indexes:
-        made.append(_indexes_in(os.fspath(directory), 7, "", 1000, OS))
+        made.append(index_files(os.path.join(directory, base_name(7)), "", 7, 1000, OS))
         return made[-1]
 
     return SegmentFiles(FileRecords.create(os.fspath(directory / f"{NAME}.log")), make), made

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.segments import LogSegments
-from tests.storage.logs import bases, lead, log
+from tests.storage.logs import append_batches, bases, log
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def test_adding_a_base_again_replaces_and_closing_closes_all(tmp_path: Path) -> 
     held = segments(1, 3).with_added(Fake(3, 77))
     assert held.base_offsets == (1, 3) and held.active.size == 77
     a_log = log(tmp_path, internal_segment_bytes=200)
-    lead(a_log, times=5)
+    append_batches(a_log, times=5)
     assert bases(a_log) == [0, 2, 4]
     a_log.close()
     assert all(one.records.closed and one.offset_index.closed for one in a_log.segments)

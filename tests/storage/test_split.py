@@ -18,7 +18,7 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS
 from tests.raw_batches import batch
-from tests.storage.logs import NOW, bases, config, lead, log, run, segment, sized
+from tests.storage.logs import NOW, append_batches, bases, config, log, run, segment, sized_batch
 
 pytestmark = pytest.mark.in_memory
 
@@ -31,7 +31,7 @@ def overflowing(path: Path) -> Path:
     """A partition directory with one segment that holds OFFSETS, a batch of 100 bytes each."""
     folder = path / "topic-0"
     folder.mkdir()
-    data = b"".join(sized(100, base=offset, timestamp=NOW + n) for n, offset in enumerate(OFFSETS))
+    data = b"".join(sized_batch(100, base=offset, timestamp=NOW + n) for n, offset in enumerate(OFFSETS))
     (folder / f"{NAME}.log").write_bytes(data)
     return folder
 
@@ -50,7 +50,7 @@ def test_a_segment_with_offsets_too_far_apart_is_split(tmp_path: Path, point: in
         assert a_log.read(offset, 1).fetch_offset_metadata.message_offset == offset
         found = a_log.offset_for_time(NOW + n)
         assert found is not None and found.offset == offset
-    lead(a_log)
+    append_batches(a_log)
     assert a_log.log_end_offset == 2**32 + 13
     a_log.close()
     assert not [path for path in folder.iterdir() if path.suffix in (".deleted", ".swap", ".cleaned")]

@@ -79,7 +79,7 @@ def test_the_slot_of_the_final_entry(index: TimeIndex) -> None:
         index.maybe_append(1000, 1000)
     index.maybe_append(1000, 1000, skip_full_check=True)
     assert index.last_entry == TimestampOffset(1000, 1000)
-    with pytest.raises(IllegalState, match="no slot left"):
+    with pytest.raises(IllegalState, match="no free slot"):
         index.maybe_append(1001, 1001, skip_full_check=True)
     assert index.entries == ENTRIES
 

@@ -17,7 +17,7 @@ ENTRIES = [AbortedTxn(0, 0, 0, 10, 11), AbortedTxn(0, 1, 5, 15, 13), AbortedTxn(
            AbortedTxn(0, 3, 32, 50, 40)]  # fmt: skip
 
 
-def filled(path: Path) -> TransactionIndex:
+def write_index(path: Path) -> TransactionIndex:
     index = TransactionIndex(path / "00000000000000000000.txnindex", 0)
     for entry in ENTRIES:
         index.append(entry)
@@ -27,9 +27,9 @@ def filled(path: Path) -> TransactionIndex:
 @pytest.mark.parametrize("last", [50, 49, 0, -1])
 def test_last_offsets_rise(tmp_path: Path, last: int) -> None:
     """TXN-1: an equal or lower one is refused, also after the file was opened anew; nothing is written."""
-    index = filled(tmp_path)
+    index = write_index(tmp_path)
     for one in (index, TransactionIndex(index.path, 0)):
-        with pytest.raises(IllegalArgument, match="does not come after 50"):
+        with pytest.raises(IllegalArgument, match="cannot follow one that ends at 50"):
             one.append(AbortedTxn(0, 4, 0, last, 60))
         assert one.entries() == ENTRIES
         one.close()
@@ -40,7 +40,7 @@ def test_last_offsets_rise(tmp_path: Path, last: int) -> None:
 
 @pytest.mark.parametrize(("call", "use", "message"), [
     ("fsync", lambda index: index.flush(), "cannot sync the transaction index"),
-    ("ftruncate", lambda index: index.truncate_to(11), "cannot cut the transaction index"),
+    ("ftruncate", lambda index: index.truncate_to(11), "cannot truncate the transaction index"),
     ("pwrite", lambda index: index.append(AbortedTxn(0, 4, 0, 60, 60)), "cannot write the transaction index"),
     ("unlink", lambda index: index.delete_if_exists(), "cannot delete the transaction index"),
     ("rename", lambda index: index.rename_to(index.path + ".deleted"), "cannot rename the transaction index"),
@@ -49,7 +49,7 @@ def test_what_the_system_refuses_names_the_file_and_changes_nothing(
     tmp_path: Path, call: str, use: Callable[[TransactionIndex], object], message: str
 ) -> None:
     """TXN-8: what is tried again succeeds."""
-    path = filled(tmp_path).path
+    path = write_index(tmp_path).path
     fs = FaultFS()
     index = TransactionIndex(path, 0, fs=fs)
     assert index.count == len(ENTRIES)
@@ -65,7 +65,7 @@ def test_what_the_system_refuses_names_the_file_and_changes_nothing(
 @pytest.mark.parametrize("end", [TransactionIndex.close, TransactionIndex.delete_if_exists])
 def test_a_closed_one_is_no_open_file_any_more(tmp_path: Path, end: Callable[[TransactionIndex], object]) -> None:
     before = len(DESCRIPTORS)
-    index = filled(tmp_path)
+    index = write_index(tmp_path)
     assert len(DESCRIPTORS) == before + 1
     end(index)
     assert len(DESCRIPTORS) == before
@@ -74,7 +74,7 @@ def test_a_closed_one_is_no_open_file_any_more(tmp_path: Path, end: Callable[[Tr
 @pytest.mark.parametrize(("offset", "left"), [(51, 4), (50, 3), (36, 3), (35, 2), (11, 1), (10, 0), (0, 0)])
 def test_cutting(tmp_path: Path, offset: int, left: int) -> None:
     """TXN-4: what ends at or above the offset goes; appends go on behind what is left."""
-    index = filled(tmp_path)
+    index = write_index(tmp_path)
     index.truncate_to(offset)
     assert index.entries() == ENTRIES[:left] == read_aborted_txns(Path(index.path))
     index.append(AbortedTxn(0, 9, 0, 99, 100))
@@ -84,7 +84,7 @@ def test_cutting(tmp_path: Path, offset: int, left: int) -> None:
 
 def test_a_reset_leaves_none(tmp_path: Path) -> None:
     """TXN-4."""
-    index = filled(tmp_path)
+    index = write_index(tmp_path)
     index.reset()
     assert index.entries() == [] and Path(index.path).read_bytes() == b""
     index.append(ENTRIES[0])
@@ -109,7 +109,7 @@ def test_the_file_comes_with_the_first_entry(tmp_path: Path) -> None:
 
 def test_appends_follow_a_rename(tmp_path: Path) -> None:
     """TXN-8: whether the file is open at that moment or not, and where there is none yet."""
-    index = filled(tmp_path)
+    index = write_index(tmp_path)
     index.rename_to(str(tmp_path / "b.txnindex"))
     index.append(AbortedTxn(0, 4, 0, 51, 60))
     index.close()

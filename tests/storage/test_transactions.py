@@ -34,7 +34,7 @@ SPANNING: list[Event] = [
 
 
 @contextmanager
-def written(log: Log) -> Iterator[Path]:
+def write_to_directory(log: Log) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "t-0"
         log.write(directory)
@@ -72,7 +72,7 @@ def damage(path: Path, how: str) -> None:
 def test_a_broker_s_directory(events: list[Event]) -> None:
     """TXN-2, LOG-30: the files say what the oracle found by following the log from its start."""
     log = made(events)
-    with written(log) as directory:
+    with write_to_directory(log) as directory:
         check(directory, log)
 
 
@@ -80,7 +80,7 @@ def test_a_broker_s_directory(events: list[Event]) -> None:
 def test_with_any_files_beside_the_log_missing_or_damaged(events: list[Event], data: st.DataObject) -> None:
     """What is not in the files is found by scanning: the records stay the same."""
     log = made(events)
-    with written(log) as directory:
+    with write_to_directory(log) as directory:
         for path in [*(index_path(directory, base) for base in log.segments), *directory.glob("*.snapshot")]:
             how = data.draw(st.sampled_from(["keep", "remove", "empty", "version", "cut"]))
             if how == "cut" and path.suffix == ".txnindex":
@@ -96,7 +96,7 @@ def test_with_any_files_beside_the_log_missing_or_damaged(events: list[Event], d
 def test_any_byte_of_the_files_changed_or_cut(events: list[Event], data: st.DataObject) -> None:
     """Records that were written, in order, then perhaps a typed error; nothing else, whatever the bytes say."""
     log = made(events)
-    with written(log) as directory:
+    with write_to_directory(log) as directory:
         files = sorted(path for path in directory.iterdir() if path.stat().st_size)
         path = data.draw(st.sampled_from(files))
         content = bytearray(path.read_bytes())

@@ -26,14 +26,14 @@ def write(directory: Path, events: Iterable[Event], *, has_index: bool = False, 
     (directory.parent / ".kafka_cleanshutdown").write_bytes(b"")
 
 
-def spoil(path: Path, data: bytes) -> None:
+def damage_last_byte(path: Path, data: bytes) -> None:
     """Changes the last byte of these bytes in a file."""
     content = bytearray(path.read_bytes())
     content[content.index(data) + len(data) - 1] ^= 1
     path.write_bytes(content)
 
 
-def seen(log: Any, *bounds: int, **options: Any) -> tuple[list[int], str]:
+def read_committed(log: Any, *bounds: int, **options: Any) -> tuple[list[int], str]:
     """The offsets of committed records that a read gives, and the error that ends it."""
     found: list[int] = []
     try:
@@ -48,14 +48,15 @@ def seen(log: Any, *bounds: int, **options: Any) -> tuple[list[int], str]:
 def test_records_whose_marker_is_damaged_raise(tmp_path: Path, mode: str) -> None:
     directory = tmp_path / "data" / "t-0"
     write(directory, EVENTS)
-    spoil(directory / f"{0:020d}.log", marker(4, 5, 1))
+    damage_last_byte(directory / f"{0:020d}.log", marker(4, 5, 1))
     with kafkalog.open(directory, mode) as log:  # type: ignore[call-overload]
-        found, error = seen(log, 0, 4)
+        found, error = read_committed(log, 0, 4)
         assert found == [0, 1]
         assert "does not match its CRC; the transaction of producer 5 from offset 2 on may end there" in error
-        assert seen(log, 0, 2) == ([0, 1], "") and seen(log, 8) == ([8, 9, 10, 11], "")
+        assert read_committed(log, 0, 2) == ([0, 1], "") and read_committed(log, 8) == ([8, 9, 10, 11], "")
         skipped: list[Any] = []
-        assert seen(log, on_damage="skip", skipped=skipped) == ([0, 1, 8, 9, 10, 11], "")  # 7 is the next marker
+        found = read_committed(log, on_damage="skip", skipped=skipped)
+        assert found == ([0, 1, 8, 9, 10, 11], "")  # 7 is the next marker
         assert [piece.offset for piece in skipped] == [4]
         with pytest.raises(CorruptRecord, match="may end there"):
             log.table(stop=4, isolation="read_committed")
@@ -66,20 +67,20 @@ def test_records_whose_marker_is_damaged_raise(tmp_path: Path, mode: str) -> Non
 def test_index_decides_where_it_has_the_transaction(tmp_path: Path) -> None:
     directory = tmp_path / "data" / "t-0"
     write(directory, EVENTS, has_index=True)
-    spoil(directory / f"{0:020d}.log", marker(7, 5, 0))
+    damage_last_byte(directory / f"{0:020d}.log", marker(7, 5, 0))
     with kafkalog.open(directory) as log:
-        assert seen(log, 0, 7) == ([0, 1, 2, 3], "")
+        assert read_committed(log, 0, 7) == ([0, 1, 2, 3], "")
 
 
 def test_read_that_ends_at_a_hidden_marker_raises(tmp_path: Path) -> None:
     directory = tmp_path / "data" / "t-0"
     write(directory, [("plain", 0, 1), ("data", 5, 2), ("commit", 5, 0), ("plain", 0, 1)], has_snapshots=False)
-    spoil(directory / f"{0:020d}.log", marker(3, 5, 1))
+    damage_last_byte(directory / f"{0:020d}.log", marker(3, 5, 1))
     with kafkalog.open(directory) as log:
         assert log._engine.last_stable_offset == 1
-        found, error = seen(log)
+        found, error = read_committed(log)
         assert found == [0] and "the transaction of producer 5 from offset 1 on may end there" in error
-        assert seen(log, 0, 1)[0] == [0]
+        assert read_committed(log, 0, 1)[0] == [0]
 
 
 def test_index_of_a_segment_that_was_cut_is_used(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_index_of_a_segment_that_was_cut_is_used(tmp_path: Path) -> None:
     segment.write_bytes(segment.read_bytes()[:20])
     assert index_path(directory, 2).stat().st_size > 20
     with kafkalog.open(directory) as log:
-        assert seen(log, on_damage="skip") == ([4], "")
+        assert read_committed(log, on_damage="skip") == ([4], "")
 
 
 def test_rebuilt_index_has_what_lies_behind_damage(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_rebuilt_index_has_what_lies_behind_damage(tmp_path: Path) -> None:
     content[70] ^= 1  # the first batch
     path.write_bytes(content)
     with kafkalog.open(directory, "a") as log:
-        assert seen(log, 2) == ([2, 3, 8, 9, 10, 11], "")
+        assert read_committed(log, 2) == ([2, 3, 8, 9, 10, 11], "")
         assert [(one.first_offset, one.last_offset) for one in log.aborted_txns] == [(5, 7)]
 
 
@@ -125,10 +126,10 @@ def test_transaction_whose_end_is_lost_segments_later(tmp_path: Path, name: str)
     middle: list[Event] = [("roll", 0, 0), ("plain", 0, 1), ("commit", 5, 0), ("roll", 0, 0)]
     write(directory, [("data", 5, 2), ("data", 6, 1), *middle, *more, ("commit", 6, 0)])
     max(directory.glob("*.snapshot")).unlink()  # that of the end: the last segment is scanned
-    spoil(directory / f"{3:020d}.log", marker(4, 5, 1))
+    damage_last_byte(directory / f"{3:020d}.log", marker(4, 5, 1))
     with kafkalog.open(directory) as log:
-        assert seen(log, on_damage="skip") == (left, "")
-        found, error = seen(log)
+        assert read_committed(log, on_damage="skip") == (left, "")
+        found, error = read_committed(log)
         assert found == [] and "the transaction of producer 5 from offset 0 on may end there" in error
 
 
@@ -138,8 +139,8 @@ def test_end_of_transaction_that_only_a_snapshot_knows_may_lie_in_damage_behind_
     write(directory, [("data", 5, 2), *middle, ("commit", 5, 0), ("plain", 0, 1)])
     max(directory.glob("*.snapshot")).unlink()
     snapshot_path(directory, 3).write_bytes(snapshot({}))
-    spoil(directory / f"{3:020d}.log", marker(3, 5, 1))
+    damage_last_byte(directory / f"{3:020d}.log", marker(3, 5, 1))
     with kafkalog.open(directory) as log:
-        found, error = seen(log, 0, 2)
+        found, error = read_committed(log, 0, 2)
         assert found == [] and "the transaction of producer 5 from offset 0 on may end there" in error
-        assert seen(log, on_damage="skip") == ([2, 4], "")
+        assert read_committed(log, on_damage="skip") == ([2, 4], "")

@@ -34,7 +34,7 @@ def key_of(offset: int) -> bytes:
     return b"k%d" % offset
 
 
-def give(view: LogView, start: int) -> tuple[list[int], KafkalogError | None]:
+def read_and_check(view: LogView, start: int) -> tuple[list[int], KafkalogError | None]:
     """The offsets of the records given, each of them checked, and the error that ended it."""
     given_: list[int] = []
     try:
@@ -54,7 +54,7 @@ changes = st.one_of(
 )
 
 
-def changed(data: bytes, change: tuple[str, int, int]) -> bytes:
+def apply_change(data: bytes, change: tuple[str, int, int]) -> bytes:
     kind, at, amount = change
     at = at % len(data) if data else 0
     if kind == "flip":
@@ -74,7 +74,7 @@ def test_no_index_makes_an_answer_wrong(
     good = path.read_bytes()
     data = good
     for change in how:
-        data = changed(data, change)
+        data = apply_change(data, change)
     try:
         path.write_bytes(data)
         with LogView(folder) as view:
@@ -82,7 +82,7 @@ def test_no_index_makes_an_answer_wrong(
             for offset in range(0, COUNT, 7):
                 assert view.read(offset, 1).fetch_offset_metadata.message_offset == offset // 10 * 10
                 assert view.offset_for_time(1000 + offset) == (offset, 1000 + offset, 0)
-            assert give(view, 115) == (list(range(115, COUNT)), None)
+            assert read_and_check(view, 115) == (list(range(115, COUNT)), None)
     finally:
         path.write_bytes(good)
 
@@ -95,7 +95,7 @@ def starts_of(good: bytes) -> list[int]:
     return starts
 
 
-def touched(data: bytes, good: bytes) -> tuple[int, bool]:
+def first_changed_batch(data: bytes, good: bytes) -> tuple[int, bool]:
     """(the batch that the first change lies in, whether a change lies in what no CRC covers: offset, epoch, magic)."""
     starts = starts_of(good)
     different = [n for n, (a, b) in enumerate(zip(data, good, strict=False)) if a != b]
@@ -130,22 +130,22 @@ def test_damaged_data_gives_what_lies_before_it_and_tells(
 ) -> None:
     path = folder / f"{base:020d}.log"
     good = path.read_bytes()
-    data = changed(good, change)
-    row, uncovered = touched(data, good)
+    data = apply_change(good, change)
+    row, uncovered = first_changed_batch(data, good)
     hypothesis.assume(not uncovered)
     before = min(base + row * 10, COUNT)
     whole = data == good or (good.startswith(data) and len(data) in starts_of(good))
     try:
         path.write_bytes(data)
         with LogView(folder) as view:
-            given_, error = give(view, 0)
+            given_, error = read_and_check(view, 0)
             assert given_[:before] == list(range(before))
             assert len(given_) == COUNT or error is not None or view.damage is not None or whole
             if error is not None:
                 assert (error.path, len(given_)) == (str(path), before)
                 assert error.position is not None and error.hint
             for start in range(0, view.log_end_offset, 13):
-                part, error = give(view, start)
+                part, error = read_and_check(view, start)
                 assert part == [offset for offset in range(start, COUNT) if offset in part]
                 if start < before + 10 and not whole:
                     assert error is not None or part == list(range(start, view.log_end_offset))

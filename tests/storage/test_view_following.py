@@ -294,7 +294,8 @@ class TestFollowing:
             write_segment(folder, 1000, batches(1000, 1, 10))
             with LogView(folder) as view:
                 assert offsets(view, 0, 490) == list(range(490))
-                with pytest.raises(CorruptRecord, match=f"ends at offset {base + 9}, and .* begins at 500"):
+                words = f"ends at offset {base + 9}, but the segment must end below 500"
+                with pytest.raises(CorruptRecord, match=words):
                     offsets(view)
                 assert offsets(view, 500) == list(range(500, 1010))
             with kafkalog.open(folder) as log:

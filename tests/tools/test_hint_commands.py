@@ -24,7 +24,7 @@ from tests.backup.test_create import Later
 from tests.broker_directory import format_directory
 from tests.damage.test_command_line import exported
 from tests.manager.metadata_files import topic_values, write_metadata
-from tests.storage.test_kept import RECORDS, make, positions, unclean
+from tests.storage.test_kept import RECORDS, make, mark_unclean, positions
 from tests.tools import test_hints
 from tests.tools.hint_sources import named_commands, texts
 
@@ -221,7 +221,7 @@ def write_cut_log(at: Path) -> Path:
     content = bytearray(second.read_bytes())
     content[positions(second)[3] + 70] ^= 1
     second.write_bytes(content)
-    unclean(path)
+    mark_unclean(path)
     return path
 
 

@@ -9,7 +9,7 @@ import kafkalog
 from kafkalog.errors import FormatError, IllegalArgument, PartitionNotFound
 from kafkalog.storage.recovery.kept import KEPT_DIRECTORY
 from kafkalog.tools.kept import list_kept, remove_kept, restore_kept
-from tests.storage.test_kept import FIRST, RECORDS, damaged, flip, make, offsets, positions, unclean
+from tests.storage.test_kept import FIRST, RECORDS, flip_bits, make, make_damaged, mark_unclean, offsets, positions
 
 
 def values(path: Path) -> dict[int, bytes | None]:
@@ -21,7 +21,7 @@ def test_every_sound_record_is_in_the_log_or_restored(tmp_path: Path) -> None:
     """Damage in the first of several segments, a directory that was not closed well, and an append."""
     data, to = tmp_path / "data", tmp_path / "restored"
     data.mkdir()
-    path = damaged(data)
+    path = make_damaged(data)
     originals = values(make(tmp_path))
     with kafkalog.open(path, "a") as log:
         appended = log.append(b"after").first_offset
@@ -40,11 +40,11 @@ def test_every_sound_record_is_in_the_log_or_restored(tmp_path: Path) -> None:
 def test_damage_within_what_was_kept_is_passed_over(tmp_path: Path) -> None:
     data, to = tmp_path / "data", tmp_path / "restored"
     data.mkdir()
-    path = damaged(data)
+    path = make_damaged(data)
     for batch in (7, 8, 11):
-        flip(path / FIRST, positions(path / FIRST)[batch] + 70)
+        flip_bits(path / FIRST, positions(path / FIRST)[batch] + 70)
     later = path / f"{72:020d}.log"
-    flip(later, positions(later)[0] + 70)
+    flip_bits(later, positions(later)[0] + 70)
     kafkalog.open(path, "a").close()
     restore_kept(data, to)
     gone = {*range(21, 27), *range(33, 36), *range(72, 75)}
@@ -58,8 +58,8 @@ def test_a_batch_that_is_there_twice_is_restored_once(tmp_path: Path) -> None:
     content = (path / FIRST).read_bytes()
     again = content[at[8] : at[10]]
     (path / FIRST).write_bytes(content[: at[10]] + again + content[at[10] :])
-    flip(path / FIRST, at[5] + 70)
-    unclean(path)
+    flip_bits(path / FIRST, at[5] + 70)
+    mark_unclean(path)
     kafkalog.open(path, "a").close()
     (restored,) = restore_kept(tmp_path / "data", tmp_path / "to")
     assert restored.doubled == 2
@@ -78,7 +78,7 @@ def test_old_formats_are_restored(tmp_path: Path, magic: int, codec: str | None)
     shutil.rmtree(data)
     path.mkdir(parents=True)
     (path / FIRST).write_bytes(b"".join(content))
-    flip(path / FIRST, len(content[0]) + 40)
+    flip_bits(path / FIRST, len(content[0]) + 40)
     kafkalog.open(path, "a").close()
     restore_kept(data, tmp_path / "to")
     assert offsets(tmp_path / "to" / "old-0")[-12:] == list(range(6, 18))
@@ -88,12 +88,12 @@ def twice(tmp_path: Path) -> Path:
     """A directory with two entries that hold the same offsets with other records."""
     data = tmp_path / "data"
     data.mkdir()
-    path = damaged(data)
+    path = make_damaged(data)
     with kafkalog.open(path, "a") as log:
         for _ in range(10):
             log.append(b"." * 100)
-    flip(path / FIRST, positions(path / FIRST)[2] + 70)
-    unclean(path)
+    flip_bits(path / FIRST, positions(path / FIRST)[2] + 70)
+    mark_unclean(path)
     kafkalog.open(path, "a").close()
     return data
 
@@ -113,7 +113,7 @@ def test_offsets_that_were_kept_twice_need_a_choice(tmp_path: Path) -> None:
 def test_a_place_to_restore_to_that_is_no_good(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    path = damaged(data)
+    path = make_damaged(data)
     kafkalog.open(path, "a").close()
     for place in (data, data / "below", path):
         with pytest.raises(IllegalArgument, match="data directory itself"):
@@ -124,7 +124,7 @@ def test_a_place_to_restore_to_that_is_no_good(tmp_path: Path) -> None:
 
 
 def test_remove_is_dry_unless_applied(tmp_path: Path) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     kafkalog.open(path, "a").close()
     (found,) = remove_kept(path)
     assert list_kept(tmp_path) == [found]
@@ -134,7 +134,7 @@ def test_remove_is_dry_unless_applied(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_not_there(tmp_path: Path) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     with pytest.raises(PartitionNotFound, match="nothing is kept there"):
         remove_kept(path, entries=["0-0"])
     kafkalog.open(path, "a").close()
@@ -144,7 +144,7 @@ def test_a_name_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"files": [{"name": "../x"}]}', bytes(range(156, 256))])
 def test_a_manifest_that_is_none(tmp_path: Path, content: bytes) -> None:
-    path = damaged(tmp_path)
+    path = make_damaged(tmp_path)
     kafkalog.open(path, "a").close()
     (kept,) = list_kept(path)
     (Path(kept.path) / "manifest.json").write_bytes(content)

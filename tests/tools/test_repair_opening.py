@@ -11,7 +11,7 @@ from kafkalog.storage.names import log_file_name
 from kafkalog.storage.recovery.next_opening import foresee_cuts
 from kafkalog.tools.repair.directories import repair
 from kafkalog.util.fileio import OS, FileSystem
-from tests.storage.test_kept import FIRST, SEGMENTS, damaged, flip, make, positions, unclean
+from tests.storage.test_kept import FIRST, SEGMENTS, flip_bits, make, make_damaged, mark_unclean, positions
 
 SECOND, LAST = log_file_name(36), log_file_name(36 * (SEGMENTS - 1))
 
@@ -30,7 +30,7 @@ class ReadsByFile(FileSystem):
 
 def test_a_sound_segment_is_read_once(tmp_path: Path) -> None:
     path = make(tmp_path)
-    unclean(path)
+    mark_unclean(path)
     fs = ReadsByFile()
     (opening,) = repair(path, fs=fs).openings
     assert (opening.recovery_point, opening.cuts) == (0, ())
@@ -40,8 +40,8 @@ def test_a_sound_segment_is_read_once(tmp_path: Path) -> None:
 
 
 def test_damage_behind_sound_segments_is_still_foreseen(tmp_path: Path) -> None:
-    path = damaged(tmp_path)
-    flip(path / LAST, positions(path / LAST)[4] + 70)
+    path = make_damaged(tmp_path)
+    flip_bits(path / LAST, positions(path / LAST)[4] + 70)
     (opening,) = repair(path).openings
     (cut,) = opening.cuts
     assert (cut.path, cut.offset, cut.later) == (str(path / FIRST), 15, SEGMENTS - 1)
@@ -51,8 +51,8 @@ def test_damage_behind_sound_segments_is_still_foreseen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [7, 11, 16, 22, 26, 30, 70], ids=lambda at: f"byte-{at}")
 def test_the_cuts_are_those_of_reading_every_segment(tmp_path: Path, name: str, at: int) -> None:
     path = make(tmp_path)
-    flip(path / name, positions(path / name)[5] + at, 2)
-    unclean(path)
+    flip_bits(path / name, positions(path / name)[5] + at, 2)
+    mark_unclean(path)
     (opening,) = repair(path, rebuild_indexes=False, truncate_tail=False).openings
     assert opening.cuts == tuple(foresee_cuts(str(path), OS, is_clean=False, recovery_point=0, log_start_offset=0))
 
@@ -63,7 +63,7 @@ def test_the_cuts_are_those_of_reading_every_segment(tmp_path: Path, name: str, 
 @pytest.mark.parametrize("name", [FIRST, LAST])
 def test_the_cut_of_a_tail_is_that_of_reading_every_segment(tmp_path: Path, name: str, tail: bytes) -> None:
     path = make(tmp_path)
-    unclean(path)
+    mark_unclean(path)
     with open(path / name, "ab") as file:
         file.write(tail)
     (opening,) = repair(path, rebuild_indexes=False, truncate_tail=False).openings

@@ -269,13 +269,13 @@ def test_a_directory_is_listed_where_idle_files_can_be_closed_for_it(tmp_path: P
     class Idle:
         used = False
 
-        def let_go(self) -> bool:
+        def try_close(self) -> bool:
             fs.heal()
             return True
 
     idle = Idle()
     DESCRIPTORS.add(idle)
-    DESCRIPTORS._held.move_to_end(id(idle), last=False)
+    DESCRIPTORS._refs.move_to_end(id(idle), last=False)
     if call == "listdir":
         assert fs.names(tmp_path) == ["one"]
     else:

@@ -109,7 +109,7 @@ def test_a_preallocated_segment_is_filled_where_space_cannot_be_reserved(tmp_pat
     """FILE-9: musl says EOPNOTSUPP where the file system has no fallocate, macOS has no such call."""
     size = (1 << 20) + 4096
     for name, fs in (("a", MacFiles()), ("b", without_fallocate(errno.EOPNOTSUPP))):
-        FileRecords.open(tmp_path / name, fs=fs, preallocate=True, init_file_size=size)
+        FileRecords.open(tmp_path / name, fs=fs, preallocated_bytes=size)
         assert (tmp_path / name).stat().st_size == size
         assert (tmp_path / name).stat().st_blocks * 512 >= size  # no hole
 
@@ -118,13 +118,13 @@ def test_a_full_disk_while_filling_leaves_an_empty_file(tmp_path: Path) -> None:
     fs = MacFiles()
     fs.fail("pwrite", nth=2)
     with pytest.raises(StorageError) as caught:
-        FileRecords.open(tmp_path / "a", fs=fs, preallocate=True, init_file_size=3 << 20)
+        FileRecords.open(tmp_path / "a", fs=fs, preallocated_bytes=3 << 20)
     assert caught.value.errno == errno.ENOSPC
     assert (tmp_path / "a").stat().st_size == 0
 
 
 def test_an_index_goes_on_without_reserving(tmp_path: Path) -> None:
-    file = PreallocatedFile(tmp_path / "index", "offset index", MacFiles(), writable=True)
+    file = PreallocatedFile(tmp_path / "index", "offset index", MacFiles())
     file.create()
     file.set_length(1 << 20)
     file.reserve(100)

@@ -16,7 +16,7 @@ MAX_TXN_INDEX_BYTES: Final = 1 << 31
 LAST_OFFSET_AT: Final = 18
 _WRITTEN: Final = struct.Struct(">hqqqq")
 _READ: Final = struct.Struct(">bxqqqq")  # the reference reads only the first byte of the version
-_HINT: Final = "the log has the same transactions; recovery writes the index anew from it"
+_HINT: Final = "the log has the same transactions; recovery rebuilds the index from it"
 
 
 class AbortedTxn(NamedTuple):
@@ -64,7 +64,7 @@ def parse_aborted_txns(data: bytes, path: str | None = None, first: int = 0) -> 
     for number, entry in enumerate(found, first):
         if entry.version > VERSION:
             raise FormatError(
-                f"entry {number} has version {entry.version}, known is {VERSION}",
+                f"entry {number} has version {entry.version}; the highest known is {VERSION}",
                 path=path,
                 position=number * ENTRY_BYTES,
                 hint="a newer release wrote it, or the file is damaged; the log has the same transactions",

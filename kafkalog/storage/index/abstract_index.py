@@ -13,7 +13,7 @@ from kafkalog.util.fileio import OS, FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-Brought = tuple[int, int, int, int]
+IndexEntry = tuple[int, int, int, int]
 """A batch's values for both indexes: last offset, position, largest time so far (-1: no entry), its offset."""
 
 
@@ -39,20 +39,19 @@ class AbstractIndex(SegmentIndex[P]):
         max_index_size: int = -1,
         *,
         fs: FileSystem = OS,
-        writable: bool = True,
     ) -> None:
-        """Open the index at `path`, or create it (`writable` only).
+        """Open the index at `path`, or create it.
 
-        `max_index_size`, in bytes, applies to a new file and to `reset`. With writable=False the file is never
-        changed (IDX-17) and its entries are a copy in memory. Errors: IllegalArgument for a new file without room
-        for an entry (the file stays, with length 0: IDX-11), StorageError from the system, CorruptIndex over 2 GiB.
+        `max_index_size`, in bytes, applies to a new file and to `reset`. Errors: IllegalArgument for a new file
+        without room for an entry (the file stays, with length 0: IDX-11), StorageError from the system, CorruptIndex
+        over 2 GiB.
         """
         super().__init__(base_offset)
         self.max_index_size = max_index_size
-        self._file = PreallocatedFile(path, self.kind, fs, writable)
-        self._read_only = not writable
+        self._file = PreallocatedFile(path, self.kind, fs)
+        self._read_only = False
         try:
-            if writable and self._file.create():
+            if self._file.create():
                 self._set_first_length()
                 self._attach(0)
             else:
@@ -63,7 +62,7 @@ class AbstractIndex(SegmentIndex[P]):
             self.close_handler()
             raise
 
-    def _recall(self) -> None:
+    def _refresh_last(self) -> None:
         """Refresh the cached last entry after the count changed."""
         raise NotImplementedError
 
@@ -80,7 +79,7 @@ class AbstractIndex(SegmentIndex[P]):
         """Load `count` entries from the current file."""
         buffer = self._file.content(count * self.entry_size)
         self._entries.attach(buffer, min(count, len(buffer) // self.entry_size))
-        self._recall()
+        self._refresh_last()
 
     # --- properties
 
@@ -116,7 +115,7 @@ class AbstractIndex(SegmentIndex[P]):
 
     @property
     def read_only(self) -> bool:
-        """True if writes raise an error: opened read-only, or after `make_read_only`."""
+        """True if appends raise an error, after `make_read_only`."""
         return self._read_only
 
     @property
@@ -177,18 +176,18 @@ class AbstractIndex(SegmentIndex[P]):
 
     def truncate_to_entries(self, entries: int) -> None:
         """Keep the first `entries` entries, at most all; the file keeps its length and its bytes."""
-        self._check_writable()
+        self._check_open()
         if entries < 0:
             raise IllegalArgument(f"cannot keep {entries} entries", path=self.path)
         self._entries.count = min(entries, self._entries.count)
-        self._recall()
+        self._refresh_last()
 
     def reset(self) -> None:
         """Drop all entries and set the file to the length of a new one (format.md section 14, B2).
 
         A StorageError leaves length and entries unchanged.
         """
-        self._check_writable()
+        self._check_open()
         self._set_length(self._rounded(max(self.max_index_size, 0)), 0)
 
     def refill(self, content: bytes) -> None:
@@ -196,13 +195,13 @@ class AbstractIndex(SegmentIndex[P]):
 
         A StorageError leaves the index without entries, which is harmless: an empty index is rebuilt.
         """
-        self._check_writable()
+        self._check_open()
         self._set_length(len(content), 0)
         if content:
             self._file.reserve(len(content))
             self._file.write(content, 0)
             self._entries.attach(content, len(content) // self.entry_size)
-            self._recall()
+            self._refresh_last()
 
     def resize(self, size: int) -> bool:
         """Set the file's length to `size` rounded down to whole entries; return True if it changed (IDX-10).
@@ -210,7 +209,7 @@ class AbstractIndex(SegmentIndex[P]):
         The first entries stay, as many as fit. A read-only index with free space after it accepts appends again. A
         StorageError leaves length and entries unchanged.
         """
-        self._check_writable()
+        self._check_open()
         length = self._rounded(max(size, 0))
         return self._set_length(length, min(self._entries.count, length // self.entry_size))
 
@@ -224,7 +223,7 @@ class AbstractIndex(SegmentIndex[P]):
             except BaseException:
                 self._entries.count = before
                 raise
-        self._recall()
+        self._refresh_last()
         self._entries.fit()
         if length > kept * self.entry_size:
             self._read_only = False
@@ -232,7 +231,7 @@ class AbstractIndex(SegmentIndex[P]):
 
     def trim_to_valid_size(self) -> None:
         """Cut the file behind its last entry; first rewrite entries that another process has cut or changed."""
-        self._check_writable()
+        self._check_open()
         size = self._entries.count * self.entry_size
         if not self._file.is_as_known or size != self._file.length:
             self._restore()
@@ -243,7 +242,7 @@ class AbstractIndex(SegmentIndex[P]):
         """Rewrite the entries if the file does not hold them."""
         entries = self._entries.packed_bytes(self._entries.count)
         if self._file.content(len(entries)) != entries:
-            _LOG.warning("%s was cut or changed by another process: its entries are written again", self.path)
+            _LOG.warning("rewriting the entries of %s: another process truncated or changed it", self.path)
             self._file.write(entries, 0)
 
     def flush(self) -> None:
@@ -273,10 +272,10 @@ class AbstractIndex(SegmentIndex[P]):
     def close(self) -> None:
         """Trim the file to its entries and close it; later use raises LogClosed. A second call does nothing.
 
-        StorageError if trimming fails; the index is closed even then. The file of a read-only index is not changed.
+        StorageError if trimming fails; the index is closed even then.
         """
         try:
-            if self._file.writable and not self._entries.closed:
+            if not self._entries.closed:
                 self.trim_to_valid_size()
         finally:
             self.close_handler()
@@ -300,13 +299,8 @@ class AbstractIndex(SegmentIndex[P]):
         if self._entries.closed:
             raise self._closed_error()
 
-    def _check_writable(self) -> None:
-        self._check_open()
-        if not self._file.writable:
-            raise self._not_writable()
-
     def _not_writable(self) -> KafkalogError:
-        hint = "entries go to the index of the active segment"
+        hint = "only the index of the active segment accepts entries"
         return IllegalState(f"the {self.kind} is read-only", path=self.path, hint=hint)
 
     def _closed_error(self) -> KafkalogError:

@@ -5,31 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from errno import ENOENT
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkalog.errors import CorruptIndex, IllegalState, StorageError
 from kafkalog.util.descriptors import INDEXES
 from kafkalog.util.fileio import FileSystem
 
+if TYPE_CHECKING:
+    from kafkalog.storage.index.abstract_index import AbstractIndex
 
-class IndexFile(Protocol):
-    """Operations of an index that is opened lazily."""
-
-    @property
-    def length(self) -> int: ...
-    @property
-    def size_in_bytes(self) -> int: ...
-    @property
-    def memory_bytes(self) -> int: ...
-    def flush(self) -> None: ...
-    def rename_to(self, path: str) -> None: ...
-    def relocate(self, path: str) -> None: ...
-    def delete_if_exists(self) -> bool: ...
-    def close(self) -> None: ...
-    def close_handler(self) -> None: ...
-
-
-T = TypeVar("T", bound=IndexFile)
+T = TypeVar("T", bound="AbstractIndex[Any]")
 
 IN_USE: Final = 0
 CLOSED: Final = 1
@@ -92,8 +77,8 @@ class LazyIndex(Generic[T]):
             return index
 
     def _other_length(self, length: int) -> CorruptIndex:
-        message = f"the index was {self._length} bytes long and is {length}: another process has changed it"
-        hint = "delete the file and open the log again: it is made from the data"
+        message = f"the index was {self._length} bytes long and is now {length}: another process has changed it"
+        hint = "delete the file and open the log again: it is rebuilt from the data"
         return CorruptIndex(message, path=self.path, hint=hint)
 
     def make(self) -> None:
@@ -101,7 +86,7 @@ class LazyIndex(Generic[T]):
         try:
             missing = self.index is None and not self._fs.exists(self.path)
         except OSError as error:
-            raise StorageError.from_os(error, "look for the index", path=self.path) from error
+            raise StorageError.from_os(error, "check for the index", path=self.path) from error
         if missing:
             self.get()
 
@@ -125,7 +110,7 @@ class LazyIndex(Generic[T]):
                 if index is not None:
                     INDEXES.add(self, index.memory_bytes)
 
-    def let_go(self) -> bool:
+    def try_close(self) -> bool:
         """Drop the index; return False if it is pinned, in use, or differs from its file."""
         if not self._lock.acquire(blocking=False):
             return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog._core.log.index_append import extend_offsets
 from kafkalog._core.log.values import OffsetPosition
 from kafkalog.errors import CorruptIndex, IllegalArgument, InvalidOffset
-from kafkalog.storage.index.abstract_index import AbstractIndex, Brought
+from kafkalog.storage.index.abstract_index import AbstractIndex, IndexEntry
 from kafkalog.storage.index.segment_index import OffsetKind
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class OffsetIndex(OffsetKind, AbstractIndex[OffsetPosition]):
     __slots__ = ("_last_offset",)
     _entries: OffsetEntries
 
-    def _recall(self) -> None:
+    def _refresh_last(self) -> None:
         count = self._entries.count
         self._last_offset = self._entries.entry(count - 1).offset if count else self.base_offset
 
@@ -61,10 +61,10 @@ class OffsetIndex(OffsetKind, AbstractIndex[OffsetPosition]):
         self._append(_ENTRY.pack(relative, position), count)
         self._last_offset = offset
 
-    def extend(self, brought: list[Brought]) -> None:
+    def extend(self, entries: list[IndexEntry]) -> None:
         """Add the entries of one write in one write; raises as `append`, after adding those before the bad one."""
-        if not extend_offsets(self, brought):
-            for last_offset, position, _, _ in brought:
+        if not extend_offsets(self, entries):
+            for last_offset, position, _, _ in entries:
                 self.append(last_offset, position)
 
     def sanity_check(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from kafkalog.errors import CorruptIndex, IllegalArgument, StorageError
-from kafkalog.util.descriptors import DESCRIPTORS
-from kafkalog.util.fileio import File, FileSystem
+from kafkalog.errors import CorruptIndex, IllegalArgument
+from kafkalog.storage.lazy_file import ReopenedFile
+from kafkalog.util.fileio import FileSystem
 from kafkalog.util.system_calls import CANNOT
 
 MAX_INDEX_BYTES: Final = 2**31 - 1
@@ -15,7 +15,7 @@ RESERVE_STEP_BYTES: Final = 65536
 _DISK_BLOCK_BYTES: Final = 512  # the unit of st_blocks on every file system
 
 
-class PreallocatedFile:
+class PreallocatedFile(ReopenedFile):
     """A file of preallocated length: content first, then free space.
 
     It is never mapped: a process that ignores the lock may truncate it at any time, and touching a page behind the
@@ -27,28 +27,19 @@ class PreallocatedFile:
     errno and path, if the system refuses. Threads: one at a time, except for `sync`.
     """
 
-    __slots__ = (
-        "__weakref__", "_file", "_fs", "_name", "is_as_known", "length", "path", "reserved", "used", "writable"
-    )  # fmt: skip
+    __slots__ = ("is_as_known", "length", "reserved")
 
-    def __init__(self, path: str | os.PathLike[str], name: str, fs: FileSystem, writable: bool) -> None:
+    def __init__(self, path: str | os.PathLike[str], name: str, fs: FileSystem) -> None:
         """Describe the file at `path`, named `name` in errors; `open` or `create` opens it."""
-        self.path = os.fspath(path)
+        super().__init__(path, name, fs)
         self.length = 0
         self.reserved = 0  # number of bytes from the start that have disk space
         self.is_as_known = True  # not written or resized since it was opened or last compared
-        self.writable = writable
-        self.used = False
-        self._name = name
-        self._fs = fs
-        self._file: File | None = None
 
     def create(self) -> bool:
         """Create the file with length 0 and return True; return False if it exists."""
-        DESCRIPTORS.make_room()
         try:
-            self._file = self._fs.open_file(self.path, "exclusive")
-            DESCRIPTORS.add(self)
+            self._opened("exclusive")
         except FileExistsError:
             return False
         except OSError as error:
@@ -58,8 +49,7 @@ class PreallocatedFile:
     def open(self) -> None:
         """Open the existing file and determine its length; CorruptIndex over 2 GiB."""
         try:
-            file = self._opened()
-            stat = file.stat()
+            stat = self._opened().stat()
         except OSError as error:
             raise self._failed("open", error) from error
         if stat.st_size > MAX_INDEX_BYTES:
@@ -122,7 +112,7 @@ class PreallocatedFile:
         first.
         """
         try:
-            with self._fs.open_file(self.path, "rw" if self.writable else "r") as file:
+            with self._fs.open_file(self.path, "rw") as file:
                 file.datasync()
         except OSError as error:
             raise self._failed("sync", error) from error
@@ -137,36 +127,6 @@ class PreallocatedFile:
         self.path = target
 
     def delete(self) -> bool:
-        """Delete the file and return True if it existed."""
+        """Close and delete the file; return True if it existed."""
         self.release()
-        try:
-            return self._fs.unlink_if_exists(self.path)
-        except OSError as error:
-            raise self._failed("delete", error) from error
-
-    def release(self) -> None:
-        """Close the descriptor, if one is open; the next use opens it again."""
-        file, self._file = self._file, None
-        DESCRIPTORS.discard(self)
-        if file is not None:
-            try:
-                file.close()
-            except OSError as error:
-                raise self._failed("close", error) from error
-
-    def let_go(self) -> bool:
-        """Close the descriptor; always possible, since current users hold the file and `sync` opens its own."""
-        self._file = None
-        return True
-
-    def _opened(self) -> File:
-        file = self._file
-        if file is None:
-            DESCRIPTORS.make_room()
-            self._file = file = self._fs.open_file(self.path, "rw" if self.writable else "r")
-            DESCRIPTORS.add(self)
-        self.used = True
-        return file
-
-    def _failed(self, doing: str, error: OSError, position: int | None = None) -> StorageError:
-        return StorageError.from_os(error, f"{doing} the {self._name}", path=self.path, position=position)
+        return self.unlink()

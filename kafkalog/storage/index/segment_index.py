@@ -56,7 +56,7 @@ class SegmentIndex(Generic[P]):
         return self._entries.entry(n)
 
 
-class OffsetKind:
+class OffsetKind(SegmentIndex[OffsetPosition]):
     """Kind of an `.index`: pairs (last offset of a batch, position of the batch's first byte in the `.log`).
 
     8 bytes each: i32 offset - base offset, i32 position, big-endian (format.md section 7). `lookup` returns (base
@@ -84,7 +84,7 @@ class OffsetKind:
         return found
 
 
-class TimeKind:
+class TimeKind(SegmentIndex[TimestampOffset]):
     """Kind of a `.timeindex`: pairs (largest timestamp so far, last offset of the batch that holds it).
 
     12 bytes each: i64 timestamp in ms, i32 offset - base offset, big-endian (format.md section 7). `lookup` returns

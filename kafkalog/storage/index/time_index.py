@@ -8,7 +8,7 @@ from typing import Final
 from kafkalog._core.log.index_append import extend_times
 from kafkalog._core.log.values import TimestampOffset
 from kafkalog.errors import CorruptIndex, IllegalArgument, IllegalState, InvalidOffset
-from kafkalog.storage.index.abstract_index import AbstractIndex, Brought
+from kafkalog.storage.index.abstract_index import AbstractIndex, IndexEntry
 from kafkalog.storage.index.segment_index import TimeKind
 
 ENTRY: Final = Struct(">qi")
@@ -23,7 +23,7 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
 
     __slots__ = ("_last",)
 
-    def _recall(self) -> None:
+    def _refresh_last(self) -> None:
         count = self._entries.count
         self._last = self._entries.entry(count - 1) if count else TimestampOffset(-1, self.base_offset)
 
@@ -75,14 +75,14 @@ class TimeIndex(TimeKind, AbstractIndex[TimestampOffset]):
             return
         relative = self.relative_offset(offset)
         if count >= room:
-            raise IllegalState(f"the time index has no slot left ({count} used)", path=self.path, offset=offset)
+            raise IllegalState(f"the time index has no free slot ({count} used)", path=self.path, offset=offset)
         self._append(ENTRY.pack(timestamp, relative), count)
         self._last = TimestampOffset(timestamp, offset)
 
-    def extend(self, brought: list[Brought]) -> None:
+    def extend(self, entries: list[IndexEntry]) -> None:
         """Add the entries of one write that have a time, in one write; raises as `maybe_append` for single entries."""
-        if not extend_times(self, brought):
-            for _, _, timestamp, its_offset in brought:
+        if not extend_times(self, entries):
+            for _, _, timestamp, its_offset in entries:
                 if timestamp >= 0:
                     self.maybe_append(timestamp, its_offset)
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.errors import IllegalArgument
 from kafkalog.storage.index.aborted_txns import (
     ENTRY_BYTES,
     LAST_OFFSET_AT,
@@ -20,26 +20,23 @@ from kafkalog.storage.index.aborted_txns import (
     collect_aborted_txns,
     parse_aborted_txns,
 )
-from kafkalog.util.descriptors import DESCRIPTORS
+from kafkalog.storage.lazy_file import ReopenedFile
 from kafkalog.util.fileio import OS, File, FileSystem
 
 _PIECE_ENTRIES: Final = 4096
 
 
-class TransactionIndex:
+class TransactionIndex(ReopenedFile):
     """The aborted transactions of one segment.
 
     Threads: changes need the owner's lock; `collect` may run in parallel. StorageError from the system.
     """
 
-    __slots__ = ("__weakref__", "_count", "_file", "_fs", "_last_offset", "base_offset", "path", "used")
+    __slots__ = ("_count", "_last_offset", "base_offset")
 
     def __init__(self, path: str | os.PathLike[str], base_offset: int, *, fs: FileSystem = OS) -> None:
-        self.path = os.fspath(path)
+        super().__init__(path, "transaction index", fs)
         self.base_offset = base_offset
-        self._fs = fs
-        self._file: File | None = None
-        self.used = False
         self._count = -1  # not read yet
         self._last_offset = -1
 
@@ -47,7 +44,7 @@ class TransactionIndex:
     def count(self) -> int:
         """Number of complete entries in the file."""
         if self._count < 0:
-            self._look()
+            self._read_end()
         return self._count
 
     @property
@@ -55,7 +52,7 @@ class TransactionIndex:
         """Last offset of the last entry; -1 without one."""
         return self._last_offset if self.count else -1
 
-    def _look(self) -> None:
+    def _read_end(self) -> None:
         """Read the number of entries and the last offset from the file, if it exists."""
         try:
             file = self._opened()
@@ -65,22 +62,7 @@ class TransactionIndex:
         except FileNotFoundError:
             self._count, self._last_offset = 0, -1
         except OSError as error:
-            raise StorageError.from_os(error, "open the transaction index", path=self.path) from error
-
-    def _opened(self, mode: str = "rw") -> File:
-        """Return the open file, which may be closed to free descriptors; OSError, FileNotFoundError if missing."""
-        file = self._file
-        if file is None:
-            DESCRIPTORS.make_room()
-            self._file = file = self._fs.open_file(self.path, mode)
-            DESCRIPTORS.add(self)
-        self.used = True
-        return file
-
-    def let_go(self) -> bool:
-        """Close the file for now; current users hold their own reference."""
-        self._file = None
-        return True
+            raise self._failed("open", error) from error
 
     @staticmethod
     def _last_offset_of(file: File, count: int) -> int:
@@ -99,7 +81,7 @@ class TransactionIndex:
         for number, entry in enumerate(entries, count):
             if number and entry.last_offset <= last:
                 raise IllegalArgument(
-                    f"an aborted transaction that ends at {entry.last_offset} does not come after {last}",
+                    f"an aborted transaction that ends at {entry.last_offset} cannot follow one that ends at {last}",
                     path=self.path,
                     offset=entry.last_offset,
                 )
@@ -111,12 +93,12 @@ class TransactionIndex:
                 file.truncate(end)
             file.pwrite(b"".join(entry.packed() for entry in entries), end)
         except OSError as error:
-            self._discard_behind(count)
-            raise StorageError.from_os(error, "write the transaction index", path=self.path) from error
+            self._undo_append(count)
+            raise self._failed("write", error) from error
         self._count = count + len(entries)
         self._last_offset = last
 
-    def _discard_behind(self, count: int) -> None:
+    def _undo_append(self, count: int) -> None:
         """Cut off the remains of a failed write: they may be an entry of a transaction that was not aborted."""
         if self._file is not None:
             try:
@@ -136,7 +118,7 @@ class TransactionIndex:
             try:
                 data = self._opened().pread(size, number * ENTRY_BYTES)
             except OSError as error:
-                raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
+                raise self._failed("read", error) from error
             yield from parse_aborted_txns(data, self.path, number)
             if len(data) < size:  # truncated meanwhile
                 return
@@ -146,8 +128,8 @@ class TransactionIndex:
         """Return the transactions that overlap [fetch_offset, upper_bound), in marker order (TXN-2, TXN-3)."""
         if self.count == 0:
             return CollectedTxns([], False)
-        near = self._from(self._first_at_or_above(fetch_offset))
-        return collect_aborted_txns(near, fetch_offset, upper_bound)
+        entries = self._from(self._first_at_or_above(fetch_offset))
+        return collect_aborted_txns(entries, fetch_offset, upper_bound)
 
     def _first_at_or_above(self, offset: int) -> int:
         """Return the number of the first entry whose last offset is at or above `offset`; last offsets rise."""
@@ -161,7 +143,7 @@ class TransactionIndex:
                 else:
                     high = middle
         except OSError as error:
-            raise StorageError.from_os(error, "read the transaction index", path=self.path) from error
+            raise self._failed("read", error) from error
         return low
 
     def sanity_check(self) -> None:
@@ -189,7 +171,7 @@ class TransactionIndex:
         except FileNotFoundError:
             self._last_offset = -1
         except OSError as error:
-            raise StorageError.from_os(error, "cut the transaction index", path=self.path) from error
+            raise self._failed("truncate", error) from error
         self._count = count
 
     def flush(self) -> None:
@@ -198,7 +180,7 @@ class TransactionIndex:
             try:
                 self._opened().sync()
             except OSError as error:
-                raise StorageError.from_os(error, "sync the transaction index", path=self.path) from error
+                raise self._failed("sync", error) from error
 
     def rename_to(self, path: str) -> None:
         """Rename the file; later appends use the new name (TXN-8)."""
@@ -207,19 +189,12 @@ class TransactionIndex:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise StorageError.from_os(error, "rename the transaction index", path=self.path) from error
+            raise self._failed("rename", error) from error
         self.path = path
 
     def relocate(self, path: str) -> None:
         """Set the file's path after its directory was renamed."""
         self.path = path
-
-    def unlink(self) -> bool:
-        """Delete the file and return True if it existed."""
-        try:
-            return self._fs.unlink_if_exists(self.path)
-        except OSError as error:
-            raise StorageError.from_os(error, "delete the transaction index", path=self.path) from error
 
     def delete_if_exists(self) -> bool:
         """Close and delete the file; return True if it existed."""
@@ -231,13 +206,8 @@ class TransactionIndex:
 
     def close(self) -> None:
         """Close the descriptor; the next use opens the file again. It is released even after a StorageError."""
-        file, self._file, self._count = self._file, None, -1
-        DESCRIPTORS.discard(self)
-        if file is not None:
-            try:
-                file.close()
-            except OSError as error:
-                raise StorageError.from_os(error, "close the transaction index", path=self.path) from error
+        self._count = -1
+        self.release()
 
     def __repr__(self) -> str:
         return f"<TransactionIndex {self.path}>"

@@ -89,24 +89,24 @@ class LogAppender:
             if ready is not None:
                 return ready
         if isinstance(buffer, ReadyBatch):
-            given = buffer.data
-            table = scan(given, check_crc=False)
+            source_data = buffer.data
+            table = scan(source_data, check_crc=False)
         else:
-            given = buffer
-            table = scan(given) if table is None else table
+            source_data = buffer
+            table = scan(source_data) if table is None else table
         epoch = core.leader_epoch if leader_epoch is None else leader_epoch
         limits = core.limits
-        data = given
+        data = source_data
         source = None
-        if origin != "client" or not limits.takes(given, table, now_ms, any_base_offset):
+        if origin != "client" or not limits.takes(source_data, table, now_ms, any_base_offset):
             if not has_batches(table):
                 return NOTHING_APPENDED
             if origin == "raft_leader":
                 check_raft_append(table, limits, epoch)
-                return self.append_as_follower(given, epoch)
+                return self.append_as_follower(source_data, epoch)
             source = table
             checked = check_leader_append(
-                given, table, limits, origin, now_ms, self.validator_metrics, any_base_offset=any_base_offset
+                source_data, table, limits, origin, now_ms, self.validator_metrics, any_base_offset=any_base_offset
             )
             data, table = checked.data, checked.table
             check_append_size(table.valid_bytes, limits.segment_size)

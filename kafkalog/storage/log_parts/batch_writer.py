@@ -123,15 +123,15 @@ class BatchWriter:
             else:
                 self._publish_staged_locked(segment, after, staged)
             if "append" in HOOKS:
-                self._tell_append_locked(plan)
+                self._emit_append_locked(plan)
         except BaseException as error:
             core.undo_write_locked(state, plan.first_offset, error)
             raise
         return None
 
-    def _tell_append_locked(self, plan: AppendPlan) -> None:
+    def _emit_append_locked(self, plan: AppendPlan) -> None:
         place = {"first_offset": plan.first_offset, "last_offset": plan.last_offset}
-        self._core.tell_locked("append", **place, size=plan.stop_byte - plan.start_byte)
+        self._core.emit_locked("append", **place, size=plan.stop_byte - plan.start_byte)
 
     def _publish_staged_locked(self, segment: LogSegment, state: State, staged: Staged) -> None:
         """Publish an append of producers: index its aborted transactions, set the state, update the producers.
@@ -190,7 +190,7 @@ class BatchWriter:
                 else:
                     self._publish_staged_locked(segment, after, staged)
                 if "append" in HOOKS:
-                    self._tell_append_locked(plan)
+                    self._emit_append_locked(plan)
             except BaseException as error:
                 core.undo_write_locked(state, plan.first_offset, error)
                 raise

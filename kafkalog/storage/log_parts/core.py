@@ -219,12 +219,12 @@ class LogCore(LogFields):
             self.health.poison(error)
             raise
 
-    def tell_locked(self, event: str, **values: object) -> None:
+    def emit_locked(self, event: str, **values: object) -> None:
         """Report an event to its subscribers after the lock is released."""
         if events.wanted(event):
-            self.chores.append(lambda: self.tell(event, **values))
+            self.chores.append(lambda: self.emit(event, **values))
 
-    def tell(self, event: str, **values: object) -> None:
+    def emit(self, event: str, **values: object) -> None:
         """Report an event to its subscribers now."""
         events.emit(event, self.path, self.topic_partition, **values)
 
@@ -244,7 +244,7 @@ class LogCore(LogFields):
         try:
             self.do_chores()
         except StorageError as error:
-            _LOG.warning("put off until the next append or flush: %s", error)
+            _LOG.warning("retrying at the next append or flush: %s", error)
             self.health.notice(error)
             if self.epochs.has_changed:
                 self.chores.append(self.write_epochs)

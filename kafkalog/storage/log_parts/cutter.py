@@ -85,11 +85,11 @@ class LogCutter:
             core.chores.append(self._flusher.sync_entries)
             core.chores.append(lambda: self._remover.delete_later(plan.deleted))
         core.chores.append(lambda: self._flusher.sync_cut(segments.active))
-        self._note_cut_locked(end, state)
+        self._record_truncation_locked(end, state)
 
-    def _note_cut_locked(self, offset: int, before: State) -> None:
+    def _record_truncation_locked(self, offset: int, before: State) -> None:
         self._core.metrics.truncations += 1
-        self._core.tell_locked("truncate", offset=offset, log_end_offset=before.log_end_offset)
+        self._core.emit_locked("truncate", offset=offset, log_end_offset=before.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Empty the log: it begins, ends and has its high watermark at `offset` (LOG-55). StorageError."""
@@ -121,7 +121,7 @@ class LogCutter:
             core.publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
             core.chores.append(self._flusher.sync_entries)
             core.chores.append(lambda: self._remover.delete_later(old))
-            self._note_cut_locked(offset, state)
+            self._record_truncation_locked(offset, state)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Raise the log start to `offset`, deleting nothing; return True if it changed.
@@ -169,40 +169,40 @@ class LogCutter:
         for reason, rule in rules_of(core.config):
             with core.lock:
                 core.ready_locked()
-                gone = rule(core.state, core.config, now_ms)
-                if gone:
+                removed = rule(core.state, core.config, now_ms)
+                if removed:
                     with deferred_interrupts():
-                        deleted += self._delete_segments_locked(gone, reason.replace(" ", "_"))
+                        deleted += self._delete_segments_locked(removed, reason.replace(" ", "_"))
         core.do_chores()
         return deleted
 
-    def _delete_segments_locked(self, gone: tuple[LogSegment, ...], reason: str) -> int:
+    def _delete_segments_locked(self, removed: tuple[LogSegment, ...], reason: str) -> int:
         """Remove the oldest segments; the log then starts behind them (LOG-45)."""
         core = self._core
-        if len(gone) == len(core.state.segments):
+        if len(removed) == len(core.state.segments):
             self._roller.roll_locked(None)
-            gone = tuple(segment for segment in gone if segment is not core.active)
-        following = core.state.segments.higher(gone[-1].base_offset) if gone else None
+            removed = tuple(segment for segment in removed if segment is not core.active)
+        following = core.state.segments.higher(removed[-1].base_offset) if removed else None
         if following is None:
             return 0
         self._increment_log_start_locked(following.base_offset)
-        self._remove_locked(gone, reason)
-        return len(gone)
+        self._remove_locked(removed, reason)
+        return len(removed)
 
     def _delete_first_segments_locked(self) -> None:
         state = self._core.state
-        gone = plan_delete_before(state, state.log_start_offset)
-        if gone:
-            self._remove_locked(gone, REASONS[0])
+        removed = plan_delete_before(state, state.log_start_offset)
+        if removed:
+            self._remove_locked(removed, REASONS[0])
 
-    def _remove_locked(self, gone: tuple[LogSegment, ...], reason: str) -> None:
+    def _remove_locked(self, removed: tuple[LogSegment, ...], reason: str) -> None:
         """Remove segments from the map and rename them; their files are deleted later (LOG-46)."""
         core = self._core
         state = core.state
-        core.state = state.replace(segments=state.segments.without(s.base_offset for s in gone))
+        core.state = state.replace(segments=state.segments.without(s.base_offset for s in removed))
         renamed: list[LogSegment] = []
         try:
-            for segment in gone:
+            for segment in removed:
                 segment.change_file_suffixes("", DELETED_SUFFIX)
                 renamed.append(segment)
                 self._remover.drop_snapshot_locked(segment)
@@ -215,6 +215,6 @@ class LogCutter:
                 # the first segment's name may define the log start from now on: the deletion must be durable
                 core.chores.append(self._flusher.sync_entries)
                 core.chores.append(lambda: self._remover.delete_later(renamed))
-        size = sum(segment.size for segment in gone)
-        core.metrics.deleted(reason, len(gone), size)
-        core.tell_locked("delete", base_offsets=tuple(s.base_offset for s in gone), size=size, reason=reason)
+        size = sum(segment.size for segment in removed)
+        core.metrics.deleted(reason, len(removed), size)
+        core.emit_locked("delete", base_offsets=tuple(s.base_offset for s in removed), size=size, reason=reason)

@@ -92,7 +92,7 @@ class LogFiles:
                         segment.close() if failure is None else segment.close_handlers()
                     except BaseException as error:
                         failure = failure or error
-            core.tell("close", log_end_offset=core.state.log_end_offset)
+            core.emit("close", log_end_offset=core.state.log_end_offset)
             if failure is not None:
                 raise failure
 

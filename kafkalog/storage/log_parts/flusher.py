@@ -15,7 +15,7 @@ from kafkalog.errors import KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_state import flushed_to
 from kafkalog.storage.segment import LogSegment
-from kafkalog.storage.unsynced import Taken
+from kafkalog.storage.unsynced import PendingSync
 from kafkalog.util.descriptors import TOO_MANY_FILES
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Begun(NamedTuple):
+class SyncRun(NamedTuple):
     """A sync in progress: the log's state when it began, at `began_s` of the performance counter."""
 
     cuts: int
     state: State
-    taken: Taken
+    pending: PendingSync
     snapshots: tuple[tuple[int, str], ...]
     began_s: float
 
@@ -63,11 +63,11 @@ class LogFlusher:
         done, _ = self._synced(self._sync_records)
         end = done.state.log_end_offset
         with core.lock:
-            core.unsynced.entries_synced(done.taken)
+            core.unsynced.entries_synced(done.pending)
             if done.cuts == core.cuts:
                 core.durable = max(core.durable, end)
-            seconds = self._note_flush_locked(done)
-        core.tell("flush", offset=end, duration_ms=seconds * 1000)
+            seconds = self._count_flush_locked(done)
+        core.emit("flush", offset=end, duration_ms=seconds * 1000)
         core.write_epochs()
 
     def flush_if_due(self) -> None:
@@ -89,67 +89,67 @@ class LogFlusher:
     def flush_files(self, offset: int | None = None) -> None:
         """Flush as `flush` does, even if the log rejects writes."""
         core = self._core
-        done, covered = self._synced(lambda begun: self._sync_files(begun, offset))
+        done, covered = self._synced(lambda run: self._sync_files(run, offset))
         end = done.state.log_end_offset if offset is None else min(offset, done.state.log_end_offset)
         seconds = 0.0
         with core.lock:
-            core.unsynced.synced(done.taken)
-            known = core.producers.snapshots
-            known.unsynced = tuple(one for one in known.unsynced if one not in done.snapshots)
+            core.unsynced.synced(done.pending)
+            producer_snapshots = core.producers.snapshots
+            producer_snapshots.unsynced = tuple(one for one in producer_snapshots.unsynced if one not in done.snapshots)
             if covered:
                 if done.cuts == core.cuts:
                     core.state = flushed_to(core.state, end)
                     core.durable = max(core.durable, core.state.recovery_point)
                 self.last_flush_time = core.milliseconds()
                 self.last_flush_monotonic_ms = core.clock.monotonic_ms()
-                seconds = self._note_flush_locked(done)
+                seconds = self._count_flush_locked(done)
         if covered:
-            core.tell("flush", offset=end, duration_ms=seconds * 1000)
+            core.emit("flush", offset=end, duration_ms=seconds * 1000)
         core.write_epochs()
 
-    def _note_flush_locked(self, done: Begun) -> float:
+    def _count_flush_locked(self, done: SyncRun) -> float:
         """Count a flush and return its duration in seconds."""
         seconds = perf_counter() - done.began_s
         self._core.metrics.flushes.add(seconds)
         return seconds
 
-    def _synced(self, sync: Callable[[Begun], T]) -> tuple[Begun, T]:
+    def _synced(self, sync: Callable[[SyncRun], T]) -> tuple[SyncRun, T]:
         """Call `sync` without the lock and return the state it began with and its result; retry if files were lost."""
         core = self._core
         while True:
             cuts = core.cuts
             with core.lock:
                 snapshots = core.producers.snapshots.unsynced
-                begun = Begun(cuts, core.state, core.unsynced.taken(), snapshots, perf_counter())
+                run = SyncRun(cuts, core.state, core.unsynced.pending_sync(), snapshots, perf_counter())
             try:
-                return begun, sync(begun)
+                return run, sync(run)
             except BaseException as error:
-                self._flush_failed(error, begun.state, cuts)
+                self._flush_failed(error, run.state, cuts)
 
-    def _sync_files(self, begun: Begun, offset: int | None) -> tuple[LogSegment, ...]:
+    def _sync_files(self, run: SyncRun, offset: int | None) -> tuple[LogSegment, ...]:
         """Sync the segments up to `offset` (None: all) and all other unsynced files; return the segments."""
-        state, taken = begun.state, begun.taken
+        state, pending = run.state, run.pending
         start = state.recovery_point
         upto = state.log_end_offset + 1 if offset is None else min(offset, state.log_end_offset)
         covered: tuple[LogSegment, ...] = tuple(state.segments.values(start, upto)) if upto > start else ()
-        self._sync_snapshots(begun.snapshots)
+        self._sync_snapshots(run.snapshots)
         self._sync_epochs(state)
         for segment in covered:
             segment.flush()
-        for segment in taken.segments:
+        for segment in pending.segments:
             if segment not in covered and state.segments.get(segment.base_offset) is segment:
                 segment.flush()
-        if taken.entries or begun.snapshots:
+        if pending.entries or run.snapshots:
             self._core.fs.fsync_dir(self._core.path)
         return covered
 
-    def _sync_records(self, begun: Begun) -> None:
+    def _sync_records(self, run: SyncRun) -> None:
         core = self._core
-        state = begun.state
+        state = run.state
         self._sync_epochs(state)
         for segment in state.segments.values(max(state.recovery_point, core.durable), state.log_end_offset + 1):
             segment.records.flush()
-        if begun.taken.entries:
+        if run.pending.entries:
             core.fs.fsync_dir(core.path)
 
     def _sync_epochs(self, state: State) -> None:
@@ -171,7 +171,7 @@ class LogFlusher:
         core = self._core
         done, _ = self._synced(lambda _: core.fs.fsync_dir(core.path))
         with core.lock:
-            core.unsynced.entries_synced(done.taken)
+            core.unsynced.entries_synced(done.pending)
 
     def sync_cut(self, segment: LogSegment) -> None:
         """Sync the new end of a segment: data that was cut off must not reappear beneath new records."""
@@ -187,15 +187,15 @@ class LogFlusher:
         with core.lock:
             is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
             if is_gone and not core.health.closed:
-                there = core.state.segments
-                if cuts != core.cuts or any(there.get(s.base_offset) is not s for s in state.segments):
+                segments = core.state.segments
+                if cuts != core.cuts or any(segments.get(s.base_offset) is not s for s in state.segments):
                     return
             if isinstance(error, LogClosed):
                 core.health.check()
             if isinstance(error, OSError) and error.errno not in TOO_MANY_FILES:  # else nothing was synced or lost
                 core.health.poison(error)
             core.metrics.flush_failures += 1
-        core.tell("flush_error", error=error)
+        core.emit("flush_error", error=error)
         if isinstance(error, OSError) and not isinstance(error, KafkalogError):
             raise StorageError.from_os(error, "sync the partition directory", path=core.path) from error
         raise error

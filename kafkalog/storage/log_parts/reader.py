@@ -51,7 +51,7 @@ class LogReader:
 
     def extent(self, offset: int) -> Extent:
         """Return the segment in which a walk to `offset` begins, up to the log end; OffsetOutOfRange, LogClosed."""
-        return self._settled(lambda: extent_of(self._core.state, offset, self._core.path))
+        return self._retry_if_truncated(lambda: extent_of(self._core.state, offset, self._core.path))
 
     def read(
         self,
@@ -66,7 +66,7 @@ class LogReader:
         bound: the log end, the high watermark, or the last stable offset. OffsetOutOfRange outside log start ... log
         end, IllegalArgument for a negative length, LogClosed.
         """
-        return self._settled(self._read, start_offset, max_length, isolation, min_one_message)
+        return self._retry_if_truncated(self._read, start_offset, max_length, isolation, min_one_message)
 
     def _read(self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool) -> FetchDataInfo:
         if isolation == "log_end":
@@ -79,22 +79,22 @@ class LogReader:
             add_aborted(state, start_offset, found)
         return found
 
-    def _settled(self, ask: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Call `ask` and return its result; retry if the end moved back or segments were removed meanwhile."""
+    def _retry_if_truncated(self, query: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `query` and return its result; retry if the end moved back or segments were removed meanwhile."""
         core = self._core
         while True:
             cuts, segments = core.cuts, core.state.segments
             try:
-                found = ask(*given, **named)
+                found = query(*args, **kwargs)
             except KafkalogError as error:
                 self._check_readable()
-                if not self._has_cut(cuts) and core.state.segments is segments:
+                if not self._was_truncated(cuts) and core.state.segments is segments:
                     core.health.notice(error)
                     raise
                 continue
             if core.health.cause is not None:
                 self._check_readable()
-            if cuts == core.cuts and not cuts & 1 or not self._has_cut(cuts):
+            if cuts == core.cuts and not cuts & 1 or not self._was_truncated(cuts):
                 return found
 
     def _check_readable(self) -> None:
@@ -102,7 +102,7 @@ class LogReader:
         if self._core.health.closed:
             self._core.health.check()
 
-    def _has_cut(self, before: int) -> bool:
+    def _was_truncated(self, before: int) -> bool:
         """Return True if the end moved back since `cuts` was `before`, so that a read may mix two states of the log."""
         return self._core.truncation_count_when_idle() != before
 
@@ -134,27 +134,22 @@ class LogReader:
 
     def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
         """Return the first transaction with records in this range whose end may be hidden by damage."""
-        state = self._core.state
-        asked = state.segments, state.log_end_offset, state.end_position, first_offset, next_offset
-        return self.transactions.undecided(*asked)
+        return self.transactions.undecided(self._core.state, first_offset, next_offset)
 
     def undecided_at_end(self) -> Undecided | None:
         """Return the transaction at the last stable offset if damage may hide its end."""
-        state = self._core.state
-        return self.transactions.undecided_at_end(state.segments, state.log_end_offset, state.end_position)
+        return self.transactions.undecided_at_end(self._core.state)
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """Return the aborted transactions that records in this range, below the last stable offset, may belong to."""
-        state = self._core.state
-        asked = state.segments, state.log_end_offset, state.end_position, first_offset, next_offset
-        return self.transactions.aborted_ranges(*asked)
+        return self.transactions.aborted_ranges(self._core.state, first_offset, next_offset)
 
     def offset_for_time(self, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
         """Return the first record at or after `timestamp` ms, or a negative code's offset (LOG-57); None if none.
 
         Another `isolation` replaces the log end by its bound, and records at or after it are not found (PART-8).
         """
-        found = self._settled(lambda: self._offset_for_time(self._core.state, timestamp))
+        found = self._retry_if_truncated(lambda: self._offset_for_time(self._core.state, timestamp))
         if isolation == "log_end":
             return found
         return bounded(found, timestamp, self.readable_end(isolation).message_offset)

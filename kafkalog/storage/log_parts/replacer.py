@@ -12,8 +12,8 @@ from kafkalog.storage.log_parts.flusher import LogFlusher
 from kafkalog.storage.log_parts.remover import LogRemover
 from kafkalog.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalog.storage.recovery.leftovers import remove_file
-from kafkalog.storage.recovery.split import HINT, share_out
-from kafkalog.storage.replace import give_place, make_swaps
+from kafkalog.storage.recovery.split import HINT, write_parts
+from kafkalog.storage.replace import apply_swaps, make_swaps
 from kafkalog.storage.segment import LogSegment
 from kafkalog.util.interrupts import deferred_interrupts
 
@@ -38,18 +38,18 @@ class LogReplacer:
         IllegalState if the log is already being cleaned; StorageError, LogClosed.
         """
         core = self._core
-        mine = False
+        acquired = False
         try:
             with core.lock:
                 core.ready_locked()
                 if self._is_being_cleaned:
-                    raise IllegalState(f"log {core.name} is being cleaned already", path=core.path)
+                    raise IllegalState(f"log {core.name} is already being cleaned", path=core.path)
                 cuts = core.cuts
-                self._is_being_cleaned = mine = True  # one statement: Ctrl-C cannot come between two assignments
+                self._is_being_cleaned = acquired = True  # one statement: Ctrl-C cannot come between two assignments
             self._remove_cleaned_files()
             yield cuts
         finally:
-            if mine:
+            if acquired:
                 self._is_being_cleaned = False
 
     def _remove_cleaned_files(self) -> None:
@@ -101,23 +101,23 @@ class LogReplacer:
         """Raise CleaningAborted if retention or a truncation came first (KAFKA-7278)."""
         core = self._core
         segments = core.state.segments
-        gone = [s.base_offset for s in old if segments.get(s.base_offset) is not s or s is core.active]
-        if gone or cuts != core.cuts:
-            what = f"lost the segment at {gone[0]}" if gone else "was cut or renamed"
+        missing = [s.base_offset for s in old if segments.get(s.base_offset) is not s or s is core.active]
+        if missing or cuts != core.cuts:
+            what = f"lost the segment at {missing[0]}" if missing else "was truncated or renamed"
             raise CleaningAborted(
                 f"log {core.name} {what} while it was being cleaned", path=core.path, hint="clean it again"
             )
 
     def _check_places_locked(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         """Raise CorruptRecord if new segments overlap, lie before the old ones, or reach into the next one."""
-        next_one = self._core.state.segments.higher(old[-1].base_offset)
+        following = self._core.state.segments.higher(old[-1].base_offset)
         ends = [segment.base_offset for segment in new[1:]]
         least = old[0].base_offset
-        for segment, end in zip(new, [*ends, next_one.base_offset if next_one is not None else NO_END], strict=True):
+        for segment, end in zip(new, [*ends, following.base_offset if following is not None else NO_END], strict=True):
             base, last = segment.base_offset, max(segment.last_known_offset, segment.base_offset)
             if not least <= base <= last < end:
                 raise CorruptRecord(
-                    f"offsets {base} to {last} have no place between {least} and {end}",
+                    f"offsets {base} to {last} do not fit between {least} and {end}",
                     path=old[0].path,
                     offset=base,
                     hint=HINT,
@@ -129,8 +129,8 @@ class LogReplacer:
         try:
             make_swaps(core.path, new, core.fs)
         except BaseException as error:
-            self._take_swaps_back_locked(new)
-            raise self._told(error) from error
+            self._revert_swaps_locked(new)
+            raise self._reported(error) from error
         finally:
             core.unsynced.entries_changed()
         segments = state.segments.without(segment.base_offset for segment in old)
@@ -141,10 +141,10 @@ class LogReplacer:
             state = state.replace(high_watermark_base=-1, high_watermark_position=-1)
         core.state = state.replace(segments=segments)
         try:
-            give_place(core.path, new, old, core.fs)
-        except BaseException as error:  # the next opening determines which renames were made
+            apply_swaps(core.path, new, old, core.fs)
+        except BaseException as error:  # the next opening determines which renames were parts
             core.health.poison(error)
-            raise self._told(error) from error
+            raise self._reported(error) from error
         core.chores.append(self._flusher.sync_entries)
         core.chores.append(lambda: self._remover.delete_later(old))
         kept = {segment.base_offset for segment in new}
@@ -152,7 +152,7 @@ class LogReplacer:
             if segment.base_offset not in kept:
                 self._remover.drop_snapshot_locked(segment)
 
-    def _take_swaps_back_locked(self, new: Sequence[LogSegment]) -> None:
+    def _revert_swaps_locked(self, new: Sequence[LogSegment]) -> None:
         """Rename `.swap` files back to `.cleaned`.
 
         If that fails, the log rejects further writes: the next opening would replace its later content by them.
@@ -161,17 +161,17 @@ class LogReplacer:
             for segment in new:
                 if segment.path.endswith(SWAP_SUFFIX):
                     segment.change_file_suffixes(SWAP_SUFFIX, CLEANED_SUFFIX)
-        except BaseException as worse:
-            self._core.health.poison(worse)
+        except BaseException as failure:
+            self._core.health.poison(failure)
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _reported(self, error: BaseException) -> BaseException:
         """Report `error` to the disk's owner and return it, as a StorageError if the system raised it."""
         self._core.health.notice(error)
         if isinstance(error, OSError) and not isinstance(error, KafkalogError):
             return StorageError.from_os(error, "sync the partition directory", path=self._core.path)
         return error
 
-    def parts_of_overflowed(self, segment: LogSegment) -> list[LogSegment]:
+    def split_overflowed(self, segment: LogSegment) -> list[LogSegment]:
         """Return synced replacements for a segment with offsets too far from its base (LOG-78, CLN-26).
 
         Its aborted transactions stay aborted, and the new segments have its time. CorruptRecord if a batch fits no
@@ -179,16 +179,16 @@ class LogReplacer:
         """
         core = self._core
         aborted = segment.txn_index.entries()
-        made = share_out(segment, core.path, core.config, core.fs, core.clock, aborted)
-        if len(made) == 1 and made[0].base_offset == segment.base_offset:  # else it would be split again and again
-            self.drop_unused(made)
+        parts = write_parts(segment, core.path, core.config, core.fs, core.clock, aborted)
+        if len(parts) == 1 and parts[0].base_offset == segment.base_offset:  # else it would be split again and again
+            self.drop_unused(parts)
             raise CorruptRecord(
-                "a segment that its own offsets fit cannot be split: they reach past the next one",
+                "cannot split the segment: its offsets fit it, but reach past the base of the next one",
                 path=segment.path,
                 offset=segment.base_offset,
                 hint=HINT,
             )
-        return made
+        return parts
 
     def drop_unused(self, segments: Sequence[LogSegment]) -> None:
         """Delete the files of segments that did not join the log; the next clean removes any that remain."""

@@ -63,7 +63,7 @@ class LogRoller:
                 segment = self.new_segment(plan.base_offset)
             except BaseException:
                 if plan.replaced is not None:
-                    self._take_back_locked(old)
+                    self._restore_names_locked(old)
                 raise
             if plan.replaced is None:
                 self._finish_segment_locked(old, segment)
@@ -75,10 +75,10 @@ class LogRoller:
             core.publish_locked(at_end(state, segments, plan.base_offset))
             core.chores.append(lambda: self._flusher.flush_later(plan.base_offset))
             core.metrics.rolls += 1
-            core.tell_locked("roll", base_offset=plan.base_offset)
+            core.emit_locked("roll", base_offset=plan.base_offset)
             return segment
 
-    def _take_back_locked(self, segment: LogSegment) -> None:
+    def _restore_names_locked(self, segment: LogSegment) -> None:
         """Restore the names of a segment that was to be replaced.
 
         If that fails, the log rejects further writes: the next opening would delete the files they are in.
@@ -86,8 +86,8 @@ class LogRoller:
         try:
             if segment.path.endswith(DELETED_SUFFIX):
                 segment.change_file_suffixes(DELETED_SUFFIX, "")
-        except BaseException as worse:
-            self._core.health.poison(worse)
+        except BaseException as failure:
+            self._core.health.poison(failure)
 
     def _snapshot_locked(self, offset: int) -> None:
         """Write a producer snapshot at `offset`, the log end or a gap behind it (LOG-18)."""
@@ -111,8 +111,7 @@ class LogRoller:
                 config,
                 fs=core.fs,
                 clock=core.clock,
-                init_file_size=config.init_file_size,
-                preallocate=config.preallocate,
+                preallocated_bytes=config.init_file_size,
             )
             segment.begin()
             core.unsynced.entries_changed()
@@ -148,6 +147,6 @@ class LogRoller:
             self._drop_new(new, new.base_offset)
             try:
                 old.become_active()
-            except BaseException as worse:
-                self._core.health.poison(worse)
+            except BaseException as failure:
+                self._core.health.poison(failure)
             raise

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kafkalog.errors import CorruptRecord, StorageError
+from kafkalog.errors import CorruptRecord
 from kafkalog.storage.damage import MisplacedBatch, next_sound
 from kafkalog.storage.file_slice import FileSlice
-from kafkalog.storage.lazy_file import DataFile
+from kafkalog.storage.lazy_file import DataFile, read_at
 from kafkalog.storage.names import MAX_OFFSET
 from kafkalog.storage.segment_reader import Anchor, Chunk, Extent, SegmentWalk
 
 HEADER_BYTES: Final = 61
 MAX_OFFSETS: Final = 2**31
 _HINT: Final = (
-    "`kafkalog consume --on-damage skip` reads what is sound before it; `kafkalog repair --truncate-tail --apply` cuts "
-    "it off and keeps it aside; where the log was not closed well, an opening for writing cuts it off too"
+    "`kafkalog consume --on-damage skip` reads the sound records before it; `kafkalog repair --truncate-tail --apply` "
+    "cuts it off and keeps a copy; after an unclean shutdown, opening the log for writing cuts it off too"
 )
 
 
@@ -41,18 +41,11 @@ def empty_end(base_offset: int) -> SegmentEnd:
     return SegmentEnd(0, base_offset)
 
 
-def still_there(file: DataFile, end: SegmentEnd) -> bool:
+def has_last_batch(file: DataFile, end: SegmentEnd) -> bool:
     """Return True if the last batch of `end` is unchanged at its position."""
     if end.last_position < 0:
         return True
-    return _read(file, len(end.header), end.last_position) == end.header
-
-
-def _read(file: DataFile, size: int, position: int) -> bytes:
-    try:
-        return file.pread(size, position)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the segment", path=file.path, position=position) from error
+    return read_at(file, len(end.header), end.last_position) == end.header
 
 
 def find_end(file: DataFile, base_offset: int, end: SegmentEnd, length: int) -> SegmentEnd:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
-from weakref import ref
 
 from kafkalog.errors import CorruptIndex, StorageError
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import LOG_SUFFIX, index_file_name, time_index_file_name
 from kafkalog.storage.readonly.index import OffsetIndexView, TimeIndexView
 from kafkalog.storage.readonly.listing import UnopenedSegment
-from kafkalog.util.descriptors import DESCRIPTORS
+from kafkalog.util.descriptors import DESCRIPTORS, OpenSet
 from kafkalog.util.fileio import File, FileSystem
 
 V = TypeVar("V", OffsetIndexView, TimeIndexView)
@@ -25,27 +23,12 @@ INDEX_LAG_BYTES: Final = 64 << 10
 """Growth of the last segment after which its index is read again; newer data is scanned."""
 
 
-class Descriptors:
-    """The open data files of a view; above the limit, the one opened first is released.
-
-    A segment that the view no longer has is not kept: it closes its file once its last reader has dropped it.
-
-    Threads: safe, since appending to and popping from a deque are atomic; the limit may be missed by a few. `lock`
-    is held while an index is read.
-    """
+class Descriptors(OpenSet):
+    """The open data files of a view. Threads: safe; `lock` is held while an index is read."""
 
     def __init__(self, limit: int = OPEN_SEGMENTS) -> None:
+        super().__init__(lambda: limit)
         self.lock = threading.Lock()
-        self._limit = limit
-        self._open: deque[ref[ViewFiles]] = deque()
-
-    def opened(self, segment: ViewFiles) -> None:
-        """Record that `segment` opened its file; release the oldest ones above the limit."""
-        self._open.append(ref(segment))
-        while len(self._open) > self._limit:
-            oldest = self._open.popleft()()
-            if oldest is not None:
-                oldest.release_file()
 
 
 class ViewFiles:
@@ -128,12 +111,13 @@ class ViewFiles:
         try:
             return self._fs.stat(self.path) if held is None else held[0].stat()
         except OSError as error:
-            raise StorageError.from_os(error, "look at the segment", path=self.path) from error
+            raise StorageError.from_os(error, "get the status of the segment", path=self.path) from error
 
     def _held(self) -> tuple[File, FileRecords]:
         held = self._records
         if held is None:
             DESCRIPTORS.make_room()
+            self._descriptors.make_room()
             try:
                 file = self._fs.open_file(self.path, "r")
                 size = file.size() if self._size < 0 else self._size
@@ -142,7 +126,7 @@ class ViewFiles:
             held = file, FileRecords(file, size, fs=self._fs, mutable=False)
             self._size = size
             self._records = held
-            self._descriptors.opened(self)
+            self._descriptors.add(self)
             DESCRIPTORS.add(self)
         self.used = True
         return held
@@ -161,11 +145,12 @@ class ViewFiles:
     def release_file(self) -> None:
         """Release the descriptor, which stays open while a slice uses it."""
         self._records = None
+        self._descriptors.discard(self)
         DESCRIPTORS.discard(self)
 
-    def let_go(self) -> bool:
-        """Release the descriptor because the process has too many open; current readers keep their file."""
-        self._records = None
+    def try_close(self) -> bool:
+        """Release the descriptor because too many are open; current readers keep their file."""
+        self.release_file()
         return True
 
     def release(self) -> None:
@@ -180,7 +165,9 @@ class ViewFiles:
         """Entries of the `.index` file; a damaged or missing file has a `problem` and no entries."""
         index = self._offset_index
         if index is None or self._is_behind(self._indexed_size):
-            index = self._read_offset_index()
+            with self._descriptors.lock:
+                self._indexed_size = self._size
+                self._offset_index = index = self._read(self._offset_index, OffsetIndexView, index_file_name)
         return index
 
     @property
@@ -188,25 +175,15 @@ class ViewFiles:
         """Entries of the `.timeindex` file; a damaged or missing file has a `problem` and no entries."""
         index = self._time_index
         if index is None or self._is_behind(self._timed_size):
-            index = self._read_time_index()
+            with self._descriptors.lock:
+                self._timed_size = self._size
+                self._time_index = index = self._read(self._time_index, TimeIndexView, time_index_file_name)
         return index
 
     def _is_behind(self, indexed_size: int) -> bool:
         """Return True if an index read at that size of the data should be read again."""
         size = self._size
         return size != indexed_size and (not self.is_last or size - indexed_size > INDEX_LAG_BYTES)
-
-    def _read_offset_index(self) -> OffsetIndexView:
-        with self._descriptors.lock:
-            self._indexed_size = self._size
-            self._offset_index = index = self._read(self._offset_index, OffsetIndexView, index_file_name)
-            return index
-
-    def _read_time_index(self) -> TimeIndexView:
-        with self._descriptors.lock:
-            self._timed_size = self._size
-            self._time_index = index = self._read(self._time_index, TimeIndexView, time_index_file_name)
-            return index
 
     def _read(self, index: V | None, kind: type[V], name_of: Callable[[int, str], str]) -> V:
         """Return the index as its file is now; its name has the suffix of the data file (`.swap`)."""

@@ -13,7 +13,7 @@ from kafkalog.storage.index.segment_index import OffsetKind, P, SegmentIndex, Ti
 from kafkalog.util.fileio import OS, File, FileSystem
 
 _CHUNK_ENTRIES: Final = 8192
-_HINT: Final = "reads go on without it, from the start of the segment; its owner rebuilds it"
+_HINT: Final = "reads continue without it, from the start of the segment; its owner rebuilds it"
 
 
 class IndexView(SegmentIndex[P]):
@@ -33,21 +33,14 @@ class IndexView(SegmentIndex[P]):
     by one thread at a time.
     """
 
-    __slots__ = ("_content", "_fs", "_preallocated", "path", "problem")
+    __slots__ = ("_content", "_fs", "path", "problem")
 
-    def __init__(
-        self, path: str | os.PathLike[str], base_offset: int, *, fs: FileSystem = OS, preallocated: bool = True
-    ) -> None:
-        """Read the index at `path`.
-
-        Pass `preallocated=False` for a segment that was rolled. Its index has no free space, so data after the
-        growing entries is a `problem` (the growing entries are still used).
-        """
+    def __init__(self, path: str | os.PathLike[str], base_offset: int, *, fs: FileSystem = OS) -> None:
+        """Read the index at `path`."""
         super().__init__(base_offset)
         self.path = os.fspath(path)
         self.problem: CorruptIndex | None = None
         self._fs = fs
-        self._preallocated = preallocated
         self._content = b""  # the entries that count; whole entries, growing
         self.refresh()
 
@@ -85,7 +78,7 @@ class IndexView(SegmentIndex[P]):
         if length % size or length > MAX_INDEX_BYTES:
             self._forget()
             return CorruptIndex(
-                f"the {self.kind} is {length} bytes long, which is no multiple of {size} or over 2 GiB",
+                f"the {self.kind} is {length} bytes long, which is not a multiple of {size}, or is over 2 GiB",
                 path=self.path,
                 position=length // size * size,
                 hint=_HINT,
@@ -103,14 +96,7 @@ class IndexView(SegmentIndex[P]):
             if count < _CHUNK_ENTRIES:
                 break
         self._content = b"".join(parts)
-        if self._preallocated or len(self._content) >= length:
-            return None
-        return CorruptIndex(
-            f"entries of the {self.kind} stop growing after {len(self._content) // size} of {length // size}",
-            path=self.path,
-            position=len(self._content),
-            hint=_HINT,
-        )
+        return None
 
     def __repr__(self) -> str:
         state = f"{self._entries.count} entries" if self.problem is None else f"problem: {self.problem.message}"

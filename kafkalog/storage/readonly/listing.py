@@ -59,7 +59,7 @@ def unreadable(directory: str, error: OSError) -> PartitionNotFound | NotAPartit
     """Return the typed error for a partition directory that cannot be listed."""
     if isinstance(error, FileNotFoundError):
         return PartitionNotFound(
-            "there is no such partition directory",
+            "the partition directory does not exist",
             path=directory,
             hint="check the path; a partition directory is named <topic>-<number>",
         )
@@ -70,10 +70,10 @@ def unreadable(directory: str, error: OSError) -> PartitionNotFound | NotAPartit
 
 def not_a_directory(path: str) -> NotAPartition:
     """Return the error for a file given instead of a partition directory."""
-    hint = "give the partition's directory, <data directory>/<topic>-<number>"
+    hint = "use the partition's directory, <data directory>/<topic>-<number>"
     if is_log_file(os.path.basename(path)):
         hint = f"this is one segment of a partition: open its directory, {os.path.dirname(path) or '.'}"
-    return NotAPartition("a file, where a partition directory is meant", path=path, hint=hint)
+    return NotAPartition("a file was given instead of a partition directory", path=path, hint=hint)
 
 
 def is_being_changed(fs: FileSystem, directory: str) -> bool:
@@ -94,11 +94,11 @@ def no_segments(fs: FileSystem, directory: str) -> NotAPartition:
         )
     except (OSError, StorageError, PartitionNotFound, NotAPartition):
         inside = []
-    hint = "a partition directory holds files such as 00000000000000000000.log"
+    hint = "a partition directory contains files such as 00000000000000000000.log"
     if inside:
         shown = ", ".join(inside[:5]) + (" ..." if len(inside) > 5 else "")
         hint = f"this is a data directory; open one of the partitions in it: {shown}"
-    return NotAPartition("the directory holds no segment file", path=directory, hint=hint)
+    return NotAPartition("the directory contains no segment files", path=directory, hint=hint)
 
 
 def partition_of(fs: FileSystem, path: str) -> TopicPartition:

@@ -17,7 +17,7 @@ def extent_of(state: ViewState, offset: int) -> Extent:
     segment = state.segments.floor(offset) or state.segments[0]
     following = state.segments.higher(segment.base_offset)
     size = state.end.size if following is None else segment.size
-    bound = state.end_offset if following is None else following.base_offset
+    bound = state.log_end_offset if following is None else following.base_offset
     data = segment.records.slice(0, size)
     return Extent(segment.base_offset, data, bound, following is None, segment.offset_index, segment.is_elsewhere)
 
@@ -65,4 +65,4 @@ def cut_at(found: FetchDataInfo, segment: ViewSegment | None, bound: int) -> Fet
 def largest_timestamp(state: ViewState) -> OffsetAndTimestamp | None:
     """Return the first record with the largest timestamp; None if no record has one."""
     largest = max(segment.largest_timestamp for segment in state.segments)
-    return None if largest < 0 else first_at(state.segments, largest, 0, state.end_offset)
+    return None if largest < 0 else first_at(state.segments, largest, 0, state.log_end_offset)

@@ -108,7 +108,7 @@ class LogView:
     @property
     def log_end_offset(self) -> int:
         """Offset after the last complete valid batch."""
-        return self._state.end_offset
+        return self._state.log_end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -125,16 +125,12 @@ class LogView:
 
         It may reach the log end, since the checkpointed high watermark lags behind. StorageError.
         """
-        return self._retried(self._last_stable_offset)
+        return self._retry_if_changed(self._last_stable_offset)
 
     @property
     def open_transactions(self) -> dict[int, int]:
         """First offset of each open transaction, by producer id. StorageError."""
-
-        def ask(state: ViewState) -> dict[int, int]:
-            return self._transactions.open_transactions(state.segments, state.end_offset, state.end.size)
-
-        return self._retried(ask)
+        return self._retry_if_changed(self._transactions.open_transactions)
 
     @property
     def leader_epoch(self) -> int:
@@ -149,7 +145,7 @@ class LogView:
     def segment_of(self, offset: int) -> ViewSegment | None:
         """Return the segment that holds the offset; None outside the log and after `close`."""
         state = self._state
-        if self.closed or not state.start_offset <= offset < state.end_offset:
+        if self.closed or not state.start_offset <= offset < state.log_end_offset:
             return None
         return state.segments.floor(offset)
 
@@ -175,14 +171,15 @@ class LogView:
         In a data directory that was closed cleanly, an incomplete write counts too.
         """
         state = self._state
-        trouble, before = state.end.problem, state.end.damage
-        if isinstance(before, MisplacedBatch) and before.last_offset >= state.end_offset:
+        problem, before = state.end.problem, state.end.damage
+        if isinstance(before, MisplacedBatch) and before.last_offset >= state.log_end_offset:
             return before  # its offsets may be right, and the log end higher
-        if isinstance(trouble, MisplacedBatch) or state.length <= state.end.size:
-            return trouble
+        if isinstance(problem, MisplacedBatch) or state.length <= state.end_position:
+            return problem
         if not self._fs.exists(os.path.join(os.path.dirname(self.path), CLEAN_SHUTDOWN_FILE)):
             return None
-        return trouble or damage_at("zeros follow the last batch", state.active.path, state.end_offset, state.end.size)
+        where = state.active.path, state.log_end_offset, state.end_position
+        return problem or damage_at("zeros follow the last batch", *where)
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
@@ -232,12 +229,12 @@ class LogView:
         for attempt in range(LOOKS):
             self._check_open()
             state = self._state
-            if state.start_offset <= offset <= state.end_offset:
+            if state.start_offset <= offset <= state.log_end_offset:
                 return extent_of(state, offset)
             if attempt:
                 break
             self._refresh_fully()
-        raise out_of_range(offset, self._state.start_offset, self._state.end_offset, self.path)
+        raise out_of_range(offset, self._state.start_offset, self._state.log_end_offset, self.path)
 
     def read(
         self,
@@ -267,7 +264,7 @@ class LogView:
             elif attempt > 1:
                 break
             self._refresh_fully()
-        raise out_of_range(start_offset, self._state.start_offset, self._state.end_offset, self.path)
+        raise out_of_range(start_offset, self._state.start_offset, self._state.log_end_offset, self.path)
 
     def _read_bounded(
         self, start_offset: int, max_length: int, isolation: Isolation, min_one_message: bool
@@ -288,16 +285,12 @@ class LogView:
         where = found.fetch_offset_metadata
         following = self.segments.higher(where.segment_base_offset)
         end = bound if following is None else min(bound, following.base_offset)
-
-        def ask(state: ViewState) -> list[AbortedTransaction]:
-            asked = state.segments, state.end_offset, state.end.size, where.message_offset, end
-            return self._transactions.aborted_transactions(*asked)
-
-        return tuple(self._retried(ask))
+        first, query = where.message_offset, self._transactions.aborted_transactions
+        return tuple(self._retry_if_changed(lambda state: query(state, first, end)))
 
     def _last_stable_offset(self, state: ViewState) -> int:
-        first = self._transactions.first_unstable_offset(state.segments, state.end_offset, state.end.size)
-        return state.end_offset if first is None else min(max(first, state.start_offset), state.end_offset)
+        first = self._transactions.first_unstable_offset(state)
+        return state.log_end_offset if first is None else min(max(first, state.start_offset), state.log_end_offset)
 
     @property
     def has_damaged_transactions(self) -> bool:
@@ -306,41 +299,29 @@ class LogView:
 
     def undecided(self, first_offset: int, next_offset: int) -> Undecided | None:
         """Return the first transaction with records in this range whose end may be hidden by damage."""
-
-        def ask(state: ViewState) -> Undecided | None:
-            asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
-            return self._transactions.undecided(*asked)
-
-        return self._retried(ask)
+        return self._retry_if_changed(lambda state: self._transactions.undecided(state, first_offset, next_offset))
 
     def undecided_at_end(self) -> Undecided | None:
         """Return the transaction at the last stable offset if damage may hide its end."""
-        return self._retried(
-            lambda state: self._transactions.undecided_at_end(state.segments, state.end_offset, state.end.size)
-        )
+        return self._retry_if_changed(self._transactions.undecided_at_end)
 
     def aborted_ranges(self, first_offset: int, next_offset: int) -> AbortedRanges:
         """Return the aborted transactions that records in this range, below the last stable offset, may belong to."""
+        return self._retry_if_changed(lambda state: self._transactions.aborted_ranges(state, first_offset, next_offset))
 
-        def ask(state: ViewState) -> AbortedRanges:
-            asked = state.segments, state.end_offset, state.end.size, first_offset, next_offset
-            return self._transactions.aborted_ranges(*asked)
-
-        return self._retried(ask)
-
-    def _retried(self, ask: Callable[[ViewState], T]) -> T:
-        """Return `ask(state)`; refresh and retry if a file is missing or was truncated or rewritten."""
+    def _retry_if_changed(self, query: Callable[[ViewState], T]) -> T:
+        """Return `query(state)`; refresh and retry if a file is missing or was truncated or rewritten."""
         for _ in range(LOOKS - 1):
             self._check_open()
             try:
-                return ask(self._state)
+                return query(self._state)
             except CorruptRecord:
                 self._refresh_fully()
             except StorageError as error:
                 if error.errno != errno.ENOENT:
                     raise
                 self._refresh_fully()
-        return ask(self._state)
+        return query(self._state)
 
     def _refresh_fully(self) -> None:
         with self._lock:
@@ -354,7 +335,7 @@ class LogView:
         the log start, in a segment that still exists). Another `isolation` replaces the log end by its bound, and
         records at or after it are not found, as for the reference's ListOffsets (PART-8).
         """
-        found = self._retried(lambda state: self._offset_for_time(state, timestamp))
+        found = self._retry_if_changed(lambda state: self._offset_for_time(state, timestamp))
         if isolation == "log_end":
             return found
         return bounded(found, timestamp, self._bound(isolation))
@@ -366,7 +347,7 @@ class LogView:
             return OffsetAndTimestamp(state.start_offset, -1, self._epoch_of(state.start_offset))
         if timestamp == MAX_TIMESTAMP:
             return largest_timestamp(state)
-        found = first_at(state.segments, timestamp, state.start_offset, state.end_offset)
+        found = first_at(state.segments, timestamp, state.start_offset, state.log_end_offset)
         if found is None and (trouble := self.tail_damage) is not None:
             raise trouble  # the record may have been there
         return found

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, StorageError
 from kafkalog.storage.names import SWAP_SUFFIX
-from kafkalog.storage.readonly.end import SegmentEnd, empty_end, find_end, still_there
+from kafkalog.storage.readonly.end import SegmentEnd, empty_end, find_end, has_last_batch
 from kafkalog.storage.readonly.files import Descriptors
 from kafkalog.storage.readonly.listing import (
     UnopenedSegment,
@@ -51,8 +51,8 @@ class ViewState:
     """
 
     __slots__ = (
-        "active", "checkpoints", "end", "end_offset", "high_watermark", "length", "mtime_ns", "segments",
-        "start_offset",
+        "active", "checkpoints", "end", "end_position", "high_watermark", "length", "log_end_offset", "mtime_ns",
+        "segments", "start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +66,8 @@ class ViewState:
         self.segments = segments
         self.active = segments.active
         self.end = end
-        self.end_offset: int = end.next_offset
+        self.log_end_offset: int = end.next_offset
+        self.end_position: int = end.size
         self.checkpoints = checkpoints
         self.start_offset: int = min(max(checkpoints.log_start, segments[0].base_offset), end.next_offset)
         mark = checkpoints.high_watermark
@@ -139,9 +140,9 @@ class DirectoryWatch:
                     raise
                 self._clock.sleep(attempt)
         raise StorageError(
-            "the directory's files keep changing their names while they are listed",
+            "file names keep changing while the directory is listed",
             path=self._path,
-            hint="try again when its owner has settled",
+            hint="try again later",
         )
 
     def _state_of(self, listed: tuple[UnopenedSegment, ...], old: ViewState | None) -> ViewState:
@@ -192,7 +193,7 @@ class DirectoryWatch:
         file = last.file  # opened first: `stat` then asks the file itself
         stat = last.stat()
         last.set_size(stat.st_size)
-        if known is None or known.size > stat.st_size or not still_there(file, known):
+        if known is None or known.size > stat.st_size or not has_last_batch(file, known):
             last.forget_indexes()
             known = last.advised_end() or empty_end(last.base_offset)
         end = find_end(file, last.base_offset, known, stat.st_size)

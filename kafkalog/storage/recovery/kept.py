@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptRecord, FormatError, StorageError
 from kafkalog.storage.names import INDEX_SUFFIXES, LOG_SUFFIX, base_name, log_file_name
-from kafkalog.storage.recovery.sound_runs import SoundCount, counted, sound_runs
+from kafkalog.storage.recovery.sound_runs import SoundCount, count_batches, sound_runs
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import File, FileSystem, atomic_write
 
@@ -72,18 +72,18 @@ class Loss(NamedTuple):
     @property
     def sound(self) -> SoundCount:
         """Sum over all sound batches."""
-        return _sum(self.files)
+        return sum((one.sound for one in self.files), SoundCount())
 
     def refusal(self) -> CorruptRecord:
         """Return the error for an opening that must not remove sound records."""
         before = f"the last sound offset before it is {self.offset - 1}" if self.offset else "nothing is before it"
         return CorruptRecord(
-            f"recovery would end the log here, since {self.reason}: {before}, and {told(self.sound)} are behind",
+            f"recovery would cut the log here because {self.reason}: {before}, and {self.sound} follow",
             path=self.path,
             offset=self.offset,
             position=self.position,
-            hint="nothing was changed; `kafkalog verify` shows the damage; with on_damage='recover' the log is cut "
-            "there, and what is behind is kept (`kafkalog kept restore` gives it back)",
+            hint="nothing was changed; `kafkalog verify` shows the damage; on_damage='recover' cuts the log there "
+            "and keeps the batches behind (`kafkalog kept restore` restores them)",
         )
 
 
@@ -107,7 +107,7 @@ class Kept(NamedTuple):
     @property
     def sound(self) -> SoundCount:
         """Sum over all sound batches."""
-        return _sum(self.files)
+        return sum((one.sound for one in self.files), SoundCount())
 
     @property
     def size(self) -> int:
@@ -118,15 +118,6 @@ class Kept(NamedTuple):
         """Return the fields as plain JSON values, with `type` "kept"."""
         own = self._asdict() | {"name": self.name, "bytes": self.size, **self.sound._asdict()}
         return {"type": "kept", **own, "files": [one.as_json() for one in self.files]}
-
-
-def told(sound: SoundCount) -> str:
-    """Return the counts of sound batches as text."""
-    records, batches = (
-        f"{count} {noun}{'' if count == 1 else plural}"
-        for count, noun, plural in ((sound.records, "sound record", "s"), (sound.batches, "batch", "es"))
-    )
-    return f"{records} in {batches} (offsets {sound.first_offset} to {sound.last_offset})"
 
 
 def find_loss(
@@ -159,8 +150,8 @@ def _sound_file(directory: str, base_offset: int, position: int, fs: FileSystem)
                 return None
             size = runs[-1].end - position
     except OSError as error:
-        raise StorageError.from_os(error, "look for sound batches", path=path) from error
-    return KeptFile(name, base_offset, position, size, counted(runs))
+        raise StorageError.from_os(error, "search for sound batches", path=path) from error
+    return KeptFile(name, base_offset, position, size, count_batches(runs))
 
 
 def keep(loss: Loss, fs: FileSystem, clock: Clock) -> str:
@@ -187,15 +178,15 @@ def keep(loss: Loss, fs: FileSystem, clock: Clock) -> str:
         if isinstance(error, StorageError):
             raise
         raise StorageError(
-            f"cannot keep {told(loss.sound)} behind damage: {error.strerror or error}; nothing was cut",
+            f"cannot keep {loss.sound} behind damage: {error.strerror or error}; nothing was cut",
             errno=error.errno,
             path=loss.path,
             position=loss.position,
-            hint="make room on this disk, or let this user write there, then open the log again",
+            hint="free space on the disk, or give this user write permission there, then open the log again",
         ) from error
     _LOG.warning(
-        "%s ends at offset %d, byte %d of %s: %s; %s behind it are kept in %s, `kafkalog kept restore` gives them back",
-        loss.directory, loss.offset, loss.position, os.path.basename(loss.path), loss.reason, told(loss.sound), entry,
+        "%s ends at offset %d, byte %d of %s: %s; %s behind it are kept in %s; `kafkalog kept restore` restores them",
+        loss.directory, loss.offset, loss.position, os.path.basename(loss.path), loss.reason, loss.sound, entry,
     )  # fmt: skip
     return entry
 
@@ -228,11 +219,11 @@ def _may_take(entry: str, loss: Loss, fs: FileSystem) -> bool:
     """Return True if the directory is free: it has no manifest, or it holds the same tail."""
     if not fs.exists(os.path.join(entry, MANIFEST)):
         return True
-    there = set(fs.names(entry))
+    present = set(fs.names(entry))
     for one in loss.files:
-        if not one.is_copy and one.name in there:
+        if not one.is_copy and one.name in present:
             return False
-        if one.is_copy and (one.name not in there or not _same_bytes(loss, one, os.path.join(entry, one.name), fs)):
+        if one.is_copy and (one.name not in present or not _same_bytes(loss, one, os.path.join(entry, one.name), fs)):
             return False
     return any(one.is_copy for one in loss.files)
 
@@ -269,7 +260,8 @@ def _write_manifest(entry: str, loss: Loss, fs: FileSystem, clock: Clock) -> Non
     manifest = {
         "version": _VERSION, "partition": os.path.basename(loss.directory), "at_ms": clock.milliseconds(),
         "reason": loss.reason, "segment": os.path.basename(loss.path), "position": loss.position,
-        "offset": loss.offset, **_sum(files)._asdict(), "files": [one.as_json() for one in files],
+        "offset": loss.offset, **sum((one.sound for one in files), SoundCount())._asdict(),
+        "files": [one.as_json() for one in files],
     }  # fmt: skip
     atomic_write(fs, os.path.join(entry, MANIFEST), json.dumps(manifest, indent=1).encode())
 
@@ -313,7 +305,7 @@ def list_kept(directory: str, fs: FileSystem) -> list[Kept]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise StorageError.from_os(error, "list what was kept", path=root) from error
+        raise StorageError.from_os(error, "list the kept batches", path=root) from error
     found = [one for one in (read_kept(os.path.join(root, name), fs) for name in names) if one is not None]
     return sorted(found, key=lambda one: (one.at_ms, one.name))
 
@@ -323,36 +315,29 @@ def read_kept(path: str, fs: FileSystem) -> Kept | None:
     manifest = os.path.join(path, MANIFEST)
     try:
         content = fs.read_file(manifest, _MAX_MANIFEST_BYTES)
-        there = set(fs.names(path))
+        present = set(fs.names(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StorageError.from_os(error, "read the manifest", path=manifest) from error
     try:
-        given = json.loads(content)
-        files = tuple(_file_of(one) for one in given["files"])
+        fields = json.loads(content)
+        files = tuple(_file_of(one) for one in fields["files"])
         return Kept(
-            path, str(given["partition"]), int(given["at_ms"]), str(given["reason"]), str(given["segment"]),
-            int(given["position"]), int(given["offset"]), tuple(one for one in files if one.name in there),
+            path, str(fields["partition"]), int(fields["at_ms"]), str(fields["reason"]), str(fields["segment"]),
+            int(fields["position"]), int(fields["offset"]), tuple(one for one in files if one.name in present),
         )  # fmt: skip
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise FormatError(
-            f"the manifest of what was kept cannot be read: {error}", path=manifest,
-            hint="copy the files beside it to a partition's directory, with names that end with .log: "
+            f"cannot read the manifest of kept batches: {error}", path=manifest,
+            hint="copy the files beside it to a partition directory, under names that end in .log: "
             "`kafkalog consume --on-damage skip` reads the records",
         ) from error  # fmt: skip
 
 
-def _file_of(given: dict[str, Any]) -> KeptFile:
-    name = str(given["name"])
+def _file_of(fields: dict[str, Any]) -> KeptFile:
+    name = str(fields["name"])
     if os.path.basename(name) != name or not name:
-        raise ValueError(f"{name!r} is no file's name")
-    sound = SoundCount(*(int(given[field]) for field in SoundCount._fields))
-    return KeptFile(name, int(given["base_offset"]), int(given["position"]), int(given["bytes"]), sound)
-
-
-def _sum(files: Sequence[KeptFile]) -> SoundCount:
-    total = SoundCount()
-    for one in files:
-        total += one.sound
-    return total
+        raise ValueError(f"{name!r} is not a file name")
+    sound = SoundCount(*(int(fields[field]) for field in SoundCount._fields))
+    return KeptFile(name, int(fields["base_offset"]), int(fields["position"]), int(fields["bytes"]), sound)

@@ -30,7 +30,7 @@ from kafkalog.storage.names import (
     parse_base_offset,
 )
 from kafkalog.storage.recovery.kept import Loss, whole_segments
-from kafkalog.storage.recovery.recover_segment import FileData, scan_segment
+from kafkalog.storage.recovery.recover_segment import SegmentData, scan_segment
 from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
@@ -55,14 +55,14 @@ def renamed_txn_indexes(names: Iterable[str]) -> dict[int, str]:
     would mean that nothing in it was aborted, so it has to be recovered. The file may belong to another segment, one
     that began at the same offset before, so its content is not trusted.
     """
-    there = frozenset(names)
+    existing = frozenset(names)
     found = {}
-    for name in there:
+    for name in existing:
         base = parse_base_offset(name) if name.endswith(_DELETED_TXNS) else None
         if base is not None:
             stem = base_name(base)
-            has_index = not there.isdisjoint((stem + TXN_INDEX_SUFFIX, stem + TXN_INDEX_SUFFIX + SWAP_SUFFIX))
-            if stem + LOG_SUFFIX in there and not has_index:
+            has_index = not existing.isdisjoint((stem + TXN_INDEX_SUFFIX, stem + TXN_INDEX_SUFFIX + SWAP_SUFFIX))
+            if stem + LOG_SUFFIX in existing and not has_index:
                 found[base] = name
     return found
 
@@ -113,22 +113,22 @@ def _clear(
         end = _deleted_end(directory, names, fs)
         if end:  # on disk before its evidence is removed: a second crash would lose it
             _make_file(directory, log_file_name(max(end, log_start_offset)), fs)
-    there = set(names) - set(plan.removed)
+    existing = set(names) - set(plan.removed)
     found = [_swap_of(directory, name, names, fs) for name in plan.swaps if name.endswith(_SWAPPED_LOG)]
     # the oldest segment is removed first: if it exists, nothing was removed for its replacement yet
-    refused = {swap.base_offset for swap in found if not swap.is_whole and log_file_name(swap.base_offset) in there}
+    refused = {swap.base_offset for swap in found if not swap.is_whole and log_file_name(swap.base_offset) in existing}
     used = [swap for swap in found if swap.base_offset not in refused]
-    _keep_replaced(directory, used, there, fs, keep)
+    _keep_replaced(directory, used, existing, fs, keep)
     for name in plan.removed:
         remove_file(directory, name, fs)
     for name in plan.swaps:
         if parse_base_offset(name) in refused:
             if name.endswith(_SWAPPED_LOG):
                 path = os.path.join(directory, name)
-                _LOG.warning("%s is damaged: removed, the segments it was made from are still there", path)
+                _LOG.warning("removed %s, which is damaged; the segments it was built from still exist", path)
             remove_file(directory, name, fs)
-    for name in _replaced(used, there):
-        _LOG.info("%s was replaced by a clean or a split: removed", os.path.join(directory, name))
+    for name in _replaced(used, existing):
+        _LOG.info("removed %s, which a clean or a split replaced", os.path.join(directory, name))
         remove_file(directory, name, fs)
     # the data file is renamed last: while it has its suffix, the next start repeats all of this
     for name in sorted(plan.swaps, key=lambda n: n.endswith(_SWAPPED_LOG)):
@@ -154,7 +154,7 @@ def _swap_of(directory: str, name: str, names: Iterable[str], fs: FileSystem) ->
     base = parse_base_offset(name) or 0
     records = FileRecords.open(os.path.join(directory, name), fs=fs, file_already_exists=True)
     try:
-        scanned = scan_segment(FileData(records, base))
+        scanned = scan_segment(SegmentData(records, base))
         before, end, position = base, base, scanned.found.tail.size
         for table in records.slice(0, position if scanned.is_cut else records.size).tables():
             row = len(table) - 1
@@ -198,7 +198,7 @@ def _deleted_end(directory: str, names: Iterable[str], fs: FileSystem) -> int:
     except FormatError:  # longer than any file of a log
         return newest
     try:  # scanned as in recovery, since checksums do not cover offsets
-        return scan_segment(FileData(records, newest)).end_offset
+        return scan_segment(SegmentData(records, newest)).end_offset
     finally:
         records.close_handlers()
 
@@ -210,7 +210,7 @@ def _make_file(directory: str, name: str, fs: FileSystem) -> None:
         fs.open_file(path, "create").close()
         fs.fsync_dir(directory)
     except OSError as error:
-        raise StorageError.from_os(error, "make the file", path=path) from error
+        raise StorageError.from_os(error, "create the file", path=path) from error
 
 
 def remove_file(directory: str, name: str, fs: FileSystem) -> None:

@@ -61,9 +61,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
-    """A log's segments and offsets as on disk; `given_up` are segments renamed for their delayed delete.
+    """A log's segments and offsets as on disk; `removed` are segments renamed for their delayed delete.
 
-    `given_up_files` are snapshots deleted with them. `is_untouched` says that no file was created or renamed.
+    `removed_files` are snapshots deleted with them. `is_untouched` says that no file was created or renamed.
     `misplaced_end` describes a last batch that recovery accepted although it begins below the end of the previous
     one.
     """
@@ -72,8 +72,8 @@ class Loaded(NamedTuple):
     log_start_offset: int
     recovery_point: int
     next_offset: int
-    given_up: tuple[LogSegment, ...]
-    given_up_files: tuple[str, ...]
+    removed: tuple[LogSegment, ...]
+    removed_files: tuple[str, ...]
     is_untouched: bool
     misplaced_end: MisplacedBatch | None
 
@@ -124,8 +124,8 @@ class LogLoader:
         self._tails: dict[int, SegmentTail] = {}  # of the recovered segments
         self._misplaced: set[int] = set()  # those whose last batch begins below the end of the previous one
         self._renamed_txns = renamed_txn_indexes(self._found.names)
-        self._given_up: list[LogSegment] = []
-        self._given_up_files: list[str] = []
+        self._removed: list[LogSegment] = []
+        self._removed_files: list[str] = []
         self._touched = False  # names in the directory have changed
 
     def load(self) -> Loaded:
@@ -134,7 +134,7 @@ class LogLoader:
         IllegalState if `producers` is not empty: loading would add to it (LOAD-19).
         """
         if not self._producers.is_empty:
-            raise IllegalState("the producers of a log are known before it is loaded", path=self._directory)
+            raise IllegalState("the producer state is not empty before the log is loaded", path=self._directory)
         try:
             self._clear_leftovers()
             while True:
@@ -142,14 +142,14 @@ class LogLoader:
                     self._open_segments()
                     if not self._clean:
                         self._recover()
-                    self._drop_hiding()
+                    self._remove_overlapping_empty()
                     break
                 except SegmentOffsetOverflow as error:
                     self._split(error)
             end = self._start_anew_if_below_log_start()
             return self._finish(end)
         except BaseException:
-            for segment in (*self._segments.values(), *self._given_up):
+            for segment in (*self._segments.values(), *self._removed):
                 segment.close_handlers()
             raise
 
@@ -166,20 +166,19 @@ class LogLoader:
 
     def _open_segments(self) -> None:
         """Check names and sizes, and the end of the log; other files are opened on first use."""
-        there = self._found.names
-        found = (parse_base_offset(name) for name in there if name.endswith(LOG_SUFFIX))
+        found = (parse_base_offset(name) for name in self._found.names if name.endswith(LOG_SUFFIX))
         logs = {base for base in found if base is not None}
-        names = frozenset([name for name in there if name.endswith(INDEX_SUFFIXES)])
-        for name in sorted(names):
+        indexes = frozenset([name for name in self._found.names if name.endswith(INDEX_SUFFIXES)])
+        for name in sorted(indexes):
             if name[:OFFSET_DIGITS] + LOG_SUFFIX in self._found.sizes:
                 continue  # the common case: the name is not parsed
             base = parse_base_offset(name)
             if base is not None and base not in logs:
-                _LOG.warning("%s has no .log file: removed", os.path.join(self._directory, name))
+                _LOG.warning("removed %s, which has no .log file", os.path.join(self._directory, name))
                 remove_file(self._directory, name, self._fs)
         bases = sorted(logs)
         for at, base in enumerate(bases):
-            self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, names)
+            self._open_segment(base, bases[at + 1] if at + 1 < len(bases) else None, indexes)
 
     def _open_segment(self, base: int, following: int | None, indexes: frozenset[str]) -> None:
         """Open one segment; recover it without `.index` or with a damaged transaction index (LOAD-7, LOAD-8).
@@ -196,7 +195,7 @@ class LogLoader:
             fs=self._fs,
             clock=self._clock,
             is_on_disk=self._clean,
-            believes_indexes=not self._clean,
+            trust_indexes=not self._clean,
         )
         stem = base_name(base)
         has_index, has_times, has_txns = [stem + suffix in indexes for suffix in INDEX_SUFFIXES]
@@ -204,14 +203,14 @@ class LogLoader:
             return  # new, and closed before its first record: its indexes are created when it becomes active
         if not has_index or base in self._renamed_txns or has_txns and not self._is_txn_index_sound(segment):
             if segment.size:
-                _LOG.warning("%s: an index is missing or damaged, all are made anew", segment.path)
+                _LOG.warning("rebuilding all indexes of %s: one is missing or damaged", segment.path)
             if self._clean:
                 self._reindex(segment, following)
             else:
                 self._unindexed.append(segment)
         elif self._clean and not (has_times and (following is not None or self._ends_well(segment))):
             if segment.size:
-                _LOG.warning("the indexes of %s are missing or damaged: they are made anew", segment.path)
+                _LOG.warning("rebuilding the indexes of %s, which are missing or damaged", segment.path)
             self._rebuild(segment, following)
 
     @staticmethod
@@ -258,11 +257,12 @@ class LogLoader:
             if not ends_whole(segment):
                 self._reindex(segment, bound)
                 return
+            found = scan_segment(segment)
         elif (found := scan_segment(segment)).found.tail.size < found.found.end:
             self._reindex(segment, bound, found)
             return
         segment.pin_indexes()
-        rebuild_indexes(segment)
+        rebuild_indexes(segment, found)
         self._settle(segment)
 
     def _settle(self, segment: LogSegment) -> None:
@@ -279,7 +279,7 @@ class LogLoader:
             raise error
         for part in split_segment(segment, self._directory, self._config, self._fs, self._clock):
             part.close_handlers()
-        self._given_up.append(segment)
+        self._removed.append(segment)
         for other in self._segments.values():
             if other is not segment:
                 other.close_handlers()
@@ -288,7 +288,7 @@ class LogLoader:
         self._tails.clear()
         self._look_again()
 
-    def _drop_hiding(self) -> None:
+    def _remove_overlapping_empty(self) -> None:
         """Remove empty segments that begin below the end of the previous one: they would hide its records.
 
         A roll leaves such a file if it failed and could not be undone, or if a crash interrupted it.
@@ -296,7 +296,7 @@ class LogLoader:
         segments = list(self._segments.values())
         for empty, before in zip(segments[:0:-1], segments[-2::-1], strict=True):
             if not empty.size and before.size and before.read_next_offset() > empty.base_offset:
-                _LOG.warning("%s is empty and overlaps the segment before it: removed", empty.path)
+                _LOG.warning("removed %s, which is empty and overlaps the previous segment", empty.path)
                 empty.delete_if_exists()
                 self._producers.snapshots.remove(empty.base_offset)
                 del self._segments[empty.base_offset]
@@ -309,23 +309,23 @@ class LogLoader:
         unflushed = LogSegments(self._segments.values()).values(point, 2**63 - 1) if self._segments else ()
         self._check_flushed(unflushed[0].base_offset if unflushed else 2**63 - 1)
         run = RecoveryRun(self._directory, unflushed, self._progress, self._threads)
-        ends = None
+        stopped_at = None
         with closing(run.scanned()) as scanned:
             for done, found in enumerate(scanned):
                 if found.status == BAD_RANGE:
-                    found = self._judged(unflushed, done, found)
-                if found.is_cut and not _goes_on(found, unflushed[done + 1 :]):
-                    ends = done, found  # files are read ahead: move none before the scan has ended
+                    found = self._judge(unflushed, done, found)
+                if found.is_cut and not _continues(found, unflushed[done + 1 :]):
+                    stopped_at = done, found  # files are read ahead: move none before the scan has ended
                     break
-                run.note(found, self._recover_one(unflushed[done], found))
-        if ends is not None:
-            done, found = ends
-            run.note(found, self._recover_one(unflushed[done], found, unflushed[done + 1 :]))
-            self._give_up(unflushed[done + 1 :])
-        run.tell_end()
+                run.segment_recovered(found, self._recover_one(unflushed[done], found))
+        if stopped_at is not None:
+            done, found = stopped_at
+            run.segment_recovered(found, self._recover_one(unflushed[done], found, unflushed[done + 1 :]))
+            self._remove_later(unflushed[done + 1 :])
+        run.report_end()
 
     @staticmethod
-    def _judged(segments: tuple[LogSegment, ...], done: int, found: FoundSegment) -> FoundSegment:
+    def _judge(segments: tuple[LogSegment, ...], done: int, found: FoundSegment) -> FoundSegment:
         """Return the result of a pass; an offset that does not fit counts as damage if the log continues below it."""
         segment, position = segments[done], found.found.tail.size
         behind = next_sound(segment.records.slice(0, 0).file, position, segment.size, found.end_offset)
@@ -341,7 +341,7 @@ class LogLoader:
             if segment in self._unindexed:
                 self._reindex(segment, following.base_offset)
             elif not self._indexes_fit(segment, following.base_offset - segment.base_offset):
-                _LOG.warning("the indexes of %s are damaged: they are made anew", segment.path)
+                _LOG.warning("rebuilding the indexes of %s, which are damaged", segment.path)
                 self._rebuild(segment, following.base_offset)
             else:
                 continue
@@ -399,18 +399,18 @@ class LogLoader:
         for base in bases:
             del self._segments[base]
 
-    def _give_up(self, segments: tuple[LogSegment, ...]) -> None:
+    def _remove_later(self, segments: tuple[LogSegment, ...]) -> None:
         """Rename segments that were not kept, and all snapshots, for a delayed delete, the last one first."""
         self._touched = True
         for segment in reversed(segments):
             if segment.base_offset in self._segments:
-                _LOG.warning("%s lies behind damage, or below the log start: given up", segment.path)
+                _LOG.warning("%s is behind damage or below the log start: it will be deleted", segment.path)
                 segment.change_file_suffixes("", DELETED_SUFFIX)
                 del self._segments[segment.base_offset]
-                self._given_up.append(segment)
+                self._removed.append(segment)
             marked = self._producers.snapshots.mark_deleted(segment.base_offset)
             if marked is not None:
-                self._given_up_files.append(marked)
+                self._removed_files.append(marked)
 
     def _start_anew_if_below_log_start(self) -> int | None:
         """Return the log end; None if there is no log, or it ended below the log start and was removed (LOAD-13)."""
@@ -419,13 +419,13 @@ class LogLoader:
         end = self._segments[max(self._segments)].read_next_offset()
         if end >= self._log_start:
             return end
-        _LOG.warning("%s ends at %d, below its log start %d: it begins anew", self._directory, end, self._log_start)
+        _LOG.warning("%s ends at %d, below its log start %d: restarted there", self._directory, end, self._log_start)
         files = whole_segments(self._directory, self._segments, self._fs)
         reason = f"its log start is {self._log_start}, above its end"
         segments = tuple(self._segments.values())
         if files:
             self._keep(Loss(self._directory, max(self._segments), 0, end, reason, files))
-        self._give_up(segments)
+        self._remove_later(segments)
         self._tails.clear()
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._log_start)
@@ -440,8 +440,7 @@ class LogLoader:
                 self._config,
                 fs=self._fs,
                 clock=self._clock,
-                init_file_size=self._config.init_file_size,
-                preallocate=self._config.preallocate,
+                preallocated_bytes=self._config.init_file_size,
             )
         segments = LogSegments(self._segments.values())
         next_offset = segments.active.read_next_offset() if end is None else end
@@ -458,10 +457,10 @@ class LogLoader:
         active.become_active(self._tails.get(active.base_offset))
         for name in self._renamed_txns.values():
             remove_file(self._directory, name, self._fs)
-        given_up, files = tuple(self._given_up), tuple(self._given_up_files)
+        removed, files = tuple(self._removed), tuple(self._removed_files)
         is_untouched = self._clean and not self._touched
         misplaced = misplaced_end(active) if active.base_offset in self._misplaced else None
-        return Loaded(segments, start, point, next_offset, given_up, files, is_untouched, misplaced)
+        return Loaded(segments, start, point, next_offset, removed, files, is_untouched, misplaced)
 
     def _load_producers(self, segments: LogSegments[LogSegment], start: int, next_offset: int) -> None:
         """Load the producers; if a transaction index is incomplete, rebuild all indexes of its segment."""
@@ -469,7 +468,7 @@ class LogLoader:
         lagging = rebuild_producers(self._producers, segments, start, next_offset, now_ms, clean=self._clean)
         if lagging:
             for segment in lagging:
-                _LOG.warning("%s: its transaction index is not complete, all indexes are made anew", segment.path)
+                _LOG.warning("rebuilding all indexes of %s: its transaction index is incomplete", segment.path)
                 following = segments.higher(segment.base_offset)
                 self._reindex(segment, None if following is None else following.base_offset)
             self._producers.forget()
@@ -479,17 +478,16 @@ class LogLoader:
 def begin_log(directory: str, config: LogConfig, *, fs: FileSystem, clock: Clock) -> Loaded:
     """Create the first segment of a log, at offset 0, in a newly created directory; nothing is synced."""
     name = log_file_name(0)
-    path, size = os.path.join(directory, name), config.init_file_size
-    FileRecords.create(path, fs=fs, init_file_size=size, preallocate=config.preallocate)
+    FileRecords.create(os.path.join(directory, name), fs=fs, preallocated_bytes=config.init_file_size)
     segment = open_listed(
         Directory(directory, (name,), {name: 0}), 0, config, offsets=MAX_RELATIVE_OFFSET + 1, fs=fs, clock=clock,
-        is_on_disk=False, believes_indexes=True,
+        is_on_disk=False, trust_indexes=True,
     )  # fmt: skip
     segment.begin()
     return Loaded(LogSegments((segment,)), 0, 0, 0, (), (), False, None)
 
 
-def _goes_on(found: FoundSegment, following: tuple[LogSegment, ...]) -> bool:
+def _continues(found: FoundSegment, following: tuple[LogSegment, ...]) -> bool:
     """Return True if the next segment begins where this one ends: the bytes cut off hold no record.
 
     They are preallocated space or an undone failed write, and the trim at the roll was not synced.

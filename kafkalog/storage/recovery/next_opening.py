@@ -25,7 +25,7 @@ from kafkalog.storage.names import (
     parse_base_offset,
 )
 from kafkalog.storage.recovery.kept import Loss, find_loss, whole_segments
-from kafkalog.storage.recovery.recover_segment import FileData, FoundSegment, scan_segment
+from kafkalog.storage.recovery.recover_segment import FoundSegment, SegmentData, scan_segment
 from kafkalog.util.fileio import FileSystem
 
 
@@ -76,10 +76,10 @@ def foresee_cuts(
         if not found.is_cut:
             continue
         following = bases[at + 1 :]
-        goes_on = bool(following) and following[0] == end
-        is_end = at >= unflushed and not goes_on
+        continues = bool(following) and following[0] == end
+        is_end = at >= unflushed and not continues
         cut = _cut_of(listed, base, found, following if is_end else (), fs)
-        if at >= unflushed or cut.loss is None and (goes_on or not following):
+        if at >= unflushed or cut.loss is None and (continues or not following):
             cuts.append(cut)
         if is_end:
             bases = bases[: at + 1]
@@ -141,6 +141,6 @@ def _is_read(listed: Directory, base: int, fs: FileSystem) -> bool:
 def _scanned(listed: Directory, base: int, fs: FileSystem) -> FoundSegment:
     records = FileRecords.open(os.path.join(listed.path, log_file_name(base)), fs=fs, mutable=False)
     try:
-        return scan_segment(FileData(records, base))
+        return scan_segment(SegmentData(records, base))
     finally:
         records.close_handlers()

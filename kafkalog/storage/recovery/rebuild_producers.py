@@ -74,12 +74,12 @@ def _read(
     data = segment.records.slice(0, segment.size)
     extent = Extent(segment.base_offset, data, bound_of(segments, segment.base_offset), True, segment.offset_index)
     aborted = -1
-    for chunk in sound_chunks(extent, start, last_offset, _tell):
+    for chunk in sound_chunks(extent, start, last_offset, _log_damage):
         stop = bisect_left(chunk.batches.base_offsets, last_offset, chunk.first, chunk.last)
         done = producers.replay(chunk.batches, chunk.data, chunk.first, stop)
         aborted = max([aborted, *(txn.last_offset for txn, _ in done if txn.is_aborted)])
     return aborted <= segment.txn_index.last_offset
 
 
-def _tell(damage: CorruptRecord) -> None:
-    _LOG.warning("what producers did there is not known, and is taken for not done: %s", damage)
+def _log_damage(damage: CorruptRecord) -> None:
+    _LOG.warning("ignoring any producer batches there: %s", damage)

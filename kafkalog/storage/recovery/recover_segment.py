@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafkalog._core.log.recovery import BAD_CRC, BAD_ORDER, BAD_RANGE, BAD_SIZE, MORE, PARTIAL, RecoveryPass
 from kafkalog._core.log.txns import TxnScan
@@ -31,28 +31,15 @@ from kafkalog.util.scan_buffer import scan_buffer
 
 _LOG: Final = logging.getLogger(__name__)
 _DAMAGE: Final = {
-    PARTIAL: "the rest is no whole batch",
-    BAD_SIZE: "no batch has the size that is given there",
-    BAD_CRC: "the checksum of the batch is wrong",
-    BAD_ORDER: "the batch does not end above the one before it",
+    PARTIAL: "the rest is not a complete batch",
+    BAD_SIZE: "the size field there is invalid",
+    BAD_CRC: "the batch does not match its checksum",
+    BAD_ORDER: "the batch does not end above the previous one",
 }
 
 
-class HasData(Protocol):
-    """Properties of a segment that a pass needs."""
-
-    @property
-    def records(self) -> FileRecords: ...
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def index_interval_bytes(self) -> int: ...
-    @property
-    def max_index_size(self) -> int: ...
-
-
-class FileData(NamedTuple):
-    """A file for `scan_segment` if only its end is needed."""
+class SegmentData(NamedTuple):
+    """The data of a segment to scan; without index sizes only its end is determined."""
 
     records: FileRecords
     base_offset: int
@@ -92,11 +79,13 @@ class FoundSegment(NamedTuple):
     @property
     def damage(self) -> str:
         """Reason why the pass stopped."""
-        return _DAMAGE.get(self.status, "the rest is no batch")
+        return _DAMAGE.get(self.status, "the rest is not a batch")
 
 
-def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) -> FoundSegment:
-    """Scan the data of a segment up to the first damage; call `tell(bytes)` as the scan advances.
+def scan_segment(
+    segment: LogSegment | SegmentData, advance: Callable[[int], object] | None = None
+) -> FoundSegment:
+    """Scan the data of a segment up to the first damage; call `advance(bytes)` as the scan advances.
 
     Threads: any, in parallel with passes over other segments. StorageError.
     """
@@ -115,10 +104,10 @@ def scan_segment(segment: HasData, tell: Callable[[int], object] | None = None) 
         status = found.check(buffer, 0, records.read_into(buffer, start))
         if status == MORE and found.position == start:  # another process truncated the file
             status = PARTIAL
-        if tell is not None:
-            tell(found.position - start)
-    if tell is not None:
-        tell(found.end - found.position)
+        if advance is not None:
+            advance(found.position - start)
+    if advance is not None:
+        advance(found.end - found.position)
     if found.batches:
         check_next_offset(found.tail.last_offset, records.path)
     return FoundSegment(found, status)
@@ -158,9 +147,9 @@ def recover_segment(
     where, end = found.tail.size, scanned.end_offset
     cut = segment.records.truncate_to(where) if cuts else 0
     if cut:
-        _LOG.warning("%s: cut at byte %d, offset %d, %d bytes go: %s", segment.path, where, end, cut, scanned.damage)
+        _LOG.warning("%s: cut at byte %d, offset %d, %d bytes lost: %s", segment.path, where, end, cut, scanned.damage)
     elif segment.is_damaged:
-        text = "%s: damaged at byte %d, offset %d, and left as it is; its indexes end there: %s"
+        text = "%s: damaged at byte %d, offset %d, and not changed; its indexes end there: %s"
         _LOG.warning(text, segment.path, where, end, scanned.damage)
     segment.offset_index.refill(found.offset_index)
     segment.time_index.refill(found.time_index + (_time_behind(segment, found) if segment.is_damaged else b""))
@@ -193,12 +182,12 @@ def _time_behind(segment: LogSegment, found: RecoveryPass) -> bytes:
     return ENTRY.pack(timestamp, max(offset - base, relative)) if timestamp > known else b""
 
 
-def rebuild_indexes(segment: LogSegment) -> None:
+def rebuild_indexes(segment: LogSegment, scanned: FoundSegment) -> None:
     """Rewrite both indexes of a segment as appends would have, up to the first damage of its data (SEG-22).
 
-    SegmentOffsetOverflow if an offset does not fit the segment; StorageError.
+    `scanned` is the result of `scan_segment`. SegmentOffsetOverflow if an offset does not fit the segment;
+    StorageError.
     """
-    scanned = scan_segment(segment)
     _refuse_end(segment, scanned)
     _refuse_overflow(segment, scanned)
     segment.offset_index.refill(scanned.found.offset_index)
@@ -218,5 +207,5 @@ def _refuse_overflow(segment: LogSegment, scanned: FoundSegment) -> None:
 def take_over_epochs(epochs: LeaderEpochCache, found: RecoveryPass) -> None:
     """Add the leader epochs that begin in a segment and are not known yet (LOG-59, SEG-25)."""
     known = epochs.latest_epoch
-    begun = [EpochEntry(epoch, max(start, found.base_offset)) for epoch, start in found.leader_epochs if epoch > known]
-    epochs.extend(begun)
+    new = [EpochEntry(epoch, max(start, found.base_offset)) for epoch, start in found.leader_epochs if epoch > known]
+    epochs.extend(new)

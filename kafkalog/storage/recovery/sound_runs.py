@@ -48,13 +48,17 @@ class SoundCount(NamedTuple):
             max(self.last_offset, other.last_offset),
         )
 
+    def __str__(self) -> str:
+        """Return the counts as text."""
+        records = "1 sound record" if self.records == 1 else f"{self.records} sound records"
+        batches = "1 batch" if self.batches == 1 else f"{self.batches} batches"
+        return f"{records} in {batches} (offsets {self.first_offset} to {self.last_offset})"
 
-def counted(runs: Iterable[SoundRun]) -> SoundCount:
+
+def count_batches(runs: Iterable[SoundRun]) -> SoundCount:
     """Return the totals of the batches of these runs."""
-    total = SoundCount()
-    for run in runs:
-        total += SoundCount(run.batches, run.records, run.first_offset, run.last_offset)
-    return total
+    totals = (SoundCount(run.batches, run.records, run.first_offset, run.last_offset) for run in runs)
+    return sum(totals, SoundCount())
 
 
 def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterator[SoundRun]:
@@ -63,20 +67,20 @@ def sound_runs(file: File, position: int, end: int, base_offset: int) -> Iterato
     Damage between them is skipped, wherever the next batch begins. StorageError.
     """
     budget = Budget(end - position)
-    position = _data_from(file, position, end)
+    position = _skip_hole(file, position, end)
     while position < end:
         run = _run_from(file, position, end)
         if run is not None:
             yield run
             position = run.end
             continue
-        following = _behind(file, position, end, base_offset, budget)
+        following = _next_sound(file, position, end, base_offset, budget)
         if following < 0:
             return
         position = following
 
 
-def _behind(file: File, position: int, end: int, base_offset: int, budget: Budget) -> int:
+def _next_sound(file: File, position: int, end: int, base_offset: int, budget: Budget) -> int:
     """Return the position of the next sound batch behind damaged bytes; -1 if there is none.
 
     The size of the damaged batch is tried first: data in its records may look like a batch.
@@ -112,7 +116,7 @@ class _Stop(Exception):
     """End of the run."""
 
 
-def _data_from(file: File, position: int, end: int) -> int:
+def _skip_hole(file: File, position: int, end: int) -> int:
     """Return the first position from `position` on that may hold data; preallocated space is skipped unread."""
     try:
         return min(max(position, os.lseek(file.fileno(), position, os.SEEK_DATA)), end)

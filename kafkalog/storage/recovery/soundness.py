@@ -16,8 +16,8 @@ _TIME_ENTRY: Final = Struct(">qi")
 _HEADER: Final = Struct(">q8xb6xi")
 """Base offset, magic, and the last offset delta of format v2."""
 _UNSOUND: Final = (
-    "`kafkalog verify` shows what lies there; `kafkalog consume --on-damage skip` reads what is sound; "
-    "`kafkalog repair --excise --apply` leaves the damaged bytes out and keeps them aside, and the log opens again"
+    "`kafkalog verify` shows the damage; `kafkalog consume --on-damage skip` reads the sound records; "
+    "`kafkalog repair --excise --apply` removes the damaged bytes, keeps a copy, and the log opens again"
 )
 Pair = tuple[int, int]
 
@@ -146,7 +146,7 @@ def misplaced_end(segment: LogSegment) -> MisplacedBatch | None:
 def unsound_end(segment: LogSegment, position: int) -> CorruptRecord:
     """Return the error for an end that no crash leaves in a log that was closed cleanly."""
     return CorruptRecord(
-        "the last segment does not end with a whole, undamaged batch, though it was closed well",
+        "the last segment does not end with a complete, undamaged batch although it was closed cleanly",
         path=segment.path,
         position=position,
         hint=_UNSOUND,

@@ -31,18 +31,18 @@ def split_segment(
     """
     if not has_overflow(segment):
         raise IllegalArgument("only a segment with offsets that do not fit it can be split", path=segment.path)
-    _LOG.warning("%s has offsets that do not fit it: split", segment.path)
-    made = share_out(segment, directory, config, fs, clock)
+    _LOG.warning("splitting %s, which has offsets that do not fit it", segment.path)
+    parts = write_parts(segment, directory, config, fs, clock)
     try:
-        replace_files(directory, made, (segment,), fs)
+        replace_files(directory, parts, (segment,), fs)
     except BaseException:
-        for part in made:
+        for part in parts:
             part.close_handlers()
         raise
-    return made
+    return parts
 
 
-def share_out(
+def write_parts(
     segment: LogSegment,
     directory: str,
     config: LogConfig,
@@ -57,26 +57,26 @@ def share_out(
     file exists; StorageError.
     """
     modified_ns = segment.records.last_modified_ns()
-    made: list[LogSegment] = []
+    parts: list[LogSegment] = []
     try:
         for data, table in segment.records.slice(0, segment.size).scanned(whole=True):
-            _share_out(segment.path, data, table, made, directory, config, fs, clock)
+            _append_to_parts(segment.path, data, table, parts, directory, config, fs, clock)
         for entry in aborted:
-            _part_of(made, entry.last_offset).add_aborted(entry)
-        for part in made:
+            _part_of(parts, entry.last_offset).add_aborted(entry)
+        for part in parts:
             part.on_become_inactive()
             part.set_last_modified(modified_ns, fs)
             part.flush()
     except BaseException:
-        for part in made:
+        for part in parts:
             _discard(part)
         raise
-    return made
+    return parts
 
 
-def _part_of(made: Sequence[LogSegment], offset: int) -> LogSegment:
+def _part_of(parts: Sequence[LogSegment], offset: int) -> LogSegment:
     """Return the part with the greatest base at or below the offset; the first one if there is none."""
-    return max((part for part in made if part.base_offset <= offset), key=lambda p: p.base_offset, default=made[0])
+    return max((part for part in parts if part.base_offset <= offset), key=lambda p: p.base_offset, default=parts[0])
 
 
 def _discard(part: LogSegment) -> None:
@@ -95,11 +95,11 @@ def has_overflow(segment: LogSegment) -> bool:
     )
 
 
-def _share_out(
+def _append_to_parts(
     path: str,
     data: bytes,
     table: BatchTable,
-    made: list[LogSegment],
+    parts: list[LogSegment],
     directory: str,
     config: LogConfig,
     fs: FileSystem,
@@ -108,22 +108,22 @@ def _share_out(
     """Append the batches of one chunk, run by run, to the last new segment, or to another one if they do not fit."""
     start, row = table.position(0), 0
     while row < len(table):
-        stop = _end_of_run(table, row, made[-1].base_offset) if made else row
+        stop = _end_of_run(table, row, parts[-1].base_offset) if parts else row
         if stop == row:
             base = table.base_offset(row)
-            if not _fits(table, row, base) or any(part.base_offset == base for part in made):
+            if not _fits(table, row, base) or any(part.base_offset == base for part in parts):
                 raise CorruptRecord(
-                    f"the batch of offsets {base} to {table.last_offset_of(row)} fits no segment",
+                    f"the batch of offsets {base} to {table.last_offset_of(row)} does not fit any segment",
                     path=path,
                     offset=base,
                     position=table.position(row),
                     hint=HINT,
                 )
-            made.append(_new_part(directory, base, config, fs, clock))
+            parts.append(_new_part(directory, base, config, fs, clock))
             continue
         end = table.position(stop - 1) + table.size(stop - 1)
         piece = memoryview(data)[table.position(row) - start : end - start]
-        made[-1].append(piece, scan(piece, check_crc=False, file_mode=True))
+        parts[-1].append(piece, scan(piece, check_crc=False, file_mode=True))
         row = stop
 
 
@@ -142,5 +142,5 @@ def _new_part(directory: str, base_offset: int, config: LogConfig, fs: FileSyste
     part = LogSegment.open(directory, base_offset, config, fs=fs, clock=clock, suffix=CLEANED_SUFFIX)
     if part.size:  # the existing data does not belong to this split
         part.close_handlers()
-        raise IllegalState("there is a file of this name already", path=part.path)
+        raise IllegalState("a file with this name already exists", path=part.path)
     return part

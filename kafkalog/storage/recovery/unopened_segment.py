@@ -10,35 +10,23 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from kafkalog.config.topic import LogConfig
 from kafkalog.storage.directory import Directory
 from kafkalog.storage.file_records import FileRecords
-from kafkalog.storage.index.lazy_index import LazyIndex
 from kafkalog.storage.index.offset_index import OffsetIndex
 from kafkalog.storage.index.time_index import TimeIndex
-from kafkalog.storage.index.transaction_index import TransactionIndex
-from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, base_name
-from kafkalog.storage.recovery.recover_segment import scan_segment
+from kafkalog.storage.names import LOG_SUFFIX, base_name
+from kafkalog.storage.recovery.recover_segment import SegmentData, scan_segment
 from kafkalog.storage.recovery.soundness import offset_ends_fit, time_ends_fit
-from kafkalog.storage.segment import LogSegment, open_index
+from kafkalog.storage.segment import LogSegment, index_files
 from kafkalog.storage.segment_files import Indexes
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 _LOG: Final = logging.getLogger(__name__)
 X = TypeVar("X", OffsetIndex, TimeIndex)
-
-
-class SegmentData(NamedTuple):
-    """Data of a segment from which an index is built; it has room for `offsets` offsets."""
-
-    records: FileRecords
-    base_offset: int
-    index_interval_bytes: int
-    max_index_size: int
-    offsets: int
 
 
 def open_listed(
@@ -50,53 +38,45 @@ def open_listed(
     fs: FileSystem,
     clock: Clock,
     is_on_disk: bool,
-    believes_indexes: bool = False,
+    trust_indexes: bool = False,
 ) -> LogSegment:
     """Return the segment of a directory that begins at `base_offset` and has room for `offsets` offsets.
 
     `is_on_disk` says that a clean shutdown has synced its files: a flush has nothing to do until they are changed.
-    With `believes_indexes` the indexes are not checked, since recovery rebuilds them. StorageError, FormatError.
+    With `trust_indexes` the indexes are not checked, since recovery rebuilds them. StorageError, FormatError.
     """
     stem = base_name(base_offset)
     size = directory.size_of(stem + LOG_SUFFIX)
     stem = os.path.join(directory.path, stem)
     records = FileRecords.listed(stem + LOG_SUFFIX, size, fs=fs, is_on_disk=is_on_disk)
-    data = SegmentData(records, base_offset, config.index_interval_bytes, config.segment_index_bytes, offsets)
-    segment = LogSegment(records, partial(_indexes, stem, data, fs, believes_indexes), base_offset, config, clock)
+    if trust_indexes:
+        make_indexes = partial(index_files, stem, "", base_offset, config.segment_index_bytes, fs)
+    else:
+        data = SegmentData(records, base_offset, config.index_interval_bytes, config.segment_index_bytes)
+        make_indexes = partial(_checked_indexes, stem, data, offsets, fs)
+    segment = LogSegment(records, make_indexes, base_offset, config, clock)
     if is_on_disk:
         segment.indexes_are_on_disk()
     return segment
 
 
-def _indexes(stem: str, data: SegmentData, fs: FileSystem, believed: bool) -> Indexes:
-    """Return the index files whose names begin with `stem`; unless `believed`, each opening checks them."""
-    open_offsets: Callable[[str], OffsetIndex]
-    open_times: Callable[[str], TimeIndex]
-    if believed:
-        open_offsets = partial(open_index, OffsetIndex, data.base_offset, data.max_index_size, fs)
-        open_times = partial(open_index, TimeIndex, data.base_offset, data.max_index_size, fs)
-    else:
-        open_offsets, open_times = partial(open_offset_index, data, fs), partial(open_time_index, data, fs)
-    return Indexes(
-        LazyIndex(stem + INDEX_SUFFIX, open_offsets, fs),
-        LazyIndex(stem + TIME_INDEX_SUFFIX, open_times, fs),
-        TransactionIndex(stem + TXN_INDEX_SUFFIX, data.base_offset, fs=fs),
-    )
+def _checked_indexes(stem: str, data: SegmentData, offsets: int, fs: FileSystem) -> Indexes:
+    """Return the index files whose names begin with `stem`; each opening checks them."""
+    open_offsets = partial(_open_checked, OffsetIndex, _offsets_fit, data, offsets, fs)
+    open_times = partial(_open_checked, TimeIndex, _times_fit, data, offsets, fs)
+    return Indexes.at(stem, "", data.base_offset, open_offsets, open_times, fs)
 
 
-def open_offset_index(data: SegmentData, fs: FileSystem, path: str) -> OffsetIndex:
-    """Open the offset index at `path`; rebuild it if it is missing or does not match the data."""
-    index = OffsetIndex(path, data.base_offset, data.max_index_size, fs=fs)
-    return index if _offsets_fit(index, data) else _made_anew(index, data)
+def _open_checked(
+    kind: type[X], fits: Callable[[X, SegmentData, int], bool], data: SegmentData, offsets: int, fs: FileSystem,
+    path: str,
+) -> X:  # fmt: skip
+    """Open the index at `path`; rebuild it if it is missing or does not match the data."""
+    index = kind(path, data.base_offset, data.max_index_size, fs=fs)
+    return index if fits(index, data, offsets) else _rebuild(index, data)
 
 
-def open_time_index(data: SegmentData, fs: FileSystem, path: str) -> TimeIndex:
-    """Open the time index at `path`; rebuild it if it is missing or does not match the data."""
-    index = TimeIndex(path, data.base_offset, data.max_index_size, fs=fs)
-    return index if _times_fit(index, data) else _made_anew(index, data)
-
-
-def _offsets_fit(index: OffsetIndex, data: SegmentData) -> bool:
+def _offsets_fit(index: OffsetIndex, data: SegmentData, offsets: int) -> bool:
     """Return True if the entries rise and point into the data, judging by the first and last one.
 
     False for a tail of zeros: such a file was not closed cleanly, or is new.
@@ -105,23 +85,23 @@ def _offsets_fit(index: OffsetIndex, data: SegmentData) -> bool:
     if not count:
         return index.length < index.entry_size
     first, last = ((entry.offset - base, entry.position) for entry in (index.entry(0), index.entry(count - 1)))
-    return offset_ends_fit(count, first, last, data.records.size, data.offsets)
+    return offset_ends_fit(count, first, last, data.records.size, offsets)
 
 
-def _times_fit(index: TimeIndex, data: SegmentData) -> bool:
+def _times_fit(index: TimeIndex, data: SegmentData, offsets: int) -> bool:
     """Return True if the times rise, judging by the first and last entry; otherwise as `_offsets_fit`."""
     count, base = index.entries, data.base_offset
     if not count:
         return index.length < index.entry_size
     first, last = ((entry.timestamp, entry.offset - base) for entry in (index.entry(0), index.entry(count - 1)))
-    return time_ends_fit(count, first, last, data.offsets)
+    return time_ends_fit(count, first, last, offsets)
 
 
-def _made_anew(index: X, data: SegmentData) -> X:
+def _rebuild(index: X, data: SegmentData) -> X:
     """Rebuild the index with the entries that appends would write, up to the first damage, and sync it."""
     try:
         if data.records.size:
-            _LOG.warning("%s is missing or damaged: made anew", index.path)
+            _LOG.warning("rebuilding %s, which is missing or damaged", index.path)
         found = scan_segment(data).found
         index.refill(found.offset_index if isinstance(index, OffsetIndex) else found.time_index)
         index.flush()

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, KafkalogError, NotAPartition
 from kafkalog.storage.names import parse_dir
-from kafkalog.storage.recovery.kept import told
 from kafkalog.storage.recovery.next_opening import Cut, foresee_cuts
 from kafkalog.tools.repair.plan import Change
 from kafkalog.tools.verify.checkpoints import was_closed_well
@@ -119,5 +118,5 @@ def _place(point: int) -> str:
 
 def _told(cut: Cut) -> str:
     later = f", {cut.later} later segment{'' if cut.later == 1 else 's'} with it" if cut.later else ""
-    kept = "nothing sound is behind it" if cut.loss is None else f"and keep {told(cut.loss.sound)} behind it"
+    kept = "nothing sound is behind it" if cut.loss is None else f"and keep {cut.loss.sound} behind it"
     return f"{cut.path} at byte {cut.position}, offset {cut.offset} ({cut.reason}{later}), {kept}"
