@@ -70,7 +70,7 @@ def scan_rows(directory: Path) -> list[Row]:
 
     def columns() -> int:
         with kafkalog.open(path) as log:
-            return sum(len(table) for table in record_tables(log._engine, 0, end))
+            return sum(len(table) for table in record_tables(log._source, 0, end))
 
     def touched() -> int:
         seen = 0

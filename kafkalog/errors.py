@@ -16,18 +16,18 @@ from typing import Any, ClassVar
 UNKNOWN_SERVER_ERROR = -1
 
 _OS_HINTS = {
-    _errno.ENOSPC: "free space on this disk and try again; what was there before is untouched",
+    _errno.ENOSPC: "free space on this disk and try again; existing data is unchanged",
     _errno.EDQUOT: "the user's disk quota is used up: free space or raise it, then try again",
     _errno.EACCES: "give this user read and write permission on the path, or run as its owner",
     _errno.EPERM: "give this user read and write permission on the path, or run as its owner",
     _errno.EROFS: "the file system is mounted read-only: remount it, or open with mode 'r'",
-    _errno.EIO: "the disk reports an error: check it before anything is written again",
+    _errno.EIO: "the disk reported an error: check it before writing again",
     _errno.EMFILE: "too many open files in this process: close some, or raise the limit (ulimit -n)",
     _errno.ENFILE: "too many open files on this machine: close some, or raise the system's limit",
-    _errno.ENOTDIR: "a part of the path is a file where a directory is meant: check the path",
-    _errno.EISDIR: "the path is a directory where a file is meant: check the path",
+    _errno.ENOTDIR: "part of the path is a file, not a directory: check the path",
+    _errno.EISDIR: "the path is a directory, not a file: check the path",
     _errno.ENOENT: "check the path; the file may have been deleted by its owner",
-    _errno.EFBIG: "the file would pass the size limit of the file system or of the process (ulimit -f)",
+    _errno.EFBIG: "the file would exceed the size limit of the file system or the process (ulimit -f)",
 }
 
 
@@ -417,7 +417,7 @@ class DirectoryLocked(KafkalogError, OSError):
 class CursorInUse(KafkalogError, OSError):
     """Another reader, in this process or another, has the named cursor open."""
 
-    default_hint = "close the cursor there first, or take another name: each name is one reader's position"
+    default_hint = "close the other cursor first, or use another name: each name is the position of one reader"
 
 
 class MissingRequirement(KafkalogError, RuntimeError):
@@ -468,7 +468,7 @@ class CorruptBackup(FormatError):
 class CorruptStagedFile(FormatError):
     """A file staged by a Spark task is missing or was changed: nothing of it was appended."""
 
-    default_hint = "bring the file back as it was; else run the write again, which stages its records anew"
+    default_hint = "restore the original file, or run the write again to stage its records again"
 
 
 class UnsafeFileSystem(UserWarning):

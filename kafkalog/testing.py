@@ -82,9 +82,9 @@ class KafkaServer:
         self.http_port: int | None = None
         for name in _DIRECTORIES:
             if name in settings:
-                raise ConfigError(f"{name} is no setting here", hint="the directory is given by directory=...")
+                raise ConfigError(f"{name} cannot be set here", hint="use directory=... instead")
         self._settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **DEFAULTS, **settings}
-        self._made_first = {"topics": dict(topics), "users": dict(users or {})}
+        self._initial_content = {"topics": dict(topics), "users": dict(users or {})}
         self._is_temporary = is_temporary
         self._log = tempfile.TemporaryFile()
         self._log_at_end = ""
@@ -102,10 +102,10 @@ class KafkaServer:
 
         check_packages()
         if self._process is not None:
-            raise IllegalState("the server runs already", hint="stop() or kill() it before it starts again")
+            raise IllegalState("the server is already running", hint="call stop() or kill() before you start it again")
         if self._log.closed:
-            raise IllegalState("the server's with block has ended", hint="start it again inside, or open another one")
-        given = {"directory": str(self.directory), "settings": self._settings, **self._made_first}
+            raise IllegalState("the server's with block has ended", hint="start it inside the block, or create another")
+        given = {"directory": str(self.directory), "settings": self._settings, **self._initial_content}
         given["is_temporary"] = self._is_temporary
         root = str(Path(__file__).resolve().parent.parent)
         self._process = subprocess.Popen(
@@ -116,18 +116,18 @@ class KafkaServer:
         try:
             self._process.stdin.write(json.dumps(given).encode() + b"\n")
             self._process.stdin.flush()
-            said = self._first_line()
+            reply = self._read_reply()
         except BaseException:
             self.kill()
             raise
-        self.ports, self.http_port = said["ports"], said["http_port"]
-        self.port, self.bootstrap = next(iter(self.ports.values())), said["bootstrap"]
-        self._settings["listeners"] = said["listeners"]
-        self._made_first = {"topics": {}, "users": {}}  # not created again: a test may delete or change them
-        for slip in said["slips"]:
+        self.ports, self.http_port = reply["ports"], reply["http_port"]
+        self.port, self.bootstrap = next(iter(self.ports.values())), reply["bootstrap"]
+        self._settings["listeners"] = reply["listeners"]
+        self._initial_content = {"topics": {}, "users": {}}  # not created again: a test may delete or change them
+        for slip in reply["slips"]:
             warnings.warn(slip, stacklevel=2)
 
-    def _first_line(self) -> Any:
+    def _read_reply(self) -> Any:
         assert self._process is not None and self._process.stdout is not None
         ready = select.poll()  # not select(), which takes no descriptor above 1023
         ready.register(self._process.stdout, select.POLLIN)
@@ -220,14 +220,14 @@ def kafka_server(
     ('127.0.0.1:...', 3)
     """
     names = [topics] if isinstance(topics, str) else topics
-    wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1)
+    partition_counts = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1)
     if directory is not None:
-        with KafkaServer(Path(directory), settings or {}, wanted, users=users) as server:
+        with KafkaServer(Path(directory), settings or {}, partition_counts, users=users) as server:
             yield server
         return
-    with tempfile.TemporaryDirectory(prefix="kafkalog-server-", ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(prefix="kafkalog-server-", ignore_cleanup_errors=True) as temporary:
         given = settings or {}
-        with KafkaServer(Path(made) / "data", given, wanted, users=users, is_temporary=True) as server:
+        with KafkaServer(Path(temporary) / "data", given, partition_counts, users=users, is_temporary=True) as server:
             yield server
 
 
@@ -246,10 +246,10 @@ def serve() -> None:
     given = json.loads(sys.stdin.buffer.readline())
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            is_left_alone = runner.run(_serve(given))
+            is_orphaned = runner.run(_serve(given))
     except KafkalogError as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    if is_left_alone and given["is_temporary"]:
+    if is_orphaned and given["is_temporary"]:
         shutil.rmtree(Path(given["directory"]).parent, ignore_errors=True)
 
 
@@ -264,8 +264,8 @@ async def _serve(given: Mapping[str, Any]) -> bool:
     from kafkalog.server.settings.config import ServerConfig
 
     loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, over.set)
+    stopping = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
     config = ServerConfig(given["settings"])
     for name, password in given["users"].items():
         add_user(given["directory"], name, password)
@@ -273,23 +273,23 @@ async def _serve(given: Mapping[str, Any]) -> bool:
         for name, partitions in given["topics"].items():
             if server.node.topics.get(name) is None:
                 await server.node.topics.create(name, partitions)
-        _tell(server)
-        loop.add_reader(0, over.set)
-        await over.wait()
+        _report_ready(server)
+        loop.add_reader(0, stopping.set)
+        await stopping.wait()
         loop.remove_reader(0)
     ready = select.poll()
     ready.register(0, select.POLLIN)
     return bool(ready.poll(0)) and not os.read(0, len(_STOP))
 
 
-def _tell(server: Server) -> None:
+def _report_ready(server: Server) -> None:
     from kafkalog.server.net.endpoints import parse_endpoint
 
     ports = {one: server.ports.get(parse_endpoint(one).name) for one in server.config["listeners"]}
     listeners = ",".join(f"{one.strip().rpartition(':')[0]}:{port}" for one, port in ports.items() if port is not None)
     bootstrap = next(iter(server.addresses.values()))
-    said: dict[str, object] = {"ports": server.ports, "listeners": listeners, "bootstrap": bootstrap}
-    said["http_port"] = None if server.http is None else server.http.port
-    said["slips"] = server.config.slips()
-    sys.stdout.write(json.dumps(said) + "\n")
+    reply: dict[str, object] = {"ports": server.ports, "listeners": listeners, "bootstrap": bootstrap}
+    reply["http_port"] = None if server.http is None else server.http.port
+    reply["slips"] = server.config.slips()
+    sys.stdout.write(json.dumps(reply) + "\n")
     sys.stdout.flush()

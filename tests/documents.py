@@ -76,17 +76,17 @@ def run_console(
     ours = {"PATH": path, "PYTHONPATH": tree, "NO_COLOR": "1", "COLUMNS": "200", "TZ": "UTC", "PYTEST_ADDOPTS": plugin}
     environment = {**os.environ, **ours}
     for step in steps_of(block):
-        said = run(step.command, directory)
-        if said is None:
+        output = run(step.command, directory)
+        if output is None:
             done = subprocess.run(
                 ["bash", "-o", "pipefail", "-c", step.command],
                 cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             )  # fmt: skip
             assert done.returncode == 0, f"{where}: $ {step.command}\n{done.stdout}{done.stderr}"
-            said = done.stdout
+            output = done.stdout
         if step.expected:
-            matches = doctest.OutputChecker().check_output(step.expected + "\n", said, OPTIONS)
-            assert matches, f"{where}: $ {step.command}\nsaid: {said}\nexpected: {step.expected}"
+            matches = doctest.OutputChecker().check_output(step.expected + "\n", output, OPTIONS)
+            assert matches, f"{where}: $ {step.command}\nsaid: {output}\nexpected: {step.expected}"
 
 
 def run_python(block: Block, where: str, names: dict[str, Any]) -> None:
@@ -95,10 +95,10 @@ def run_python(block: Block, where: str, names: dict[str, Any]) -> None:
         return
     test = doctest.DocTestParser().get_doctest(block.text, names, where, where, block.line)
     runner = doctest.DocTestRunner(verbose=False, optionflags=OPTIONS)
-    said: list[str] = []
-    runner.run(test, out=said.append, clear_globs=False)
+    output: list[str] = []
+    runner.run(test, out=output.append, clear_globs=False)
     names.update(test.globs)
-    assert not runner.failures, "".join(said)
+    assert not runner.failures, "".join(output)
 
 
 def run_document(

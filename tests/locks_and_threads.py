@@ -32,22 +32,22 @@ def _called(call: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _is_ours(call: ast.Call, wanted: frozenset[str]) -> bool:
+def _is_ours(call: ast.Call, requested: frozenset[str]) -> bool:
     """Whether a call makes one: `Event(...)` with arguments is what happened in a log, not what threads wait for."""
     name = _called(call)
-    return name in wanted and not (name == "Event" and isinstance(call.func, ast.Name))
+    return name in requested and not (name == "Event" and isinstance(call.func, ast.Name))
 
 
-def made(wanted: frozenset[str]) -> dict[tuple[str, int], str]:
+def find_created(requested: frozenset[str]) -> dict[tuple[str, int], str]:
     """(file, line) of each call, and the name that the result gets; where it gets none, the function it is made in."""
     found: dict[tuple[str, int], str] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         file = path.relative_to(PACKAGE).as_posix()
-        _walk(ast.parse(path.read_text(encoding="utf-8")), "", file, wanted, found)
+        _walk(ast.parse(path.read_text(encoding="utf-8")), "", file, requested, found)
     return found
 
 
-def _walk(node: ast.AST, name: str, file: str, wanted: frozenset[str], found: dict[tuple[str, int], str]) -> None:
+def _walk(node: ast.AST, name: str, file: str, requested: frozenset[str], found: dict[tuple[str, int], str]) -> None:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         name = node.name
     elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -56,10 +56,10 @@ def _walk(node: ast.AST, name: str, file: str, wanted: frozenset[str], found: di
             name = target.attr
         elif isinstance(target, ast.Name) and target.id not in ("thread", "others"):
             name = target.id
-    if isinstance(node, ast.Call) and _is_ours(node, wanted):
+    if isinstance(node, ast.Call) and _is_ours(node, requested):
         found[file, node.lineno] = name
     for child in ast.iter_child_nodes(node):
-        _walk(child, name, file, wanted, found)
+        _walk(child, name, file, requested, found)
 
 
 def rows(heading: str) -> dict[Place, int]:
@@ -71,7 +71,7 @@ def rows(heading: str) -> dict[Place, int]:
 
 # Which lock is waited for under which
 
-_NAMES = made(LOCKS | GATES)
+_NAMES = find_created(LOCKS | GATES)
 _held = threading.local()
 _edges: set[tuple[Place, Place]] = set()
 _real = threading.Lock, threading.RLock
@@ -138,5 +138,5 @@ def pytest_configure() -> None:
 def pytest_unconfigure() -> None:
     """Tell what was seen."""
     threading.Lock, threading.RLock = _real  # type: ignore[misc]
-    lines = (f"{held[0]} {held[1]} {wanted[0]} {wanted[1]}\n" for held, wanted in sorted(_edges))
+    lines = (f"{held[0]} {held[1]} {requested[0]} {requested[1]}\n" for held, requested in sorted(_edges))
     Path(os.environ["LOCK_ORDER"]).write_text("".join(lines), encoding="utf-8")

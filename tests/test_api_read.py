@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def offsets(records: object) -> list[int]:
+def offsets_of(records: object) -> list[int]:
     return [record.offset for record in records]  # type: ignore[attr-defined]
 
 
@@ -66,11 +66,11 @@ class TestIndexing:
         write_segment(tmp_path / "t-0", 0, [batch(0, rows, deltas=[0, 7], last_delta=9), batch(30, rows)])
         with kafkalog.open(tmp_path / "t-0") as log:
             assert log[7].value == b"b"
-            with pytest.raises(LookupError, match="next one has 7") as error:
+            with pytest.raises(LookupError, match="next record has 7") as error:
                 log[1]
             assert error.value.offset == 1  # type: ignore[attr-defined]
             for n in (8, 9, 12, 29):
-                with pytest.raises(LookupError, match="next one has 30"):
+                with pytest.raises(LookupError, match="next record has 30"):
                     log[n]
             with pytest.raises(OffsetOutOfRange):
                 log[32]
@@ -79,7 +79,7 @@ class TestIndexing:
         write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"], last_delta=9)])
         with kafkalog.open(tmp_path / "t-0") as log:
             assert log.end_offset == 10
-            with pytest.raises(LookupError, match="none follows before the log end 10"):
+            with pytest.raises(LookupError, match="no record follows before the log end 10"):
                 log[5]
 
     def test_control_records_are_left_out(self, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ class TestIndexing:
         with kafkalog.open(tmp_path / "t-0") as log:
             assert [record.value for record in log] == [b"a", b"b", b"c"]
             assert [b.header.is_control for b in log.batches()] == [False, True, False]
-            with pytest.raises(LookupError, match="next one has 3"):
+            with pytest.raises(LookupError, match="next record has 3"):
                 log[2]
 
     @pytest.mark.parametrize("key", ["1", 1.0, None])
@@ -108,20 +108,20 @@ class TestSlices:
     )  # fmt: skip
     def test_half_open_as_in_python(self, folder: Path, a: int | None, b: int | None, expected: range) -> None:
         with kafkalog.open(folder) as log:
-            assert offsets(log[a:b]) == list(expected)
+            assert offsets_of(log[a:b]) == list(expected)
             assert log[a:b] == log.slice(a, b)
 
     def test_lazy_and_repeatable(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
             part = log[10:13]
             assert repr(part) == "<LogSlice orders-0 [10, 13)>"
-            assert offsets(part) == offsets(part) == [10, 11, 12]
+            assert offsets_of(part) == offsets_of(part) == [10, 11, 12]
             assert [b.base_offset for b in part.batches()] == [10]
             assert (part.start, part.stop) == (10, 13)
 
     def test_no_step(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
-            assert offsets(log[1:3:1]) == [1, 2]
+            assert offsets_of(log[1:3:1]) == [1, 2]
             with pytest.raises(ValueError, match="step 2"):
                 log[1:10:2]
 
@@ -129,28 +129,28 @@ class TestSlices:
 class TestIteration:
     def test_all_records(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
-            assert offsets(log) == offsets(log.records()) == list(range(1000))
+            assert offsets_of(log) == offsets_of(log.records()) == list(range(1000))
 
     def test_bounds(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
-            assert offsets(log.records(123, 789)) == list(range(123, 789))
-            assert offsets(log.records(-5)) == list(range(995, 1000))
-            assert offsets(log.records(990, 99999)) == list(range(990, 1000))
-            assert offsets(log.records(0, -995)) == list(range(5))
-            assert offsets(log.records(1000)) == []
-            assert offsets(log.records(7, 3)) == []
+            assert offsets_of(log.records(123, 789)) == list(range(123, 789))
+            assert offsets_of(log.records(-5)) == list(range(995, 1000))
+            assert offsets_of(log.records(990, 99999)) == list(range(990, 1000))
+            assert offsets_of(log.records(0, -995)) == list(range(5))
+            assert offsets_of(log.records(1000)) == []
+            assert offsets_of(log.records(7, 3)) == []
             with pytest.raises(OffsetOutOfRange):
                 log.records(1001)
 
     def test_bounds_by_time(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
             step = dt.timedelta(milliseconds=1)
-            assert offsets(log.records(since=DAY + 990 * step)) == list(range(990, 1000))
-            assert offsets(log.records(until=DAY + 3 * step)) == [0, 1, 2]
-            assert offsets(log.records(since=DAY_MS + 5, until=DAY_MS + 8)) == [5, 6, 7]
-            assert offsets(log.records(since="2026-11-20T12:00:00.997")) == [997, 998, 999]
-            assert offsets(log.records(since="2026-11-21")) == []
-            assert offsets(log.records(998, until="2026-11-21")) == [998, 999]
+            assert offsets_of(log.records(since=DAY + 990 * step)) == list(range(990, 1000))
+            assert offsets_of(log.records(until=DAY + 3 * step)) == [0, 1, 2]
+            assert offsets_of(log.records(since=DAY_MS + 5, until=DAY_MS + 8)) == [5, 6, 7]
+            assert offsets_of(log.records(since="2026-11-20T12:00:00.997")) == [997, 998, 999]
+            assert offsets_of(log.records(since="2026-11-21")) == []
+            assert offsets_of(log.records(998, until="2026-11-21")) == [998, 999]
             with pytest.raises(IllegalArgument, match="both"):
                 log.records(3, since=DAY)
 
@@ -159,8 +159,8 @@ class TestIteration:
             read = log.records(998)
             with (folder / f"{500:020d}.log").open("ab") as file:
                 file.write(batches(1000, 1, 10)[0])
-            assert offsets(read) == [998, 999]
-            assert offsets(log.records(998)) == list(range(998, 1010))
+            assert offsets_of(read) == [998, 999]
+            assert offsets_of(log.records(998)) == list(range(998, 1010))
             assert log[-1].offset == 1009
 
     def test_levels_of_isolation(self, tmp_path: Path) -> None:
@@ -172,19 +172,19 @@ class TestIteration:
         with kafkalog.open(directory) as log:
             assert (log.end_offset, log.high_watermark, log.last_stable_offset) == (8, 4, 6)
             for level in (None, "log_end", "read_uncommitted"):
-                assert offsets(log.records(isolation=level)) == [0, 1, 2, 3, 5, 6, 7]
-            assert offsets(log.records(isolation="high_watermark")) == [0, 1, 2, 3]
-            assert offsets(log.records(isolation="read_committed")) == [0, 1, 5]
-            assert offsets(log.records(-5, isolation="read_committed")) == [1, 5]
-            assert offsets(log.records(7, isolation="read_committed")) == []
+                assert offsets_of(log.records(isolation=level)) == [0, 1, 2, 3, 5, 6, 7]
+            assert offsets_of(log.records(isolation="high_watermark")) == [0, 1, 2, 3]
+            assert offsets_of(log.records(isolation="read_committed")) == [0, 1, 5]
+            assert offsets_of(log.records(-5, isolation="read_committed")) == [1, 5]
+            assert offsets_of(log.records(7, isolation="read_committed")) == []
             assert [b.base_offset for b in log.batches(isolation="read_committed")] == [0, 5]
             part = log.slice(1, isolation="read_committed")
-            assert (part.start, part.stop, offsets(part)) == (1, 6, [1, 5])
+            assert (part.start, part.stop, offsets_of(part)) == (1, 6, [1, 5])
             assert part == log.slice(1, 6, isolation="read_committed") != log.slice(1, 6)
             assert repr(part) == "<LogSlice t-0 [1, 6) read_committed>"
             assert [b.base_offset for b in part.batches()] == [0, 5]
-            assert offsets(log.tail(0, 0, isolation="read_committed")) == [0, 1, 5]
-            assert offsets(log.tail(0, isolation="high_watermark")) == []
+            assert offsets_of(log.tail(0, 0, isolation="read_committed")) == [0, 1, 5]
+            assert offsets_of(log.tail(0, isolation="high_watermark")) == []
             found = log.offset_for_time(-1, isolation="read_committed")
             assert found is not None and (found.offset, found.leader_epoch) == (6, 3)
 
@@ -235,12 +235,12 @@ class TestIteration:
             builder.append(DAY_MS + n, b"k%d" % n, b"value %d " % n * 9, [("h", None)])
         write_segment(tmp_path / "t-0", 0, [batch(0, [b"a"]), bytes(builder.build()), batch(50, [b"z"])])
         with kafkalog.open(tmp_path / "t-0") as log:
-            assert offsets(log) == list(range(51))
+            assert offsets_of(log) == list(range(51))
             record = log[7]
             assert (record.offset, record.key, record.value) == (7, b"k7", b"value 7 " * 9)
             assert (record.timestamp, record.headers) == (DAY_MS + 7, (("h", None),))
-            assert (log[50].value, log[-1].value, offsets(log[48:])) == (b"z", b"z", [48, 49, 50])
-            assert offsets(log.records(since=DAY_MS + 30, until=DAY_MS + 33)) == [30, 31, 32]
+            assert (log[50].value, log[-1].value, offsets_of(log[48:])) == (b"z", b"z", [48, 49, 50])
+            assert offsets_of(log.records(since=DAY_MS + 30, until=DAY_MS + 33)) == [30, 31, 32]
             assert [b.header.compression for b in log.batches()] == [0, codec, 0]
             assert [record.offset for record in list(log.batches())[1]] == list(range(1, 50))
 
@@ -271,7 +271,7 @@ class TestIteration:
             builder.append(1000 + n, None, b"value %d" % n)
         path.write_bytes(path.read_bytes() + message_v1(1, b"old") + builder.build())
         with kafkalog.open(tmp_path / "t-0") as log:
-            assert offsets(log) == list(range(9))
+            assert offsets_of(log) == list(range(9))
             old = log[1]
             assert (old.offset, old.key, old.value, old.headers, old.timestamp) == (1, None, b"old", (), 5)
             assert (log[5].value, log[5].timestamp) == (b"value 5", 1005)
@@ -390,9 +390,9 @@ class TestTail:
 
     def test_ends_after_silence(self, folder: Path) -> None:
         with kafkalog.open(folder) as log:
-            assert offsets(log.tail(timeout=0)) == []
-            assert offsets(log.tail(timeout=0.01, start=997)) == [997, 998, 999]
-            assert offsets(log.tail(timeout=0, start=-2)) == [998, 999]
+            assert offsets_of(log.tail(timeout=0)) == []
+            assert offsets_of(log.tail(timeout=0.01, start=997)) == [997, 998, 999]
+            assert offsets_of(log.tail(timeout=0, start=-2)) == [998, 999]
             with pytest.raises(OffsetOutOfRange):
                 log.tail(start=1001)
             with pytest.raises(IllegalArgument):

@@ -27,11 +27,12 @@ from kafkalog.log.log import Log
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.util.checkpoint import LOG_START_FILE
 from tests.faults import FaultFS
+from tests.open_logs import open_log
 
 NOW = 1_700_000_000_000
 
 
-def contents(path: str | Path) -> list[tuple[int, bytes | None, bytes | None]]:
+def read_contents(path: str | Path) -> list[tuple[int, bytes | None, bytes | None]]:
     with kafkalog.open(path) as log:
         return [(record.offset, record.key, record.value) for record in log]
 
@@ -42,7 +43,7 @@ def log(tmp_path: Path) -> Any:
         yield log
 
 
-def batch(*values: bytes, base_offset: int = 0, timestamp: int = NOW, leader_epoch: int = -1) -> bytearray:
+def make_batch(*values: bytes, base_offset: int = 0, timestamp: int = NOW, leader_epoch: int = -1) -> bytearray:
     return encode_batch(list(values), timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch)
 
 
@@ -153,17 +154,17 @@ def test_a_value_over_max_message_bytes_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RecordTooLarge):
             log.append([b"x" * 50] * 4)
         with pytest.raises(RecordTooLarge):
-            log.append_bytes(batch(b"x" * 190))
+            log.append_bytes(make_batch(b"x" * 190))
         assert log.end_offset == 1
 
 
 def test_an_append_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     """LOG-9: exactly equal fits."""
-    size = len(batch(b"x" * 100))
+    size = len(make_batch(b"x" * 100))
     with kafkalog.open(tmp_path / "t-0", "a", internal_segment_bytes=size) as log:
-        assert log.append_bytes(batch(b"x" * 100)).first_offset == 0
+        assert log.append_bytes(make_batch(b"x" * 100)).first_offset == 0
         with pytest.raises(RecordBatchTooLarge):
-            log.append_bytes(batch(b"x" * 101))
+            log.append_bytes(make_batch(b"x" * 101))
         assert log.end_offset == 1
 
 
@@ -190,9 +191,9 @@ def test_log_append_time_stamps_every_record(tmp_path: Path) -> None:
 def test_ready_batches_get_the_logs_own_offsets(log: Any) -> None:
     """LOG-2: whatever base offset the bytes carry."""
     log.append([b"0", b"1"])
-    info = log.append_bytes(bytes(batch(b"2", b"3", base_offset=900)))
+    info = log.append_bytes(bytes(make_batch(b"2", b"3", base_offset=900)))
     assert (info.first_offset, info.last_offset) == (2, 3)
-    assert contents(log.path)[2:] == [(2, None, b"2"), (3, None, b"3")]
+    assert read_contents(log.path)[2:] == [(2, None, b"2"), (3, None, b"3")]
 
 
 @pytest.mark.parametrize("by_log", [False, True], ids=["CreateTime", "LogAppendTime"])
@@ -200,7 +201,7 @@ def test_one_batch_is_left_alone_and_several_in_a_bytearray_are_edited(tmp_path:
     settings = {"message_timestamp_type": "LogAppendTime"} if by_log else {}
     log = kafkalog.open(tmp_path / "edited-0", "a", **settings)
     log.append([b"0", b"1"])
-    one, two = bytes(batch(b"2", base_offset=77)), bytes(batch(b"3") + batch(b"4"))
+    one, two = bytes(make_batch(b"2", base_offset=77)), bytes(make_batch(b"3") + make_batch(b"4"))
     for before in (one, two):
         for given in (before, bytearray(before), memoryview(bytearray(before))):
             log.append_bytes(given)
@@ -210,7 +211,7 @@ def test_one_batch_is_left_alone_and_several_in_a_bytearray_are_edited(tmp_path:
 
 
 def test_several_batches_are_several_appends(log: Any) -> None:
-    info = log.append_bytes(batch(b"a", b"b", base_offset=7) + batch(b"c", base_offset=3) + batch(b"d"))
+    info = log.append_bytes(make_batch(b"a", b"b", base_offset=7) + make_batch(b"c", base_offset=3) + make_batch(b"d"))
     assert (info.first_offset, info.last_offset, info.shallow_count) == (0, 3, 3)
     assert info.max_timestamp == NOW
     assert [one.base_offset for one in log.batches()] == [0, 2, 3]
@@ -219,8 +220,8 @@ def test_several_batches_are_several_appends(log: Any) -> None:
 
 def test_a_torn_last_batch_is_left_out(log: Any) -> None:
     """LOG-6: valid_bytes says how much was taken."""
-    whole = batch(b"a")
-    info = log.append_bytes(bytes(whole + batch(b"b")[:-1]))
+    whole = make_batch(b"a")
+    info = log.append_bytes(bytes(whole + make_batch(b"b")[:-1]))
     assert info.valid_bytes == len(whole) and log.end_offset == 1
     info = log.append_bytes(whole + whole + whole[:30])
     assert (info.first_offset, info.last_offset, info.valid_bytes) == (1, 2, 2 * len(whole))
@@ -230,7 +231,7 @@ def test_a_torn_last_batch_is_left_out(log: Any) -> None:
 
 def test_a_flipped_bit_is_refused_and_nothing_written(log: Any) -> None:
     """LOG-10: also in the last of several batches."""
-    good = batch(b"a" * 50)
+    good = make_batch(b"a" * 50)
     bad = bytearray(good)
     bad[-3] ^= 1
     for given in (bad, good + bad, good + bad + good):
@@ -244,7 +245,7 @@ def test_control_batches_are_refused(log: Any) -> None:
     builder = BatchBuilder()
     builder.append(b"\x00\x00\x00\x00\x00\x00", b"\x00\x00\x00\x01", NOW)
     control = builder.build(control=True, transactional=True, producer_id=5, producer_epoch=0)
-    for given in (bytes(control), bytes(batch(b"a") + control)):
+    for given in (bytes(control), bytes(make_batch(b"a") + control)):
         with pytest.raises(InvalidRecord, match="control"):
             log.append_bytes(given)
     assert log.end_offset == 0
@@ -314,19 +315,6 @@ def test_a_log_is_emptied_and_starts_at_another_offset(tmp_path: Path) -> None:
         assert [(record.offset, record.value) for record in log] == [(7, b"new")]
 
 
-def test_a_log_opened_by_itself_removes_files_at_once(tmp_path: Path) -> None:
-    """LOG-46: without a scheduler, whatever file.delete.delay.ms says (docs/config.md)."""
-    with kafkalog.open(tmp_path / "t-0", "a", file_delete_delay_ms=3_600_000) as log:
-        for value in (b"a", b"b", b"c"):
-            log.append(value)
-            log.roll()
-        log.truncate_to(1)
-        assert log.end_offset == 1
-        names = sorted(path.name for path in (tmp_path / "t-0").iterdir())
-        assert [name for name in names if ".log" in name] == [f"{0:020d}.log", f"{1:020d}.log"]
-        assert not [name for name in names if name.endswith(".deleted")]
-
-
 def test_delete_before_moves_the_start(log: Any) -> None:
     """LOG-36, LOG-37: reads below it are out of range."""
     for number in range(6):
@@ -350,8 +338,8 @@ def test_the_log_start_is_on_disk(tmp_path: Path) -> None:
             log.append(b"%d" % number)
         log.delete_before(2)
         assert file.read_text() == "0\n1\nt 0 2\n"
-        assert [offset for offset, _, _ in contents(path)] == [2, 3, 4, 5]
-    assert [offset for offset, _, _ in contents(path)] == [2, 3, 4, 5]
+        assert [offset for offset, _, _ in read_contents(path)] == [2, 3, 4, 5]
+    assert [offset for offset, _, _ in read_contents(path)] == [2, 3, 4, 5]
     with kafkalog.open(path, "a") as log:
         assert (log.start_offset, log.end_offset) == (2, 6)
         log.roll()
@@ -360,58 +348,68 @@ def test_the_log_start_is_on_disk(tmp_path: Path) -> None:
     with kafkalog.open(path, "a") as log:
         assert (log.start_offset, log.end_offset) == (6, 6)
         log.append(b"6")
-    assert contents(path) == [(6, None, b"6")]
+    assert read_contents(path) == [(6, None, b"6")]
+
+
+@pytest.mark.parametrize("compression_type", ["producer", "lz4"])
+@pytest.mark.parametrize("base_offset", [-(2**63), -1, 2**63 - 2, 2**63 - 1])
+def test_ready_batches_may_carry_offsets_that_no_record_can_have(
+    tmp_path: Path, base_offset: int, compression_type: str
+) -> None:
+    """LOG-2: the log gives its own. Also with a torn batch behind, or another batch."""
+    ready = encode_batch([b"a", b"b"], timestamp=1_700_000_000_000)
+    ready[:8] = base_offset.to_bytes(8, "big", signed=True)
+    with kafkalog.open(tmp_path / "t-0", "a", compression_type=compression_type) as log:
+        for data in (ready, ready + ready[:-1], ready + ready):
+            log.append_bytes(bytes(data))
+        assert [record.offset for record in log] == list(range(8))
 
 
 # durability
 
 
-def synced(fs: FaultFS, suffix: str) -> int:
+def count_syncs(fs: FaultFS, suffix: str) -> int:
     return sum(1 for call in fs.named("fsync", "fdatasync") if call.path.endswith(suffix))
-
-
-def face(opened: Any) -> kafkalog.Log:
-    return kafkalog.Log(opened.log, opened)
 
 
 def test_by_default_an_append_syncs_nothing_and_flush_does(tmp_path: Path) -> None:
     """LOG-49: flush returns when data and directory entries are on disk."""
     fs = FaultFS()
-    with face(open_for_append(tmp_path / "t-0", fs=fs)) as log:
+    with open_log(tmp_path / "t-0", fs=fs) as log:
         log.append(b"the first of a leader epoch, which is noted")
         fs.calls.clear()
         log.append(b"x")
         assert fs.named("fsync", "fdatasync") == []
         log.flush()
-        assert synced(fs, ".log") >= 1
+        assert count_syncs(fs, ".log") >= 1
         assert any(call.path == log.path for call in fs.named("fsync"))
 
 
 def test_sync_true_syncs_every_append(tmp_path: Path) -> None:
     fs = FaultFS()
-    with face(open_for_append(tmp_path / "t-0", fs=fs, sync=True)) as log:
-        for count, call in enumerate((lambda: log.append(b"x"), lambda: log.append_bytes(batch(b"y"))), 1):
+    with open_log(tmp_path / "t-0", fs=fs, sync=True) as log:
+        for count, call in enumerate((lambda: log.append(b"x"), lambda: log.append_bytes(make_batch(b"y"))), 1):
             fs.calls.clear()
             call()
-            assert synced(fs, ".log") == 1, count
+            assert count_syncs(fs, ".log") == 1, count
 
 
 def test_sync_in_milliseconds_syncs_soon_after(tmp_path: Path) -> None:
     fs = FaultFS()
-    with face(open_for_append(tmp_path / "t-0", fs=fs, sync=1)) as log:
+    with open_log(tmp_path / "t-0", fs=fs, sync=1) as log:
         fs.calls.clear()
         log.append(b"x")
         for _ in range(2000):
-            if synced(fs, ".log"):
+            if count_syncs(fs, ".log"):
                 break
             time.sleep(0.005)
-        assert synced(fs, ".log") >= 1
+        assert count_syncs(fs, ".log") >= 1
 
 
 def test_a_failed_background_sync_fails_the_next_append(tmp_path: Path) -> None:
     fs = FaultFS()
     opened = open_for_append(tmp_path / "t-0", fs=fs, sync=1)
-    log = face(opened)
+    log = kafkalog.Log(opened.log, opened)
     fs.fail("fsync", "fdatasync", path=".log")
     with pytest.raises(StorageError):
         for _ in range(2000):
@@ -422,7 +420,7 @@ def test_a_failed_background_sync_fails_the_next_append(tmp_path: Path) -> None:
         log.close()
     except OSError:
         pass
-    assert not (tmp_path / ".kafka_cleanshutdown").exists() or contents(log.path)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists() or read_contents(log.path)
 
 
 def test_what_is_appended_survives_reopening_and_goes_on(tmp_path: Path) -> None:
@@ -430,7 +428,7 @@ def test_what_is_appended_survives_reopening_and_goes_on(tmp_path: Path) -> None
         with kafkalog.open(tmp_path / "t-0", "a") as log:
             assert log.end_offset == turn * 3
             log.append([b"%d" % turn] * 3)
-    assert [offset for offset, _, _ in contents(tmp_path / "t-0")] == list(range(15))
+    assert [offset for offset, _, _ in read_contents(tmp_path / "t-0")] == list(range(15))
 
 
 def test_the_files_hold_whole_valid_batches_only(log: Any) -> None:

@@ -27,14 +27,14 @@ def log(tmp_path: Path) -> Iterator[Log]:
         yield log
 
 
-def rows(first: int, last: int) -> pa.RecordBatch:
+def make_rows(first: int, last: int) -> pa.RecordBatch:
     numbers = range(first, last)
     return pa.record_batch([[b"v%d" % n for n in numbers], [b"k%d" % (n % 7) for n in numbers]], schema=SCHEMA)
 
 
 def test_rows_follow_what_is_there(log: Log) -> None:
     log.append([b"before"])
-    info = log.append_arrow(rows(0, 1000))
+    info = log.append_arrow(make_rows(0, 1000))
     assert (info.first_offset, info.last_offset, info.record_count, info.shallow_count) == (1, 1000, 1000, 1)
     assert log.end_offset == 1001
     assert [(r.value, r.key) for r in log[1:]] == [(b"v%d" % n, b"k%d" % (n % 7)) for n in range(1000)]
@@ -47,7 +47,7 @@ def test_each_library(log: Log) -> None:
         polars.DataFrame({"value": ["two"], "key": ["k"]}),
         duckdb.sql("SELECT 'three' AS value"),
         pandas.DataFrame({"value": ["four"]}),
-        pa.RecordBatchReader.from_batches(SCHEMA, [rows(5, 6), rows(6, 7)]),
+        pa.RecordBatchReader.from_batches(SCHEMA, [make_rows(5, 6), make_rows(6, 7)]),
     ]
     for piece in pieces:
         log.append_arrow(piece)
@@ -109,7 +109,7 @@ def test_what_cannot_be_appended(log: Log) -> None:
     assert error.value.path == log.path
     with pytest.raises(IllegalArgument, match="did you mean value"):
         log.append_arrow(pa.table({"value": [b"a"]}), columns={"valu": "value"})
-    with pytest.raises(IllegalArgument, match="'topic' is no part of a record"):
+    with pytest.raises(IllegalArgument, match="'topic' is not a part of a record"):
         log.append_arrow(pa.table({"value": [b"a"]}), columns={"topic": "value"})
     with pytest.raises(TypeError, match="a list is no Arrow data"):
         log.append_arrow([b"a"])
@@ -142,7 +142,7 @@ def test_a_log_for_reading(log: Log) -> None:
 def test_asyncio(log: Log) -> None:
     async def run() -> int:
         alog = wrap(log)
-        return (await alog.append_arrow(rows(0, 10), compression="gzip")).record_count
+        return (await alog.append_arrow(make_rows(0, 10), compression="gzip")).record_count
 
     assert asyncio.run(run()) == 10
     assert log.end_offset == 10

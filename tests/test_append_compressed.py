@@ -23,6 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.records.compression import compress, decompress
 from kafkalog.records.format import CompressionType
+from tests.open_logs import read_values
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 LINES = [b"hello lagou %d" % number for number in range(3000)]
@@ -35,17 +36,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
 
 
-def codecs(path: Path) -> list[str]:
+def read_codecs(path: Path) -> list[str]:
     with kafkalog.open(path) as log:
         return [CompressionType(batch.header.compression).name.lower() for batch in log.batches()]
 
 
-def values(path: Path) -> list[bytes | None]:
-    with kafkalog.open(path) as log:
-        return [record.value for record in log]
-
-
-def sizes(path: Path) -> list[int]:
+def read_sizes(path: Path) -> list[int]:
     with kafkalog.open(path) as log:
         return [batch.size for batch in log.batches()]
 
@@ -80,14 +76,14 @@ def test_names_and_levels(path: Path, named: str, codec: str) -> None:
     """REC-44."""
     with kafkalog.open(path, "a") as log:
         log.append(LINES, compression=named)
-    assert codecs(path) == [codec] and values(path) == LINES
+    assert read_codecs(path) == [codec] and read_values(path) == LINES
 
 
 def test_a_level_makes_a_difference(path: Path) -> None:
     with kafkalog.open(path, "a") as log:
         for named in ("gzip:1", "gzip:9", "zstd:1", "zstd:19", "lz4", "lz4:12"):
             log.append(LINES, compression=named)
-    low_gzip, high_gzip, low_zstd, high_zstd, low_lz4, high_lz4 = sizes(path)
+    low_gzip, high_gzip, low_zstd, high_zstd, low_lz4, high_lz4 = read_sizes(path)
     assert high_gzip < low_gzip and high_zstd < low_zstd and high_lz4 < low_lz4
 
 
@@ -131,7 +127,7 @@ def test_any_records_come_back(tmp_path_factory: pytest.TempPathFactory, data: l
     with kafkalog.open(path, "a") as log:
         for codec in CODECS:
             log.append(data, compression=codec)
-    assert codecs(path) == CODECS
+    assert read_codecs(path) == CODECS
     with kafkalog.open(path) as log:
         assert [(record.key, record.value) for record in log] == data * 4
 
@@ -140,19 +136,19 @@ def test_any_records_come_back(tmp_path_factory: pytest.TempPathFactory, data: l
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("asked", [None, "none", "gzip", "zstd:1"])
-def test_a_topics_codec_is_what_lands_on_disk(path: Path, codec: str, asked: str | None) -> None:
+@pytest.mark.parametrize("requested", [None, "none", "gzip", "zstd:1"])
+def test_a_topics_codec_is_what_lands_on_disk(path: Path, codec: str, requested: str | None) -> None:
     with kafkalog.open(path, "a", compression_type=codec) as log:
-        log.append(LINES, compression=asked)
-        log.append(b"one", compression=asked)
+        log.append(LINES, compression=requested)
+        log.append(b"one", compression=requested)
         assert log.append([]).shallow_count == 0
-    assert codecs(path) == [codec, codec] and values(path) == [*LINES, b"one"]
+    assert read_codecs(path) == [codec, codec] and read_values(path) == [*LINES, b"one"]
 
 
 def test_an_uncompressed_topic_takes_nothing_compressed(path: Path) -> None:
     with kafkalog.open(path, "a", compression_type="uncompressed") as log:
         log.append(LINES, compression="zstd")
-    assert codecs(path) == ["none"]
+    assert read_codecs(path) == ["none"]
 
 
 def test_the_topics_level_counts_unless_the_caller_gives_one_for_that_codec(path: Path) -> None:
@@ -164,17 +160,17 @@ def test_the_topics_level_counts_unless_the_caller_gives_one_for_that_codec(path
         log.append(records, compression="gzip:9")
         log.append(records, compression="zstd:9")
     by_level = {level: 61 + len(memoryview(compress(1, batch, level=level))) for level in (1, 9)}
-    assert sizes(path) == [by_level[level] for level in (1, 1, 9, 1)]
+    assert read_sizes(path) == [by_level[level] for level in (1, 1, 9, 1)]
 
 
 def test_levels_of_the_topic_for_lz4_and_zstd(tmp_path: Path) -> None:
-    made = {}
+    compressed = {}
     for codec, low, high in (("lz4", 9, 12), ("zstd", 1, 19)):
         for level in (low, high):
             settings: Any = {"compression_type": codec, f"compression_{codec}_level": level}
             with kafkalog.open(tmp_path / f"{codec}{level}-0", "a", **settings) as log:
-                made[codec, level] = log.append(LINES).valid_bytes
-        assert made[codec, high] < made[codec, low]
+                compressed[codec, level] = log.append(LINES).valid_bytes
+        assert compressed[codec, high] < compressed[codec, low]
 
 
 def test_a_setting_counts_from_the_next_append_on(path: Path) -> None:
@@ -183,7 +179,7 @@ def test_a_setting_counts_from_the_next_append_on(path: Path) -> None:
         unified = log.opened_for_append().log
         unified.config = unified.config.replace(compression_type="lz4")
         log.append(LINES)
-    assert codecs(path) == ["none", "lz4"]
+    assert read_codecs(path) == ["none", "lz4"]
 
 
 def test_a_log_that_stamps_records_stamps_compressed_ones(path: Path) -> None:
@@ -216,7 +212,7 @@ def test_a_batch_that_only_the_codec_makes_too_large_stays_plain(tmp_path: Path,
     limit = len(encode_batch([NOISE], timestamp=NOW))
     with kafkalog.open(tmp_path / "free-0", "a", max_message_bytes=limit) as log:
         log.append(NOISE, compression=codec)
-    assert codecs(tmp_path / "free-0") == ["none"] and values(tmp_path / "free-0") == [NOISE]
+    assert read_codecs(tmp_path / "free-0") == ["none"] and read_values(tmp_path / "free-0") == [NOISE]
     with kafkalog.open(tmp_path / "fixed-0", "a", max_message_bytes=limit, compression_type=codec) as log:
         with pytest.raises(RecordTooLarge, match="max.message.bytes"):
             log.append(NOISE)

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def says(error: KafkalogError, path: Path) -> None:
+def assert_says(error: KafkalogError, path: Path) -> None:
     """The error names the path and what to do, and its text has both."""
     assert error.path == str(path)
     assert error.hint
@@ -55,7 +55,7 @@ class TestPaths:
     def test_missing(self, tmp_path: Path) -> None:
         with pytest.raises(PartitionNotFound) as error:
             kafkalog.open(tmp_path / "orders-0")
-        says(error.value, tmp_path / "orders-0")
+        assert_says(error.value, tmp_path / "orders-0")
         assert isinstance(error.value, UnknownTopicOrPartition | FileNotFoundError)
 
     def test_nothing_is_created_by_reading(self, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ class TestPaths:
         path.write_bytes(b"")
         with pytest.raises(NotAPartition, match="a file") as error:
             kafkalog.open(path)
-        says(error.value, path)
+        assert_says(error.value, path)
 
     def test_segment_file_tells_its_directory(self, folder: Path) -> None:
         with pytest.raises(NotAPartition) as error:
@@ -82,13 +82,13 @@ class TestPaths:
     def test_data_directory_tells_the_partitions_in_it(self, folder: Path) -> None:
         with pytest.raises(NotAPartition, match="orders-0") as error:
             kafkalog.open(folder.parent)
-        says(error.value, folder.parent)
+        assert_says(error.value, folder.parent)
 
     def test_empty_directory(self, tmp_path: Path) -> None:
         (tmp_path / "orders-0").mkdir()
         with pytest.raises(NotAPartition, match="no segment") as error:
             kafkalog.open(tmp_path / "orders-0")
-        says(error.value, tmp_path / "orders-0")
+        assert_says(error.value, tmp_path / "orders-0")
 
     @pytest.mark.parametrize("name", ["orders", "orders-", "-0", "orders-x", "or ders-0", "orders--delete", "..-0"])
     def test_segments_under_a_name_that_is_no_partitions(self, tmp_path: Path, name: str) -> None:
@@ -96,13 +96,13 @@ class TestPaths:
         with pytest.raises(ValueError, match="no partition directory") as error:
             kafkalog.open(tmp_path / name)
         assert isinstance(error.value, NotAPartition)
-        says(error.value, tmp_path / name)
+        assert_says(error.value, tmp_path / name)
 
     def test_directory_named_as_a_segment(self, folder: Path) -> None:
         (folder / f"{1000:020d}.log").mkdir()
         with pytest.raises(StorageError) as error:
             kafkalog.open(folder)
-        says(error.value, folder / f"{1000:020d}.log")
+        assert_says(error.value, folder / f"{1000:020d}.log")
 
     def test_pipe_named_as_a_segment_does_not_block(self, folder: Path) -> None:
         os.mkfifo(folder / f"{1000:020d}.log")
@@ -124,7 +124,7 @@ class TestPaths:
                     kafkalog.open(path)
             finally:
                 refused.chmod(0o700)
-        says(error.value, refused)
+        assert_says(error.value, refused)
         assert error.value.errno == errno.EACCES
         assert isinstance(error.value, OSError)
 
@@ -146,7 +146,7 @@ class TestPaths:
             fs.fail("pread", path=".log", code=errno.EIO)
             with pytest.raises(StorageError) as error:
                 view.read(3, 1)
-            says(error.value, folder / f"{0:020d}.log")
+            assert_says(error.value, folder / f"{0:020d}.log")
             assert error.value.errno == errno.EIO
 
 
@@ -156,7 +156,7 @@ class TestOffsets:
         with kafkalog.open(folder) as log:
             with pytest.raises(OffsetOutOfRange, match=r"\[0, 1000\)") as error:
                 log[offset]
-            says(error.value, folder)
+            assert_says(error.value, folder)
             if offset > 1000:
                 with pytest.raises(OffsetOutOfRange):
                     log.records(offset)
@@ -178,7 +178,7 @@ class TestOffsets:
             log.append([b"v"] * 7)
         with kafkalog.open(tmp_path / "t-0", mode) as log:
             assert log[-7].offset == 0
-            with pytest.raises(OffsetOutOfRange, match=r"^100 back from the log end 7 lies before.*\[0, 7\)") as error:
+            with pytest.raises(OffsetOutOfRange, match=r"^100 before the log end 7 is before.*\[0, 7\)") as error:
                 log[-100]
             assert error.value.offset == -100 and "-93" not in str(error.value)
 
@@ -261,7 +261,7 @@ class TestDamage:
                     given.append(record.offset)
             assert given == list(range(800))
             assert (error.value.offset, error.value.position) == (800, position)
-            says(error.value, path)
+            assert_says(error.value, path)
             with pytest.raises(CorruptRecord):
                 log[805]
             assert [record.offset for record in log.records(810)] == list(range(810, 1000))
@@ -281,7 +281,7 @@ class TestDamage:
                     given.append(record.offset)
             assert given == list(range(50))
             assert error.value.offset == 50
-            says(error.value, path)
+            assert_says(error.value, path)
             with pytest.raises(CorruptRecord):
                 log.scan(start=0, stop=stop).table()
             assert [record.offset for record in log.records(0, 50)] == list(range(50))  # whole: the damage is behind it

@@ -17,10 +17,10 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import DirectoryLocked, InvalidTopic, KafkalogError, StorageError
-from kafkalog.log.open_writable import open_for_append
 from kafkalog.tools.directories import find
 from tests.commands import kafkalog as command
 from tests.faults import FaultFS, each_failure
+from tests.open_logs import open_log
 from tests.tiny_disk import run_on_tiny_disk
 from tests.unprivileged import plain_directory, unprivileged
 
@@ -29,14 +29,9 @@ pytestmark = pytest.mark.in_memory
 SETTINGS = {"internal_segment_bytes": 3000, "index_interval_bytes": 200}
 
 
-def contents(path: str | Path) -> list[bytes | None]:
+def read_values(path: str | Path) -> list[bytes | None]:
     with kafkalog.open(path) as log:
         return [record.value for record in log]
-
-
-def face(path: Path, fs: FaultFS, **settings: Any) -> kafkalog.Log:
-    opened = open_for_append(path, settings, fs=fs)
-    return kafkalog.Log(opened.log, opened)
 
 
 # permissions
@@ -52,7 +47,7 @@ def test_a_directory_that_may_not_be_written_to(tmp_path: Path) -> None:
                 kafkalog.open(data / "t-0", "a")
             assert refused.value.errno == errno.EACCES and refused.value.path == str(data / ".lock")
             assert refused.value.hint
-            assert contents(data / "t-0") == []
+            assert read_values(data / "t-0") == []
         finally:
             data.chmod(0o755)
 
@@ -66,7 +61,7 @@ def test_a_partition_that_may_not_be_written_to() -> None:
         with pytest.raises(StorageError) as refused:
             kafkalog.open(data / "t-0", "a")
         assert (refused.value.errno, refused.value.path) == (errno.EACCES, str(segment))
-        assert contents(data / "t-0") == [b"v"]
+        assert read_values(data / "t-0") == [b"v"]
         segment.chmod(0o644)
         with kafkalog.open(data / "t-0", "a") as log:
             assert log.append(b"w").first_offset == 1
@@ -126,13 +121,13 @@ def test_no_topic_name_leaves_the_directory(tmp_path: Path, topic: str) -> None:
 # a disk that fills up, at every single call
 
 
-def session(path: Path, fs: FaultFS, arm: Callable[[], Any]) -> tuple[list[bytes], int, BaseException | None]:
+def run_session(path: Path, fs: FaultFS, arm: Callable[[], Any]) -> tuple[list[bytes], int, BaseException | None]:
     """Appends, rolls, flushes and closes on `fs`: what was acknowledged, how much was tried, what stopped it."""
     acknowledged: list[bytes] = []
     tried = 0
     log = None
     try:
-        log = face(path, fs, **SETTINGS)
+        log = open_log(path, SETTINGS, fs=fs)
         arm()
         for number in range(30):
             values = [b"%d-%d " % (number, n) + b"x" * 60 for n in range(3)]
@@ -170,9 +165,9 @@ def test_every_call_that_fails_leaves_what_was_acknowledged(tmp_path: Path, code
             nonlocal rule
             rule = fs.fail(nth=nth, times=1 if once else 1 << 30, code=code, partial=7)
 
-        acknowledged, tried, error = session(path, fs, arm)
+        acknowledged, tried, error = run_session(path, fs, arm)
         assert rule is not None
-        stored = contents(path)
+        stored = read_values(path)
         assert stored[: len(acknowledged)] == acknowledged and len(stored) <= tried
         if rule.fired == 0:
             assert error is None
@@ -191,10 +186,10 @@ def test_every_call_that_fails_while_opening_leaves_the_log_as_it_was(tmp_path: 
         fs = FaultFS()
         rule = fs.fail(nth=_, times=1, code=errno.ENOSPC)
         try:
-            face(path, fs).close()
+            open_log(path, fs=fs).close()
         except StorageError as error:
             assert error.errno == errno.ENOSPC and str(tmp_path) in str(error.path)
-        assert contents(path) == before
+        assert read_values(path) == before
         if not (tmp_path / ".kafka_cleanshutdown").exists():
             (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")  # the marker itself could not be written
         if rule.fired == 0:
@@ -209,7 +204,7 @@ def test_a_partition_that_cannot_be_made_spoils_nothing(tmp_path: Path) -> None:
         fs = FaultFS()
         rule = fs.fail("open", "mkdir", "pwrite", "posix_fallocate", "ftruncate", path=f"u-{nth}", times=1, nth=nth)
         try:
-            log = face(tmp_path / f"u-{nth}", fs)
+            log = open_log(tmp_path / f"u-{nth}", fs=fs)
             fs.heal()
             log.close()
         except StorageError as error:

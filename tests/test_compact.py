@@ -26,24 +26,24 @@ from tests.cleaner.test_pass_splits import FAR, overflowing
 from tests.interruptions import interrupted_at
 
 
-def opened(path: Path, **more: object) -> kafkalog.Log:
+def open_compacted(path: Path, **more: object) -> kafkalog.Log:
     return kafkalog.open(path / "data" / "states-0", "a", **{"cleanup_policy": "compact", **more})
 
 
-def filled(path: Path, **more: object) -> kafkalog.Log:
-    log = opened(path, **more)
+def open_filled(path: Path, **more: object) -> kafkalog.Log:
+    log = open_compacted(path, **more)
     for number in range(60):
         log.append((b"key %d" % (number % 7), b"value %d" % number))
     return log
 
 
-def checkpoint(path: Path) -> OffsetCheckpoint:
+def cleaner_checkpoint(path: Path) -> OffsetCheckpoint:
     return OffsetCheckpoint(path / "data" / CLEANER_OFFSET_FILE)
 
 
 def test_the_last_record_of_each_key_stays(tmp_path: Path) -> None:
     """CLN-3: after a roll; the active segment is never cleaned (CLN-30)."""
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         assert log.compact().stats.messages_read == 0
         assert len(list(log)) == 60
         found = log.compact(roll=True)
@@ -56,7 +56,7 @@ def test_the_last_record_of_each_key_stays(tmp_path: Path) -> None:
 
 
 def test_a_second_clean_changes_nothing(tmp_path: Path) -> None:
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         log.compact(roll=True)
         rows = list(log)
         found = log.compact(from_start=True)
@@ -67,34 +67,34 @@ def test_a_second_clean_changes_nothing(tmp_path: Path) -> None:
 def test_the_cleaner_checkpoint_is_kept_where_there_is_one(tmp_path: Path) -> None:
     """CLN-33: other partitions' lines stay; without the file none is made, and all of the log is dirty each time."""
     other, ours = TopicPartition("other", 3), TopicPartition("states", 0)
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         log.compact(roll=True)
         assert not (tmp_path / "data" / CLEANER_OFFSET_FILE).exists()
         (tmp_path / "data" / str(other)).mkdir()
-        checkpoint(tmp_path).write({other: 17})
+        cleaner_checkpoint(tmp_path).write({other: 17})
         assert log.compact().end_offset == 60
-        assert checkpoint(tmp_path).read() == {other: 17, ours: 60}
+        assert cleaner_checkpoint(tmp_path).read() == {other: 17, ours: 60}
         log.append((b"key 6", b"last"))
         found = log.compact(roll=True)
         assert (found.end_offset, found.stats.map_messages_read) == (61, 1)
         assert log.compact().end_offset == 61
-        assert checkpoint(tmp_path).read() == {other: 17, ours: 61}
+        assert cleaner_checkpoint(tmp_path).read() == {other: 17, ours: 61}
         assert [record.offset for record in log] == [53, 54, *range(56, 61)]
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         log.roll()
-        checkpoint(tmp_path).write({})
+        cleaner_checkpoint(tmp_path).write({})
         found = log.compact(dry_run=True)
         assert found.stats.messages_written == 7 and len(list(log)) == 60
-        assert checkpoint(tmp_path).read() == {}
+        assert cleaner_checkpoint(tmp_path).read() == {}
 
 
 def test_a_small_map_needs_more_than_one_call(tmp_path: Path) -> None:
     """CLN-4: the checkpoint says where the next one begins."""
-    with filled(tmp_path) as log:
-        checkpoint(tmp_path).write({})
+    with open_filled(tmp_path) as log:
+        cleaner_checkpoint(tmp_path).write({})
         ends = [log.compact(roll=True, offset_map_bytes=24 * 4).end_offset]
         while ends[-1] < 60:
             ends.append(log.compact(offset_map_bytes=24 * 4).end_offset)
@@ -131,7 +131,7 @@ def test_readers_of_the_log_and_of_its_directory_see_every_key_while_it_is_compa
         except BaseException as error:
             failures.append(error)
 
-    with opened(tmp_path, internal_segment_bytes=4000) as log:
+    with open_compacted(tmp_path, internal_segment_bytes=4000) as log:
         for number in range(500):
             log.append((b"%d" % (number % 50), b"%d" % number))
         threads = [threading.Thread(target=read, args=(each,)) for each in (True, False)]
@@ -155,7 +155,7 @@ def test_progress_is_told_and_may_end_the_clean(tmp_path: Path) -> None:
         if len(seen) > 2:
             raise CleaningAborted("enough")
 
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         with pytest.raises(CleaningAborted, match="enough"):
             log.compact(roll=True, progress=told)
         assert len(list(log)) == 60
@@ -168,7 +168,7 @@ def test_a_ctrl_c_anywhere_leaves_a_log_that_can_be_compacted_and_closed(tmp_pat
     package = Path(kafkalog.__file__).parent
     files = tuple(str(package / name) for name in ("log/compact.py", "storage/log_parts/replacer.py"))
     moment, outcomes = 1, set()
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         log.roll()
         log.compact()
         while (ended := interrupted_at(moment, lambda: log.compact(from_start=True, dry_run=True), files)) is not None:
@@ -202,13 +202,13 @@ def test_splits_that_never_end_are_given_up(tmp_path: Path, monkeypatch: pytest.
         raise CleaningAborted("a segment had to be split") from SegmentOffsetOverflow("it does not fit")
 
     monkeypatch.setattr(pass_, "clean", aborted)
-    with filled(tmp_path) as log, pytest.raises(CleaningAborted, match="had to be split"):
+    with open_filled(tmp_path) as log, pytest.raises(CleaningAborted, match="had to be split"):
         log.compact(roll=True)
     assert len(rounds) == MOST_SPLITS + 1
 
 
 def test_what_refuses_it(tmp_path: Path) -> None:
-    with filled(tmp_path, cleanup_policy="delete") as log:
+    with open_filled(tmp_path, cleanup_policy="delete") as log:
         with pytest.raises(IllegalState, match="lacks compact"):
             log.compact(roll=True)
         with pytest.raises(TypeError, match="from_start"):
@@ -230,7 +230,7 @@ def test_a_log_of_a_store_is_cleaned_by_its_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [-1, 0, 24, 47])
 def test_a_map_for_no_key_is_refused(tmp_path: Path, size: int) -> None:
     """CLN-5: it would do nothing, and not say so."""
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         with pytest.raises(IllegalArgument, match="not even one key"):
             log.compact(roll=True, offset_map_bytes=size)
         assert len(list(log)) == 60

@@ -24,18 +24,18 @@ from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
 KEY = TopicPartition("states", 0)
 
 
-def opened(path: Path) -> kafkalog.Log:
+def open_compacted(path: Path) -> kafkalog.Log:
     return kafkalog.open(path / "states-0", "a", cleanup_policy="compact", delete_retention_ms=0)
 
 
-def checkpoint(path: Path) -> OffsetCheckpoint:
+def cleaner_checkpoint(path: Path) -> OffsetCheckpoint:
     return OffsetCheckpoint(path / CLEANER_OFFSET_FILE)
 
 
-def filled(path: Path) -> kafkalog.Log:
+def open_filled(path: Path) -> kafkalog.Log:
     """The secret and 19 others, in a closed segment; nothing was cleaned."""
-    log = opened(path)
-    checkpoint(path).write({})
+    log = open_compacted(path)
+    cleaner_checkpoint(path).write({})
     log.append((b"k", b"secret"))
     for number in range(1, 20):
         log.append((b"old %d" % number, b"x"))
@@ -62,12 +62,12 @@ def test_a_cut_between_the_last_swap_and_the_checkpoint(tmp_path: Path, monkeypa
         swap(self, *args)
         log.truncate_to(5)
 
-    with filled(tmp_path) as log:
+    with open_filled(tmp_path) as log:
         with monkeypatch.context() as patch:
             patch.setattr(LogReplacer, "replace_segments", then_cut)
-            with pytest.raises(CleaningAborted, match="was cut"):
+            with pytest.raises(CleaningAborted, match="was truncated while it was being cleaned"):
                 log.compact()
-        assert checkpoint(tmp_path).read().get(KEY, 0) <= 5
+        assert cleaner_checkpoint(tmp_path).read().get(KEY, 0) <= 5
         assert deleted_and_cleaned(log) == []
 
 
@@ -83,7 +83,7 @@ def test_a_crash_around_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
     def killed(*args: object) -> None:
         raise Killed
 
-    log = filled(tmp_path)
+    log = open_filled(tmp_path)
     assert log.compact().end_offset == 20
     image = tmp_path / "image"
     with monkeypatch.context() as patch:
@@ -92,34 +92,34 @@ def test_a_crash_around_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
             patch.setattr(WritableLog, "announce_cut", lambda self, offset: None)
         with pytest.raises(Killed):
             getattr(log, how)(5)
-    assert checkpoint(tmp_path).read() == {KEY: 5 if before else 20}
+    assert cleaner_checkpoint(tmp_path).read() == {KEY: 5 if before else 20}
     shutil.copytree(tmp_path / "states-0", image / "states-0")
     shutil.copy(tmp_path / CLEANER_OFFSET_FILE, image)
     log.close()
-    with opened(image) as log:
-        assert checkpoint(image).read() == {KEY: 5}
+    with open_compacted(image) as log:
+        assert cleaner_checkpoint(image).read() == {KEY: 5}
         assert deleted_and_cleaned(log) == []
 
 
 def test_a_store_lowers_what_says_more_than_a_log_has(tmp_path: Path) -> None:
     """MGR-25: at the opening; other partitions keep their lines, those that went lose them."""
     gone, other = TopicPartition("gone", 0), TopicPartition("states", 1)
-    filled(tmp_path).close()
+    open_filled(tmp_path).close()
     with kafkalog.open(tmp_path / str(other), "a") as log:
         log.append([(b"1", b"x"), (b"2", b"x")])
-    checkpoint(tmp_path).write({KEY: 33, gone: 7, other: 2})
+    cleaner_checkpoint(tmp_path).write({KEY: 33, gone: 7, other: 2})
     with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False):
-        assert checkpoint(tmp_path).read() == {KEY: 20, other: 2}
+        assert cleaner_checkpoint(tmp_path).read() == {KEY: 20, other: 2}
 
 
 def test_a_cut_of_a_store_lowers_it_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MGR-25."""
-    filled(tmp_path).close()
-    checkpoint(tmp_path).write({KEY: 20})
+    open_filled(tmp_path).close()
+    cleaner_checkpoint(tmp_path).write({KEY: 20})
     found: list[int] = []
 
     def looked_up(offset: int) -> bool:
-        found.append(checkpoint(tmp_path).read()[KEY])
+        found.append(cleaner_checkpoint(tmp_path).read()[KEY])
         return False
 
     with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False) as dirs:
@@ -131,23 +131,23 @@ def test_a_cut_of_a_store_lowers_it_first(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_partition_made_anew_has_no_old_lines(tmp_path: Path) -> None:
     """CLN-33: somebody removed its directory; lines of others stay."""
     other = TopicPartition("states", 1)
-    log = filled(tmp_path)
+    log = open_filled(tmp_path)
     log.compact()
     log.close()
     (tmp_path / str(other)).mkdir()
-    checkpoint(tmp_path).write({KEY: 20, other: 3})
+    cleaner_checkpoint(tmp_path).write({KEY: 20, other: 3})
     shutil.rmtree(tmp_path / "states-0")
-    with opened(tmp_path) as log:
-        assert checkpoint(tmp_path).read() == {other: 3}
+    with open_compacted(tmp_path) as log:
+        assert cleaner_checkpoint(tmp_path).read() == {other: 3}
         log.append((b"k", b"secret"))
         assert deleted_and_cleaned(log) == []
 
 
 def test_a_damaged_checkpoint_is_no_reason_to_refuse(tmp_path: Path) -> None:
     """CLN-33: it says nothing; a cut, an opening and a delete go on, and the other logs with them."""
-    filled(tmp_path).close()
+    open_filled(tmp_path).close()
     (tmp_path / CLEANER_OFFSET_FILE).write_bytes(b"garbage")
-    with opened(tmp_path) as log:
+    with open_compacted(tmp_path) as log:
         assert log.truncate_to(7)
         assert log.end_offset == 7
     with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False) as dirs:
@@ -175,7 +175,7 @@ def test_close_waits_for_a_clean_in_another_thread(tmp_path: Path) -> None:
         except BaseException as error:
             errors.append(error)
 
-    log = filled(tmp_path)
+    log = open_filled(tmp_path)
     cleaning, closing = threading.Thread(target=compacted), threading.Thread(target=log.close)
     cleaning.start()
     assert at_work.wait(30)
@@ -187,15 +187,15 @@ def test_close_waits_for_a_clean_in_another_thread(tmp_path: Path) -> None:
     assert not [one.name for one in (tmp_path / "states-0").iterdir() if one.name.endswith(".cleaned")]
     with pytest.raises(LogClosed):
         log.compact()
-    with opened(tmp_path) as log:
+    with open_compacted(tmp_path) as log:
         assert log.compact().end_offset == 20
 
 
 def test_close_in_the_progress_of_a_clean(tmp_path: Path) -> None:
     """It cannot wait for its own thread: the clean ends with the next look."""
-    log = filled(tmp_path)
+    log = open_filled(tmp_path)
     close: Callable[[CleanerStats], object] = lambda stats: log.close()  # noqa: E731
     with pytest.raises(CleaningAborted):
         log.compact(progress=close)
-    with opened(tmp_path) as log:
+    with open_compacted(tmp_path) as log:
         assert log.compact().end_offset == 20 and len(list(log)) == 20

@@ -64,7 +64,7 @@ TABLE: dict[str, tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {
 }
 
 
-def row(name: str) -> Key:
+def find_row(name: str) -> Key:
     return next(key for key in CONFIGS if key.name == name)
 
 
@@ -76,7 +76,7 @@ def test_the_table_has_exactly_the_38_topic_configurations() -> None:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_default(name: str) -> None:
-    assert getattr(LogConfig(), row(name).attribute) == TABLE[name][0]
+    assert getattr(LogConfig(), find_row(name).attribute) == TABLE[name][0]
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in TABLE for value in TABLE[name][1]])
@@ -85,13 +85,13 @@ def test_accepted(name: str, value: Any) -> None:
     other = {"max.compaction.lag.ms": {"min.compaction.lag.ms": 0}}.get(name, {})
     if name == "min.compaction.lag.ms":
         other = {"max.compaction.lag.ms": LONG}
-    made = LogConfig.from_mapping({name: value, **other})
-    got = getattr(made, row(name).attribute)
+    config = LogConfig.from_mapping({name: value, **other})
+    got = getattr(config, find_row(name).attribute)
     if not isinstance(value, str | list):
         assert got == value
-    text = made.overrides()[name]
-    assert LogConfig.from_mapping({name: f" {text} ", **other}) == made
-    assert LogConfig.from_mapping({row(name).attribute: value}, **other) == made
+    text = config.overrides()[name]
+    assert LogConfig.from_mapping({name: f" {text} ", **other}) == config
+    assert LogConfig.from_mapping({find_row(name).attribute: value}, **other) == config
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in TABLE for value in TABLE[name][2]])
@@ -135,8 +135,8 @@ def test_max_segment_age() -> None:
     [("compact", True, False), ("delete", False, True), ("compact,delete", True, True), ("", False, False)],
 )
 def test_policy_flags(policy: str, compact: bool, delete: bool) -> None:
-    made = LogConfig(cleanup_policy=policy)
-    assert (made.compact, made.delete) == (compact, delete)
+    config = LogConfig(cleanup_policy=policy)
+    assert (config.compact, config.delete) == (compact, delete)
 
 
 def test_init_file_size() -> None:
@@ -145,8 +145,8 @@ def test_init_file_size() -> None:
 
 
 def test_random_jitter_stays_below_the_smaller_of_jitter_and_age() -> None:
-    made = LogConfig(segment_jitter_ms=1000, segment_ms=10)
-    assert {made.random_jitter_ms() for _ in range(500)} == set(range(10))
+    config = LogConfig(segment_jitter_ms=1000, segment_ms=10)
+    assert {config.random_jitter_ms() for _ in range(500)} == set(range(10))
     assert LogConfig(segment_jitter_ms=0).random_jitter_ms() == 0
     assert LogConfig(segment_jitter_ms=1, segment_ms=10).random_jitter_ms() == 0
 
@@ -186,23 +186,23 @@ def test_replace_changes_a_copy_and_none_goes_back_to_the_default() -> None:
 
 
 def test_overrides_round_trip() -> None:
-    made = LogConfig(cleanup_policy=["delete", "compact"], preallocate=True, min_cleanable_dirty_ratio=0.25)
-    assert made.overrides() == {
+    config = LogConfig(cleanup_policy=["delete", "compact"], preallocate=True, min_cleanable_dirty_ratio=0.25)
+    assert config.overrides() == {
         "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.25", "preallocate": "true",
     }  # fmt: skip
-    assert LogConfig.from_mapping(made.overrides()) == made
-    assert pickle.loads(pickle.dumps(made)) == made
-    assert repr(made).startswith("LogConfig(cleanup_policy=")
-    assert hash(made) == hash(LogConfig.from_mapping(made.overrides()))
-    assert made != LogConfig()
+    assert LogConfig.from_mapping(config.overrides()) == config
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert repr(config).startswith("LogConfig(cleanup_policy=")
+    assert hash(config) == hash(LogConfig.from_mapping(config.overrides()))
+    assert config != LogConfig()
 
 
 def test_it_does_not_change() -> None:
-    made = LogConfig()
+    config = LogConfig()
     with pytest.raises(AttributeError, match="replace"):
-        made.segment_ms = 1
+        config.segment_ms = 1
     with pytest.raises(AttributeError):
-        del made.segment_ms
+        del config.segment_ms
 
 
 def test_attributes_are_declared_for_every_row() -> None:

@@ -23,10 +23,10 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 def test_every_row_is_there_and_right() -> None:
     for heading, keys in (("Of a topic", CONFIGS), ("Of a store", BROKER_CONFIGS)):
-        told = rows(heading)
-        assert list(told) == [key.name for key in keys]
+        documented = rows(heading)
+        assert list(documented) == [key.name for key in keys]
         for key in keys:
             takes = key.check.text if key.check else key.kind
             change = ["yes" if key.dynamic else ""] if keys is BROKER_CONFIGS else []
-            assert told[key.name] == [default_of(key), takes, *change, key.doc], key.name
+            assert documented[key.name] == [default_of(key), takes, *change, key.doc], key.name
     assert {name: rest[0] for name, rest in rows("Refused, with the reason").items()} == REFUSED

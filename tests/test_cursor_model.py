@@ -22,13 +22,13 @@ class Reading(RuleBasedStateMachine):
         self.cursor: Any = None
         self.processed: set[int] = set()
         self.in_hand: list[int] = []
-        self.kept = 0
+        self.stored = 0
         self.start = 0
         self.open()
 
     def open(self, **options: Any) -> None:
         self.cursor = self.log.cursor("c", store=self.folder / "cursors", sync=False, **options)
-        assert self.kept <= self.cursor.position, "a commit was lost"
+        assert self.stored <= self.cursor.position, "a commit was lost"
         missing = set(range(self.start, self.cursor.position)) - self.processed
         assert not missing, f"{missing} were passed over"
         self.in_hand = []
@@ -59,7 +59,7 @@ class Reading(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        self.kept = self.cursor.commit()
+        self.stored = self.cursor.commit()
         self.processed |= set(self.in_hand)
 
     @rule(manual=st.booleans(), period=st.sampled_from([0, 5000]))
@@ -67,7 +67,7 @@ class Reading(RuleBasedStateMachine):
         with self.cursor:
             pass
         self.processed |= set(self.in_hand)
-        self.kept = max(self.kept, self.cursor.committed)
+        self.stored = max(self.stored, self.cursor.committed)
         self.open(auto_commit_ms=None if manual else period)
 
     @rule()
@@ -99,7 +99,7 @@ class Reading(RuleBasedStateMachine):
     @rule()
     def delete_what_was_read(self) -> None:
         self.commit()
-        self.start = self.log.delete_before(self.kept)
+        self.start = self.log.delete_before(self.stored)
 
     @invariant()
     def position_is_in_the_log(self) -> None:

@@ -24,7 +24,7 @@ from tests.unprivileged import plain_directory, unprivileged
 GOOD = {"version": 1, "position": 3, "record_crc": None, "topic_id": None, "committed_ms": 5, "log": "/d/t-0"}
 
 
-def state(position: int) -> CursorState:
+def make_state(position: int) -> CursorState:
     return CursorState("c", TopicPartition("t", 0), position, 7, "id", 1000)
 
 
@@ -40,11 +40,11 @@ def test_what_is_written_is_read(tmp_path: Path, partition: str) -> None:
     assert store.names(partition) == [] and store.partitions(os.path.dirname(partition)) == []
     file = store.acquire(partition, "c")
     assert file.read() is None
-    file.write(state(5))
-    assert file.read() == store.read(partition, "c") == state(5)
+    file.write(make_state(5))
+    assert file.read() == store.read(partition, "c") == make_state(5)
     file.release()
-    with pytest.raises(IllegalState, match="given back"):
-        file.write(state(6))
+    with pytest.raises(IllegalState, match="was released"):
+        file.write(make_state(6))
     assert store.names(partition) == ["c"] and store.partitions(os.path.dirname(partition)) == [partition]
     assert CursorStore(tmp_path / "cursors").acquire(partition, "c").delete() is True
     assert store.names(partition) == [] and store.partitions(os.path.dirname(partition)) == []
@@ -56,7 +56,7 @@ def test_same_names_of_other_logs_are_other_cursors(tmp_path: Path) -> None:
     for number, name in enumerate(("a/data/t-0", "b/data/t-0", "a/data/t-1")):
         (tmp_path / name).mkdir(parents=True)
         file = store.acquire(str(tmp_path / name), "c")
-        file.write(state(number))
+        file.write(make_state(number))
         file.release()
     found = [store.read(str(tmp_path / name), "c") for name in ("a/data/t-0", "b/data/t-0", "a/data/t-1")]
     assert [one.position for one in found if one is not None] == [0, 1, 2]
@@ -78,7 +78,7 @@ def test_the_default_store(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("inside", ["data", "data/cursors", "data/t-0", "data/t-0/x"])
 def test_a_data_directory_is_refused(tmp_path: Path, inside: str) -> None:
     with kafkalog.open(tmp_path / "data" / "t-0", "a") as log:
-        with pytest.raises(IllegalArgument, match="cannot be kept in the data directory"):
+        with pytest.raises(IllegalArgument, match="cannot be stored in the data directory"):
             log.cursor("c", store=tmp_path / inside)
     assert not list((tmp_path / "data").rglob("*.lock/*")) and not (tmp_path / "data" / "cursors").exists()
 
@@ -86,7 +86,7 @@ def test_a_data_directory_is_refused(tmp_path: Path, inside: str) -> None:
 def test_another_data_directory_is_refused_too(tmp_path: Path, partition: str) -> None:
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker" / "meta.properties").write_text("version=1\n")
-    with pytest.raises(IllegalArgument, match="does not start beside"):
+    with pytest.raises(IllegalArgument, match="does not start with a directory in it"):
         CursorStore(tmp_path / "broker" / "cursors").acquire(partition, "c")
 
 
@@ -95,9 +95,9 @@ def test_another_data_directory_is_refused_too(tmp_path: Path, partition: str) -
     [
         (b"", "malformed"),
         (b"\xff\xfe{", "malformed"),
-        (b"[1]", "no JSON object"),
+        (b"[1]", "not a JSON object"),
         (b"[" * 30000, "malformed"),
-        (json.dumps({**GOOD, "version": 2}).encode(), "version 2 is not known, 1 is"),
+        (json.dumps({**GOOD, "version": 2}).encode(), "version 2 is unknown, 1 is expected"),
         (json.dumps({**GOOD, "position": -1}).encode(), "position is -1"),
         (json.dumps({**GOOD, "position": True}).encode(), "position is True"),
         (json.dumps({**GOOD, "position": 2**63}).encode(), "position is 9223372036854775808"),
@@ -126,23 +126,23 @@ def test_damage_is_told(tmp_path: Path, content: bytes, says: str) -> None:
 def test_every_failing_call_leaves_the_old_position_or_the_new(tmp_path: Path, partition: str) -> None:
     fs = FaultFS()
     file = CursorStore(tmp_path / "cursors", fs=fs).acquire(partition, "c")
-    file.write(state(1))
+    file.write(make_state(1))
     fs.calls.clear()
-    file.write(state(2))
+    file.write(make_state(2))
     calls = [call.op for call in fs.calls]
     assert calls.count("fsync") == 2 and calls.index("fsync") < calls.index("rename")  # content, then the name
     for nth in each_failure():
         before = file.read()
         rule = fs.fail(nth=nth, times=1, code=errno.EIO, partial=3)
         try:
-            file.write(state(10 + nth))
+            file.write(make_state(10 + nth))
         except StorageError as error:
             assert error.errno == errno.EIO and error.path is not None
         fs.heal()
-        assert file.read() in (before, state(10 + nth))
+        assert file.read() in (before, make_state(10 + nth))
         if not rule.fired:
             break
-    assert file.read() == state(10 + nth)
+    assert file.read() == make_state(10 + nth)
     file.release()
 
 
@@ -150,8 +150,8 @@ def test_without_sync_nothing_is_synced(tmp_path: Path, partition: str) -> None:
     fs = FaultFS()
     file = CursorStore(tmp_path / "cursors", fs=fs).acquire(partition, "c")
     fs.calls.clear()
-    file.write(state(1), sync=False)
-    assert "fsync" not in [call.op for call in fs.calls] and file.read() == state(1)
+    file.write(make_state(1), sync=False)
+    assert "fsync" not in [call.op for call in fs.calls] and file.read() == make_state(1)
     file.release()
 
 
@@ -183,8 +183,8 @@ def test_a_stale_temporary_file_is_written_over(tmp_path: Path, partition: str) 
     store = CursorStore(tmp_path / "cursors")
     file = store.acquire(partition, "c")
     Path(file.path + ".tmp").write_bytes(b"x" * 1000)
-    file.write(state(4))
-    assert file.read() == state(4) and store.names(partition) == ["c"]
+    file.write(make_state(4))
+    assert file.read() == make_state(4) and store.names(partition) == ["c"]
     file.release()
 
 
@@ -199,5 +199,5 @@ def test_the_mark_does_not_depend_on_batches_and_codec(tmp_path: Path) -> None:
             assert cursor.position == 4
         log.truncate_to(0)
         log.append([(b"k", b"v" if n != 3 else None, 1000 + n) for n in range(6)])
-        with pytest.raises(OffsetOutOfRange, match="another than the one"):
+        with pytest.raises(OffsetOutOfRange, match="differs from the one"):
             log.cursor("c", store=tmp_path.parent / "marks")

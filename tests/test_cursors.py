@@ -35,18 +35,18 @@ def _made_data(data: Path) -> None:
     """The data directory's parent is there."""
 
 
-def offsets(records: Any) -> list[int]:
+def offsets_of(records: Any) -> list[int]:
     return [record.offset for record in records]
 
 
 def test_a_cursor_goes_on_where_it_was(log: Any, tmp_path: Path) -> None:
     with log.cursor("billing") as cursor:
         assert (cursor.position, cursor.committed, cursor.lag) == (0, 0, 10)
-        assert offsets(cursor) == list(range(10))
+        assert offsets_of(cursor) == list(range(10))
         assert (cursor.position, cursor.lag) == (10, 0)
     log.append([b"more", b"again"])
     with log.cursor("billing") as cursor:
-        assert cursor.position == 10 and offsets(cursor) == [10, 11]
+        assert cursor.position == 10 and offsets_of(cursor) == [10, 11]
     with kafkalog.open(log.path) as reader, reader.cursor("billing") as cursor:  # the same one for mode "r"
         assert cursor.position == 12 and cursor.poll() == []
     with log.cursor("other") as cursor:
@@ -61,9 +61,9 @@ def test_two_readers_of_one_log_are_each_at_their_own_offset(log: Any) -> None:
             cursor.seek(position)
             cursor.commit()
         assert (a.position, b.position, log.end_offset) == (9, 11, 12)
-        assert offsets(b) == [11]
+        assert offsets_of(b) == [11]
         assert (a.position, a.lag) == (9, 3)
-        assert offsets(a) == [9, 10, 11]
+        assert offsets_of(a) == [9, 10, 11]
 
 
 def test_nothing_is_written_into_the_data_directory(log: Any, data: Path) -> None:
@@ -91,9 +91,9 @@ def test_a_record_counts_when_the_next_one_is_asked_for(log: Any) -> None:
 
 def test_poll_gives_lists(log: Any) -> None:
     with log.cursor("c") as cursor:
-        assert offsets(cursor.poll(4)) == [0, 1, 2, 3]
+        assert offsets_of(cursor.poll(4)) == [0, 1, 2, 3]
         assert cursor.position == 4 and cursor.committed == 0
-        assert offsets(cursor.poll(100)) == [4, 5, 6, 7, 8, 9]
+        assert offsets_of(cursor.poll(100)) == [4, 5, 6, 7, 8, 9]
         assert cursor.poll(1) == [] and cursor.poll(1, timeout=0.01) == []
         for bad in ({"max_records": 0}, {"timeout": -1}):
             with pytest.raises(IllegalArgument):
@@ -131,7 +131,7 @@ def test_a_new_cursor_begins_where_it_is_told_and_is_there_at_once(log: Any) -> 
     cursor.close()
     log.append(b"after")
     with log.cursor("late", start="earliest") as cursor:
-        assert offsets(cursor) == [10]
+        assert offsets_of(cursor) == [10]
     with log.cursor("middle", start=-3) as cursor:
         assert cursor.position == 8
     with pytest.raises(OffsetOutOfRange):
@@ -141,7 +141,7 @@ def test_a_new_cursor_begins_where_it_is_told_and_is_there_at_once(log: Any) -> 
 
 def test_tail_waits_for_new_records(log: Any) -> None:
     with log.cursor("c", start="latest") as cursor:
-        assert offsets(cursor.tail(timeout=0)) == []
+        assert offsets_of(cursor.tail(timeout=0)) == []
         tail = cursor.tail(timeout=30)
         log.append([b"x", b"y"])
         assert [next(tail).offset, next(tail).offset] == [10, 11]
@@ -151,10 +151,10 @@ def test_tail_waits_for_new_records(log: Any) -> None:
 
 def test_what_is_processed_is_kept_while_reading(log: Any) -> None:
     with log.cursor("c", auto_commit_ms=0) as cursor:
-        kept = []
+        stored = []
         for _ in cursor:
-            kept.append(cursor.committed)
-        assert kept == list(range(10)) and cursor.committed == 10
+            stored.append(cursor.committed)
+        assert stored == list(range(10)) and cursor.committed == 10
 
 
 def test_one_reader_has_a_name(log: Any) -> None:
@@ -210,13 +210,13 @@ def test_a_position_that_was_deleted(log: Any, caplog: pytest.LogCaptureFixture)
     with log.cursor("c") as cursor:
         cursor.poll(2)
     log.delete_before(5)
-    with pytest.raises(OffsetOutOfRange, match=r"lost its place: the records from 2 on are deleted, .* begins at 5"):
+    with pytest.raises(OffsetOutOfRange, match=r"lost its position: the records from 2 on were deleted.* starts at 5"):
         log.cursor("c")
     with log.cursor("c", reset="latest", auto_commit_ms=None) as cursor:
         assert cursor.position == 10
     with log.cursor("c", reset="earliest") as cursor:
-        assert cursor.lost and "deleted" in cursor.lost and offsets(cursor) == [5, 6, 7, 8, 9]
-    assert "cursor c of t-0 goes from 2 to 5 (earliest)" in caplog.text
+        assert cursor.lost and "deleted" in cursor.lost and offsets_of(cursor) == [5, 6, 7, 8, 9]
+    assert "cursor c of t-0 was reset from 2 to 5 (earliest)" in caplog.text
     with log.cursor("c") as cursor:
         assert cursor.lost is None and cursor.position == 10
 
@@ -227,16 +227,16 @@ def test_deleted_and_cut_while_it_reads(log: Any, reset: Any) -> None:
         cursor.poll(2)
         log.delete_before(6)
         if reset == "error":
-            with pytest.raises(OffsetOutOfRange, match="lost its place"):
+            with pytest.raises(OffsetOutOfRange, match="lost its position"):
                 cursor.poll()
             cursor.seek("earliest")
-        assert offsets(cursor.poll(3)) == [6, 7, 8]
+        assert offsets_of(cursor.poll(3)) == [6, 7, 8]
         log.truncate_to(8)
         if reset == "error":
-            with pytest.raises(OffsetOutOfRange, match="the log was cut, it ends at 8"):
+            with pytest.raises(OffsetOutOfRange, match="the log was truncated, it ends at 8"):
                 next(cursor.tail())
         else:
-            assert offsets(cursor) == [6, 7]
+            assert offsets_of(cursor) == [6, 7]
 
 
 def test_a_log_that_was_cut_and_grew_again_is_told(log: Any) -> None:
@@ -244,7 +244,7 @@ def test_a_log_that_was_cut_and_grew_again_is_told(log: Any) -> None:
         cursor.poll(8)
     log.truncate_to(5)
     log.append([b"other"] * 20)
-    with pytest.raises(OffsetOutOfRange, match="record 7 is another than the one that was read"):
+    with pytest.raises(OffsetOutOfRange, match="record 7 differs from the one that was read"):
         log.cursor("c")
     with log.cursor("c", reset="earliest") as cursor:
         assert cursor.position == 0
@@ -255,7 +255,7 @@ def test_a_topic_that_was_made_again_is_told(log: Any) -> None:
         pass
     path = Path(log.path) / "partition.metadata"
     path.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
-    with pytest.raises(OffsetOutOfRange, match="the topic was deleted and made again"):
+    with pytest.raises(OffsetOutOfRange, match="the topic was deleted and created again"):
         log.cursor("c")
 
 
@@ -265,8 +265,8 @@ def test_a_topic_id_that_cannot_be_read_stops_no_reader(log: Any, caplog: pytest
     path = Path(log.path) / "partition.metadata"
     path.write_text("torn")
     with log.cursor("c") as cursor:
-        assert offsets(cursor) == [4, 5, 6, 7, 8, 9]
-    assert "goes without the topic's id" in caplog.text and path.read_text() == "torn"
+        assert offsets_of(cursor) == [4, 5, 6, 7, 8, 9]
+    assert "the cursor continues without it" in caplog.text and path.read_text() == "torn"
 
 
 def test_committed_reading_stops_at_open_transactions(data: Path) -> None:
@@ -274,23 +274,23 @@ def test_committed_reading_stops_at_open_transactions(data: Path) -> None:
         log.append(b"a")
         log.append_bytes(build_batch(7, 0, txn=True))
         with log.cursor("c", isolation="read_committed") as cursor:
-            assert offsets(cursor) == [0] and (cursor.position, cursor.lag) == (1, 0)
-            append_marker(log._engine, ControlType.COMMIT, 7)
-            assert offsets(cursor.tail(timeout=0)) == [1]
+            assert offsets_of(cursor) == [0] and (cursor.position, cursor.lag) == (1, 0)
+            append_marker(log._source, ControlType.COMMIT, 7)
+            assert offsets_of(cursor.tail(timeout=0)) == [1]
             assert cursor.position == 3  # behind the marker: nothing lies there
 
 
 def test_an_aborted_tail_is_passed_over(data: Path) -> None:
     with kafkalog.open(data / "x-0", "a") as log:
         log.append_bytes(build_batch(7, 0, txn=True))
-        append_marker(log._engine, ControlType.ABORT, 7)
+        append_marker(log._source, ControlType.ABORT, 7)
         with log.cursor("c", isolation="read_committed") as cursor:
             assert cursor.poll(10) == [] and (cursor.position, cursor.lag) == (2, 0)
 
 
 def test_names_and_words_are_checked(log: Any, tmp_path: Path) -> None:
     for name in ("", ".", "..", "a/b", "a b", "a\0", "x" * 201, "../t", "a\n"):
-        with pytest.raises(IllegalArgument, match="no name for a cursor"):
+        with pytest.raises(IllegalArgument, match="not a valid cursor name"):
             log.cursor(name)
     with pytest.raises(TypeError):
         log.cursor(7)

@@ -29,10 +29,10 @@ def test_committed_offsets_of_a_restored_topic(tmp_path: Path) -> None:
     for directory in sorted((tmp_path / "data").glob("__consumer_offsets-*")):
         with kafkalog.open(directory) as log:
             for record in log.records():
-                said = decoders.group_record(record.key, record.value)
-                if said.type == 1 and said.value is not None:
-                    found[directory.name, record.offset] = (said.key["group"], said.value["offset"])
-    shown = {}
+                message = decoders.group_record(record.key, record.value)
+                if message.type == 1 and message.value is not None:
+                    found[directory.name, record.offset] = (message.key["group"], message.value["offset"])
+    text = {}
     pattern = re.compile(r'offset: (\d+) .* key: {"type":"1","data":({.*?})} payload: {"version":"\d","data":(.*)}$')
     for one in json.loads(gzip.decompress((EXTRA / "runs.json.gz").read_bytes()))["runs"]:
         if "--offsets-decoder" in one["args"] and "--skip-record-metadata" not in one["args"]:
@@ -40,9 +40,9 @@ def test_committed_offsets_of_a_restored_topic(tmp_path: Path) -> None:
             for line in one["stdout"].splitlines():
                 if match := pattern.search(line):
                     key, value = json.loads(match[2]), json.loads(match[3])
-                    shown[topic, int(match[1])] = (key["group"], value["offset"])
-    assert found == shown
-    assert found or not shown
+                    text[topic, int(match[1])] = (key["group"], value["offset"])
+    assert found == text
+    assert found or not text
 
 
 def test_records_of_kafkas_own_topics() -> None:

@@ -47,7 +47,7 @@ GIVEN: dict[str, Callable[[ExitStack], Any]] = {
 }
 
 
-def named(name: str) -> Any:
+def resolve_name(name: str) -> Any:
     """The object that a dotted name stands for."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
@@ -59,22 +59,26 @@ def named(name: str) -> Any:
     raise AssertionError(f"nothing is called {name}")
 
 
-def public() -> Iterator[tuple[str, Any]]:
+def public_objects() -> Iterator[tuple[str, Any]]:
     """What the reference names, and what a module that it names offers; errors are shown by those who raise them."""
     for page in sorted(REFERENCE.glob("*.md")):
         for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE):
-            found = named(name)
+            found = resolve_name(name)
             things = {name: found}
             if inspect.ismodule(found):
                 things = {f"{name}.{one}": getattr(found, one) for one in getattr(found, "__all__", ())}
             yield from (one for one in things.items() if inspect.isclass(one[1]) or inspect.isroutine(one[1]))
 
 
-OBJECTS = {name: thing for name, thing in public() if not (inspect.isclass(thing) and issubclass(thing, Exception))}
+OBJECTS = {
+    name: thing
+    for name, thing in public_objects()
+    if not (inspect.isclass(thing) and issubclass(thing, Exception))
+}
 CLASSES = {name: thing for name, thing in OBJECTS.items() if inspect.isclass(thing)}
 
 
-def members(kind: type) -> dict[str, str]:
+def public_members(kind: type) -> dict[str, str]:
     """The public methods and properties that our own classes give `kind`, with their docstrings; a value has none."""
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or issubclass(kind, int):
         return {}
@@ -90,20 +94,20 @@ def examples_of(text: str) -> str:
 
 def docstrings(thing: Any) -> dict[str, str]:
     own = {"": inspect.getdoc(thing) or ""}
-    return own | {f".{name}": text for name, text in members(thing).items()} if inspect.isclass(thing) else own
+    return own | {f".{name}": text for name, text in public_members(thing).items()} if inspect.isclass(thing) else own
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_what_is_public_has_an_example(name: str) -> None:
     thing = OBJECTS[name]
     texts = docstrings(thing)
-    shown = "".join(map(examples_of, texts.values()))
+    examples = "".join(map(examples_of, texts.values()))
     module, _, own = name.rpartition(".")
-    around = named(module)
-    if not shown and inspect.ismodule(around) and re.search(rf"\b{own}\b", examples_of(around.__doc__ or "")):
+    around = resolve_name(module)
+    if not examples and inspect.ismodule(around) and re.search(rf"\b{own}\b", examples_of(around.__doc__ or "")):
         return  # a page of one module, whose examples are its own
-    assert shown or hasattr(thing, "_fields"), f"{name} has no example"
-    unshown = [one for one in texts.keys() - TAKES_THE_TERMINAL if one and not re.search(rf"\{one}\b", shown)]
+    assert examples or hasattr(thing, "_fields"), f"{name} has no example"
+    unshown = [one for one in texts.keys() - TAKES_THE_TERMINAL if one and not re.search(rf"\{one}\b", examples)]
     assert not unshown, f"no example of {name} shows {', '.join(sorted(unshown))}"
 
 
@@ -123,7 +127,7 @@ def test_examples_do_what_they_say(name: str, tmp_path: Path, monkeypatch: pytes
             given = {one: make(stack) for one, make in GIVEN.items() if re.search(rf"\b{one}\b", source)}
             names = {**vars(module), "kafkalog": kafkalog, **given}
             test = doctest.DocTestParser().get_doctest(text, names, name + member, None, None)
-            said: list[str] = []
-            result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=said.append)
-        assert not result.failed, "".join(said)
+            output: list[str] = []
+            result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=output.append)
+        assert not result.failed, "".join(output)
         assert "+SKIP" not in source

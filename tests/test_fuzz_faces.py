@@ -26,7 +26,7 @@ def segment(folder: Path) -> Path:
     return path / f"{BASE:020d}.log"
 
 
-def each(path: Path, magic: int, codec: CompressionType, face: Callable[[Path], object]) -> None:
+def check_each(path: Path, magic: int, codec: CompressionType, face: Callable[[Path], object]) -> None:
     """Every prefix and changed byte, given to the face as a file; what is refused is refused with its place."""
     whole = small(magic, codec)
     refused = 0
@@ -54,7 +54,7 @@ def dump(path: Path, as_json: bool) -> None:
 @kinds
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
 def test_dump(tmp_path: Path, magic: int, codec: CompressionType, as_json: bool) -> None:
-    each(segment(tmp_path), magic, codec, lambda path: dump(path, as_json))
+    check_each(segment(tmp_path), magic, codec, lambda path: dump(path, as_json))
 
 
 def read(path: Path) -> None:
@@ -68,7 +68,7 @@ def read(path: Path) -> None:
 
 @kinds
 def test_the_records_of_a_log(tmp_path: Path, magic: int, codec: CompressionType) -> None:
-    each(segment(tmp_path), magic, codec, read)
+    check_each(segment(tmp_path), magic, codec, read)
 
 
 def look_up(path: Path) -> None:
@@ -83,7 +83,7 @@ def look_up(path: Path) -> None:
 
 @kinds
 def test_look_ups_by_offset_and_time(tmp_path: Path, magic: int, codec: CompressionType) -> None:
-    each(segment(tmp_path), magic, codec, look_up)
+    check_each(segment(tmp_path), magic, codec, look_up)
 
 
 @kinds

@@ -25,15 +25,15 @@ THREADS = 8
 
 @pytest.fixture
 def fs() -> Iterator[SyncGate]:
-    made = SyncGate()
-    yield made
-    made.open_gate()
+    created = SyncGate()
+    yield created
+    created.open_gate()
 
 
-def opened(path: Path, fs: SyncGate, *, sync: bool = True) -> kafkalog.Log:
-    made = open_for_append(path / "t-0", sync=sync, fs=fs)
-    fs.look = lambda: made.log.log_end_offset
-    return kafkalog.Log(made.log, made)
+def open_gated(path: Path, fs: SyncGate, *, sync: bool = True) -> kafkalog.Log:
+    created = open_for_append(path / "t-0", sync=sync, fs=fs)
+    fs.look = lambda: created.log.log_end_offset
+    return kafkalog.Log(created.log, created)
 
 
 def group_of(log: kafkalog.Log) -> GroupSync:
@@ -42,7 +42,7 @@ def group_of(log: kafkalog.Log) -> GroupSync:
 
 
 def test_those_who_append_during_a_sync_share_the_next(tmp_path: Path, fs: SyncGate) -> None:
-    with opened(tmp_path, fs) as log:
+    with open_gated(tmp_path, fs) as log:
         fs.shut()
         threads = Threads()
         threads.start(partial(log.append, b"first"))
@@ -58,7 +58,7 @@ def test_those_who_append_during_a_sync_share_the_next(tmp_path: Path, fs: SyncG
 
 
 def test_handles_of_a_writer_share_the_next_sync(tmp_path: Path, fs: SyncGate) -> None:
-    with opened(tmp_path, fs, sync=False) as log, log.writer(sync=True) as writer:
+    with open_gated(tmp_path, fs, sync=False) as log, log.writer(sync=True) as writer:
         fs.shut()
         threads = Threads()
         threads.start(lambda: writer.append(b"first").result())
@@ -76,7 +76,7 @@ def test_handles_of_a_writer_share_the_next_sync(tmp_path: Path, fs: SyncGate) -
 def test_nobody_is_told_before_a_sync_that_began_after_the_append(tmp_path: Path, fs: SyncGate, how: str) -> None:
     """And fewer syncs than commits are made, while every thread has only one record on its way."""
     commits = 40
-    with opened(tmp_path, fs, sync=how == "append") as log:
+    with open_gated(tmp_path, fs, sync=how == "append") as log:
         writers = [log.writer(sync=True) for _ in range({"append": 0, "writer": 1, "two writers": 2}[how])]
         early = []
 
@@ -104,7 +104,7 @@ def test_nobody_is_told_before_a_sync_that_began_after_the_append(tmp_path: Path
 def test_a_thread_alone_makes_one_sync_a_commit_and_no_other(tmp_path: Path, fs: SyncGate) -> None:
     """Indexes and the directory wait for a flush: what they say can be found out from the records."""
     calls = []
-    with opened(tmp_path, fs) as log:
+    with open_gated(tmp_path, fs) as log:
         log.append(b"the directory is synced once for a new segment")
         real = fs.fsync
         fs.fsync = lambda fd: calls.append(fd) or real(fd)  # type: ignore[method-assign, assignment]
@@ -121,7 +121,7 @@ def test_a_thread_alone_makes_one_sync_a_commit_and_no_other(tmp_path: Path, fs:
 @pytest.mark.parametrize("how", ["append", "writer"])
 def test_a_failed_sync_fails_all_who_waited_and_the_log(tmp_path: Path, fs: SyncGate, how: str) -> None:
     """The kernel may have dropped the pages: the next sync would succeed and mean nothing, so there is none."""
-    log = opened(tmp_path, fs, sync=how == "append")
+    log = open_gated(tmp_path, fs, sync=how == "append")
     writer = log.writer(sync=True) if how == "writer" else None
     commit = log.append if writer is None else lambda value: writer.append(value).result()
     commit(b"good")
@@ -155,7 +155,7 @@ def test_records_before_one_that_cannot_be_written_are_synced_before_they_are_to
     tmp_path: Path, fs: SyncGate
 ) -> None:
     """Two batches go to the log at once, the second is refused: the first must not be told on the way out."""
-    log = opened(tmp_path, fs, sync=False)
+    log = open_gated(tmp_path, fs, sync=False)
     writer = log.writer(sync=True, batch_bytes=200)
     fs.shut()
     handles = [writer.append(b"x" * 100)]
@@ -181,7 +181,7 @@ def test_records_before_one_that_cannot_be_written_are_synced_before_they_are_to
 
 def test_an_append_goes_on_while_a_sync_hangs(tmp_path: Path, fs: SyncGate) -> None:
     """No sync is made under the log's lock (KAFKA-15046)."""
-    with opened(tmp_path, fs, sync=False) as log:
+    with open_gated(tmp_path, fs, sync=False) as log:
         log.append(b"0")
         fs.shut()
         threads = Threads()
@@ -221,25 +221,25 @@ def test_no_file_is_synced_under_the_lock(tmp_path: Path) -> None:
             os.fsync(fd)
 
     fs = Watch()
-    made = open_for_append(
+    created = open_for_append(
         tmp_path / "t-0",
         {"internal_segment_bytes": 500, "retention_bytes": 2000, "flush_messages": 7},
         sync=True,
         fs=fs,
     )
-    fs.log = made.log  # type: ignore[assignment]
-    log = kafkalog.Log(made.log, made)
+    fs.log = created.log  # type: ignore[assignment]
+    log = kafkalog.Log(created.log, created)
     for number in range(60):
-        made.log.leader_epoch = number // 20
+        created.log.leader_epoch = number // 20
         log.append(b"%d" % number * 10)
     with log.writer(sync=True) as writer:
         writer.append(b"v").result()
     log.flush()
     log.delete_before(10)
-    made.log.delete_old_segments()
+    created.log.delete_old_segments()
     log.truncate_to(log.end_offset - 20)
     log.append(b"again")
-    made.log.truncate_fully_and_start_at(500)
+    created.log.truncate_fully_and_start_at(500)
     log.append(b"again")
     log.roll()
     log.close()
@@ -247,7 +247,7 @@ def test_no_file_is_synced_under_the_lock(tmp_path: Path) -> None:
 
 
 def test_a_ctrl_c_waits_until_the_commit_is_decided(tmp_path: Path, fs: SyncGate) -> None:
-    with opened(tmp_path, fs) as log:
+    with open_gated(tmp_path, fs) as log:
         threads = Threads()
         fs.shut()
 
@@ -289,7 +289,7 @@ class Appends:
     """Appends of a name each, which note what thread made them, and a group that waits until four threads are there."""
 
     def __init__(self) -> None:
-        self.made: dict[str, int] = {}
+        self.created: dict[str, int] = {}
         self.syncs: list[int] = []
         self.threads = Threads()
         self.group = GroupSync(lambda: self.syncs.append(threading.get_ident()))
@@ -300,7 +300,7 @@ class Appends:
         return self.group.commit(partial(self._append, name))
 
     def _append(self, name: str) -> str | None:
-        self.made[name] = threading.get_ident()
+        self.created[name] = threading.get_ident()
         if name == "refused":
             raise ValueError(name)
         return None if name == "nothing" else name
@@ -313,7 +313,7 @@ class Appends:
             wait_until(lambda wanted=count: self.group._complete is None or self._known() == wanted)  # type: ignore[misc]
 
     def _known(self) -> int:
-        return len(self.made.keys() - {"first"}) + len(self.group._works or ())
+        return len(self.created.keys() - {"first"}) + len(self.group._works or ())
 
 
 def test_appends_are_left_to_a_leader_that_waits_for_others() -> None:
@@ -322,7 +322,7 @@ def test_appends_are_left_to_a_leader_that_waits_for_others() -> None:
     appends.threads.start(partial(appends.commit, "first"))
     appends.start_others()
     assert [str(outcome) for outcome in appends.threads.join()] == ["first", "second", "refused", "None"]
-    assert appends.syncs == [appends.made["first"]] and set(appends.made.values()) == set(appends.syncs)
+    assert appends.syncs == [appends.created["first"]] and set(appends.created.values()) == set(appends.syncs)
 
 
 def test_no_append_is_left_to_the_main_thread() -> None:
@@ -334,7 +334,7 @@ def test_no_append_is_left_to_the_main_thread() -> None:
     assert appends.commit("first") == "first"
     starter.join(30)
     assert [str(outcome) for outcome in appends.threads.join()] == ["second", "refused", "None"]
-    assert list(appends.made.values()).count(threading.get_ident()) == 1
+    assert list(appends.created.values()).count(threading.get_ident()) == 1
 
 
 @pytest.mark.parametrize("leads", [False, True])
@@ -347,10 +347,10 @@ def test_a_thread_that_a_signal_takes_away_leaves_the_others_a_leader(leads: boo
     def leave(signum: int, frame: object) -> None:
         raise Gone
 
-    hold, begun = threading.Event(), threading.Event()
+    hold, started = threading.Event(), threading.Event()
 
     def flush() -> None:
-        begun.set()
+        started.set()
         hold.wait(30)
 
     group, main = GroupSync(flush), threading.get_ident()
@@ -358,7 +358,7 @@ def test_a_thread_that_a_signal_takes_away_leaves_the_others_a_leader(leads: boo
     try:
         others = [threading.Thread(target=group.sync, daemon=True)]
         others[0].start()
-        assert begun.wait(30)
+        assert started.wait(30)
 
         def interrupt() -> None:
             wait_until(lambda: group.waiting == 1)
@@ -402,7 +402,7 @@ def test_an_error_in_a_group_does_not_stick_to_the_next(tmp_path: Path) -> None:
 
 
 def test_a_log_closed_meanwhile_refuses_the_commit(tmp_path: Path, fs: SyncGate) -> None:
-    log = opened(tmp_path, fs)
+    log = open_gated(tmp_path, fs)
     group = group_of(log)
     log.append(b"v")
     log.close()
@@ -411,7 +411,7 @@ def test_a_log_closed_meanwhile_refuses_the_commit(tmp_path: Path, fs: SyncGate)
 
 
 def test_a_writer_syncs_as_its_log_does_unless_told_otherwise(tmp_path: Path, fs: SyncGate) -> None:
-    with opened(tmp_path, fs) as log:
+    with open_gated(tmp_path, fs) as log:
         with log.writer() as writer:
             assert writer.append(b"v").result() == 0 and fs.covered == 1
         with log.writer(sync=False) as writer:

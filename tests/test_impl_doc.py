@@ -17,7 +17,7 @@ WRITTEN_BY_A_BUILD = ("_version.py",)
 BROKER_SCRIPTS = ("kafka-storage.sh", "kafka-server-start.sh")
 
 
-def found(name: str) -> list[Path]:
+def find_files(name: str) -> list[Path]:
     """The files that a document may mean by that: a path from one of the usual folders, or the end of one."""
     for folder in FOLDERS:
         if (folder / name.lstrip("/")).is_file():
@@ -40,7 +40,7 @@ def test_every_file_that_is_named_is_there(document: str) -> None:
     text = (SOURCES / "docs" / document).read_text()
     for script in BROKER_SCRIPTS:
         text = text.replace(script, "")
-    assert [name for name in FILE.findall(text) if not found(name)] == []
+    assert [name for name in FILE.findall(text) if not find_files(name)] == []
 
 
 def test_there_are_walks() -> None:
@@ -50,7 +50,7 @@ def test_there_are_walks() -> None:
 @pytest.mark.parametrize(("names", "where"), list(steps()))
 def test_a_step_is_where_the_walk_says(names: str, where: str) -> None:
     """A name like `LogSegment.write` or `place_append` stands in one of the files beside it."""
-    text = "".join(path.read_text() for name in FILE.findall(where) for path in found(name))
+    text = "".join(path.read_text() for name in FILE.findall(where) for path in find_files(name))
     for name in NAME.findall(names):
         assert re.search(rf"\b{name.rpartition('.')[2]}\b", text), f"{name}: {where}"
 

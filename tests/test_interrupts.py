@@ -69,7 +69,7 @@ def storm(seed: int) -> Iterator[Storm]:
         signal.signal(signal.SIGINT, interrupt)
 
 
-def contents(path: str | Path) -> list[tuple[int, bytes | None]]:
+def read_contents(path: str | Path) -> list[tuple[int, bytes | None]]:
     with kafkalog.open(path) as log:
         return [(record.offset, record.value) for record in log]
 
@@ -108,11 +108,11 @@ def test_appends_rolls_cuts_and_closes_are_whole_or_absent(tmp_path: Path, seed:
                 weather.run(lambda: kafkalog.open(path, "a").close(), 0.002)
                 log = kafkalog.open(path, "a")
             if turn % 25 == 0:
-                assert [(record.offset, record.value) for record in log] == contents(path)
+                assert [(record.offset, record.value) for record in log] == read_contents(path)
         stored = [(record.offset, record.value) for record in log]
     log.close()
     gc.collect()
-    assert contents(path) == stored
+    assert read_contents(path) == stored
     assert weather.hits > 20
 
 
@@ -131,7 +131,7 @@ def test_a_writer_keeps_what_it_took(tmp_path: Path, seed: int) -> None:
                 weather.run(writer.flush, 0.0005)
         weather.run(writer.close, 0.0005)
         writer.close()
-    stored = dict(contents(path))
+    stored = dict(read_contents(path))
     assert list(stored) == list(range(len(stored)))
     assert all(stored[handle.result(0)] == value for handle, value in handles)
     assert len(stored) - len(handles) <= weather.hits

@@ -47,14 +47,14 @@ def path(tmp_path: Path) -> Path:
     return directory
 
 
-def compressed(count: int, codec: int, base: int, size: int = 100) -> bytes:
+def compress_batch(count: int, codec: int, base: int, size: int = 100) -> bytes:
     """A batch of `count` records with values of `size` bytes; codec 0 is none."""
     plain = bytes(encode_batch([b"%06d" % i * (size // 6) for i in range(base, base + count)], timestamp=T))
     payload = bytes(compress(codec, plain[61:]))
     return framed(base, struct.pack(">h", codec) + plain[23:61] + payload)
 
 
-def written(directory: Path, *segments: list[bytes]) -> Path:
+def write_segments(directory: Path, *segments: list[bytes]) -> Path:
     """A partition directory; each segment is named by the first offset in it."""
     directory.mkdir()
     for parts in segments:
@@ -64,11 +64,11 @@ def written(directory: Path, *segments: list[bytes]) -> Path:
 
 def test_all_records(path: Path) -> None:
     with kafkalog.open(path) as log:
-        wanted = told(log)
+        expected = told(log)
         for source in (log, log.scan(), log.table(), log[:], log.slice(0, COUNT).scan(), log[:].table()):
             read = checked(source)
             assert read.schema.equals(SCHEMA)
-            assert records_of(read) == wanted
+            assert records_of(read) == expected
             assert set(read["topic"].to_pylist()) == {"orders"} and set(read["partition"].to_pylist()) == {3}
             assert pa.schema(source).equals(SCHEMA)
         assert len(log.table()) == COUNT
@@ -91,10 +91,10 @@ def test_all_records(path: Path) -> None:
 )
 def test_ranges_are_those_of_records(path: Path, bounds: dict[str, Any]) -> None:
     with kafkalog.open(path) as log:
-        wanted = told(log.records(**bounds))
-        assert records_of(checked(log.scan(**bounds))) == wanted
-        assert log.table(["offset"], **bounds).offsets.tolist() == [row[0] for row in wanted]
-        assert log.to_pandas(["offset"], **bounds)["offset"].tolist() == [row[0] for row in wanted]
+        expected = told(log.records(**bounds))
+        assert records_of(checked(log.scan(**bounds))) == expected
+        assert log.table(["offset"], **bounds).offsets.tolist() == [row[0] for row in expected]
+        assert log.to_pandas(["offset"], **bounds)["offset"].tolist() == [row[0] for row in expected]
 
 
 def test_ranges_that_cannot_be(path: Path) -> None:
@@ -160,22 +160,22 @@ def test_compressed_logs_are_read_in_order(tmp_path: Path, codec: int) -> None:
     """Several threads decompress: the records come in order, plain batches between them too."""
     parts, base = [], 0
     for number in range(60):
-        parts.append(compressed(200, codec, base) if number % 20 else compressed(200, 0, base))
+        parts.append(compress_batch(200, codec, base) if number % 20 else compress_batch(200, 0, base))
         base += 200
-    with kafkalog.open(written(tmp_path / "t-0", parts)) as log:
-        wanted = told(log)
-        assert len(wanted) == base
-        assert records_of(checked(log)) == wanted
-        assert records_of(checked(log.scan(start=3333, stop=9999))) == wanted[3333:9999]
+    with kafkalog.open(write_segments(tmp_path / "t-0", parts)) as log:
+        expected = told(log)
+        assert len(expected) == base
+        assert records_of(checked(log)) == expected
+        assert records_of(checked(log.scan(start=3333, stop=9999))) == expected[3333:9999]
         assert log.table(["offset"]).offsets.tolist() == list(range(base))
-        assert records_of(checked(log.scan(batch_rows=77))) == wanted
+        assert records_of(checked(log.scan(batch_rows=77))) == expected
 
 
 def test_more_columns_than_a_thread_may_keep(tmp_path: Path) -> None:
     """What a job makes beyond KEPT_BYTES is made when it is asked for: memory stays bounded, nothing is lost."""
-    parts = [compressed(2000, 4, base, size=1200) for base in range(0, 40_000, 2000)]
+    parts = [compress_batch(2000, 4, base, size=1200) for base in range(0, 40_000, 2000)]
     assert sum(map(len, parts)) < 1 << 20
-    with kafkalog.open(written(tmp_path / "t-0", parts)) as log:
+    with kafkalog.open(write_segments(tmp_path / "t-0", parts)) as log:
         table = log.table(["offset", "value"], batch_bytes=1 << 20)
         assert table.offsets.tolist() == list(range(40_000))
         assert sum(map(len, table["value"])) == 40_000 * 1200 > 2 * KEPT_BYTES
@@ -184,13 +184,13 @@ def test_more_columns_than_a_thread_may_keep(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", [0, 4])
 def test_damage_comes_after_the_records_in_front_of_it(tmp_path: Path, codec: int) -> None:
     """CorruptRecord for a wrong checksum, InvalidRecord inside a batch; a consumer of Arrow is told the same."""
-    parts = [compressed(100, codec, base) for base in range(0, 1000, 100)]
-    more = [compressed(100, codec, 1000)]
+    parts = [compress_batch(100, codec, base) for base in range(0, 1000, 100)]
+    more = [compress_batch(100, codec, 1000)]
     torn = bytearray(parts[7])
     torn[61] ^= 1
     inside = framed(700, bytes(torn[21:]))
     for name, bad, kind in (("crc", bytes(torn), CorruptRecord), ("inside", inside, InvalidRecord)):
-        path = written(tmp_path / f"{name}-0", [*parts[:7], bad, *parts[8:]], more)
+        path = write_segments(tmp_path / f"{name}-0", [*parts[:7], bad, *parts[8:]], more)
         with kafkalog.open(path) as log:
             got = []
             with pytest.raises(kind) as caught:
@@ -246,8 +246,8 @@ def test_a_directory_deleted_while_a_stream_is_open(path: Path) -> None:
 
 def test_the_system_is_told_that_files_are_read_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One advice a segment, before it is read; one that the system refuses changes nothing."""
-    segments = [[compressed(2000, 0, base) for base in range(first, first + 6000, 2000)] for first in (0, 6000)]
-    path, told_of = written(tmp_path / "t-0", *segments), []
+    segments = [[compress_batch(2000, 0, base) for base in range(first, first + 6000, 2000)] for first in (0, 6000)]
+    path, told_of = write_segments(tmp_path / "t-0", *segments), []
 
     def advise(fd: int, position: int, length: int, advice: int) -> None:
         told_of.append((Path(os.readlink(f"/proc/self/fd/{fd}")).name, position, length, advice))
@@ -262,8 +262,8 @@ def test_the_system_is_told_that_files_are_read_through(tmp_path: Path, monkeypa
 
 
 def test_streams_left_in_the_middle_give_files_and_threads_back(tmp_path: Path) -> None:
-    parts = [compressed(2000, 1, base) for base in range(0, 100_000, 2000)]
-    path = written(tmp_path / "t-0", parts)
+    parts = [compress_batch(2000, 1, base) for base in range(0, 100_000, 2000)]
+    path = write_segments(tmp_path / "t-0", parts)
     before, threads = open_descriptors(), threading.active_count()
     for _ in range(20):
         with kafkalog.open(path) as log:
@@ -303,44 +303,44 @@ def test_duckdb_and_polars_query_a_log_without_pyarrow(path: Path) -> None:
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
-def expected(case: Case, isolation: str) -> list[dict[str, Any]]:
+def expected_rows(case: Case, isolation: str) -> list[dict[str, Any]]:
     (name,) = (name for name in case.expected_with(".jsonl") if isolation in name)
     return [json.loads(line) for line in case.expected_path(name).read_text(encoding="utf-8").splitlines()]
 
 
-def consumed(case: Case) -> bool:
+def is_consumed(case: Case) -> bool:
     return all(any(isolation in name for name in case.expected_with(".jsonl")) for isolation in ISOLATIONS)
 
 
-def decoded(text: str | None) -> bytes | None:
+def decode_text(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
 @pytest.mark.golden
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@golden_cases.each_partition("logdir", where=consumed)
+@golden_cases.each_partition("logdir", where=is_consumed)
 def test_real_partitions_are_what_the_consumer_read(case: Case, isolation: str) -> None:
     """Every format and codec, through Arrow: all columns at once, and each by itself; aborted records left out."""
-    rows = expected(case, isolation)
-    wanted = {
-        "key": [decoded(row["key"]) for row in rows],
-        "value": [decoded(row["value"]) for row in rows],
+    rows = expected_rows(case, isolation)
+    expected = {
+        "key": [decode_text(row["key"]) for row in rows],
+        "value": [decode_text(row["value"]) for row in rows],
         "topic": [case.topic] * len(rows),
         "partition": [int(case.name.rpartition("-")[2])] * len(rows),
         "offset": [row["offset"] for row in rows],
         "timestamp": [row["timestamp"] for row in rows],
-        "headers": [[{"key": k, "value": decoded(v)} for k, v in row["headers"]] for row in rows],
+        "headers": [[{"key": k, "value": decode_text(v)} for k, v in row["headers"]] for row in rows],
     }
     with kafkalog.open(case.directory) as log:
         table = checked(log.scan(isolation=isolation))
         table = table.set_column(5, "timestamp", table["timestamp"].cast(pa.int64()))
-        assert {name: table[name].to_pylist() for name in wanted} == wanted
+        assert {name: table[name].to_pylist() for name in expected} == expected
         types = [record.timestamp_type for record in log.records(isolation=isolation)]
         assert table["timestampType"].to_pylist() == types
-        for name in wanted:
+        for name in expected:
             alone = checked(log.scan([name], batch_rows=100, isolation=isolation))[name]
-            assert (alone.cast(pa.int64()) if name == "timestamp" else alone).to_pylist() == wanted[name]
-        assert log.slice(isolation=isolation).table(["offset"]).offsets.tolist() == wanted["offset"]
+            assert (alone.cast(pa.int64()) if name == "timestamp" else alone).to_pylist() == expected[name]
+        assert log.slice(isolation=isolation).table(["offset"]).offsets.tolist() == expected["offset"]
 
 
 def test_the_usual_size_of_a_record_batch(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ WRITERS, READERS = 3, 4
 KEEP = 4000
 
 
-def value(writer: int, number: int) -> bytes:
+def make_value(writer: int, number: int) -> bytes:
     """What a writer's record number holds: a torn or a mixed one would not."""
     return b"%d:%d:" % (writer, number) + bytes([writer + 65]) * (number % 300)
 
@@ -61,7 +61,7 @@ class Crowd:
         def step() -> None:
             nonlocal number
             count = number % 5 + 1
-            values = [value(writer, number + i) for i in range(count)]
+            values = [make_value(writer, number + i) for i in range(count)]
             if number % 3:
                 info = self.log.append([(b"%d" % writer, one) for one in values])
             else:
@@ -91,7 +91,7 @@ class Crowd:
                     assert record.offset == expected
                     expected += 1
                     writer, number = int(record.key or b""), int((record.value or b"").split(b":")[1])
-                    assert record.value == value(writer, number) and number > newest[writer]
+                    assert record.value == make_value(writer, number) and number > newest[writer]
                     newest[writer] = number
                 assert expected == end
             except OffsetOutOfRange:

@@ -32,7 +32,7 @@ def _no_others() -> None:
     gc.collect()
 
 
-def parsed(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+def parse_metrics(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
     """The samples of a text, checked as a strict reader does: HELP, TYPE, then samples, each series once."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     kinds: dict[str, str] = {}
@@ -55,7 +55,7 @@ def parsed(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
     return found
 
 
-def value(name: str, of: Any, **labels: str) -> Any:
+def value_of(name: str, of: Any, **labels: str) -> Any:
     """The one value of a log's metric with these labels."""
     rows = [row["value"] for row in metrics.snapshot(of)[name] if labels.items() <= row["labels"].items()]
     assert len(rows) == 1, rows
@@ -79,19 +79,19 @@ def test_appends_reads_and_places(tmp_path: Path) -> None:
         with a_log.writer() as writer:
             for number in range(10):
                 writer.append(b"%d" % number)
-        assert value("kafkalog_append_records_total", a_log) == 13 == a_log.end_offset
-        assert value("kafkalog_append_bytes_total", a_log) == a_log.size > info.valid_bytes
-        assert value("kafkalog_append_batches_total", a_log) >= 3 <= value("kafkalog_appends_total", a_log)
-        assert value("kafkalog_read_bytes_total", a_log) == 0
+        assert value_of("kafkalog_append_records_total", a_log) == 13 == a_log.end_offset
+        assert value_of("kafkalog_append_bytes_total", a_log) == a_log.size > info.valid_bytes
+        assert value_of("kafkalog_append_batches_total", a_log) >= 3 <= value_of("kafkalog_appends_total", a_log)
+        assert value_of("kafkalog_read_bytes_total", a_log) == 0
         assert len(list(a_log)) == 13
-        assert value("kafkalog_read_bytes_total", a_log) == a_log.size
-        assert value("kafkalog_log_end_offset", a_log) == 13 and value("kafkalog_log_segments", a_log) == 1
-        assert value("kafkalog_recovery_point", a_log) == 0
+        assert value_of("kafkalog_read_bytes_total", a_log) == a_log.size
+        assert value_of("kafkalog_log_end_offset", a_log) == 13 and value_of("kafkalog_log_segments", a_log) == 1
+        assert value_of("kafkalog_recovery_point", a_log) == 0
         a_log.flush()
-        assert value("kafkalog_recovery_point", a_log) == 13
+        assert value_of("kafkalog_recovery_point", a_log) == 13
         with kafkalog.open(a_log.path) as view:
-            assert value("kafkalog_log_end_offset", view) == 13 and list(view.records(12))
-            assert 0 < value("kafkalog_read_bytes_total", view) <= a_log.size
+            assert value_of("kafkalog_log_end_offset", view) == 13 and list(view.records(12))
+            assert 0 < value_of("kafkalog_read_bytes_total", view) <= a_log.size
             assert metrics.snapshot(view)["kafkalog_appends_total"] == []  # a reader appends nothing
             rows = metrics.snapshot()["kafkalog_log_end_offset"]
             mine = [row["labels"] for row in rows if row["labels"]["directory"] == str(tmp_path)]
@@ -108,15 +108,16 @@ def test_counts_outlive_rolls_and_cuts(tmp_path: Path) -> None:
     a_log.truncate_to(5)
     append_batches(a_log, times=1)
     a_log.truncate_fully_and_start_at(0)
-    assert value("kafkalog_append_records_total", a_log) == 7 and value("kafkalog_append_bytes_total", a_log) == 700
-    assert value("kafkalog_segment_rolls_total", a_log) == 1 and value("kafkalog_truncations_total", a_log) == 2
+    assert value_of("kafkalog_append_records_total", a_log) == 7
+    assert value_of("kafkalog_append_bytes_total", a_log) == 700
+    assert value_of("kafkalog_segment_rolls_total", a_log) == 1 and value_of("kafkalog_truncations_total", a_log) == 2
     a_log.close()
 
 
 def test_records_of_a_follower_leave_out_the_gap(tmp_path: Path) -> None:
     a_log = log(tmp_path)
     a_log.append_as_follower(sized_batch(200, 3, base=100, epoch=0), 0)
-    assert (value("kafkalog_append_records_total", a_log), a_log.log_end_offset) == (3, 103)
+    assert (value_of("kafkalog_append_records_total", a_log), a_log.log_end_offset) == (3, 103)
     a_log.close()
 
 
@@ -127,11 +128,11 @@ def test_retention_by_reason(tmp_path: Path) -> None:
     a_log.maybe_increment_log_start_offset(11)
     assert a_log.delete_old_segments() == 3
     for reason, count in (("log_start", 2), ("size", 1), ("time", 0)):
-        assert value("kafkalog_deleted_segments_total", a_log, reason=reason) == count
-        assert value("kafkalog_deleted_bytes_total", a_log, reason=reason) == count * 500
+        assert value_of("kafkalog_deleted_segments_total", a_log, reason=reason) == count
+        assert value_of("kafkalog_deleted_bytes_total", a_log, reason=reason) == count * 500
     clock.advance(20_000)
     assert a_log.delete_old_segments() == 3
-    assert value("kafkalog_deleted_segments_total", a_log, reason="time") == 3
+    assert value_of("kafkalog_deleted_segments_total", a_log, reason="time") == 3
     a_log.close()
 
 
@@ -141,17 +142,17 @@ def test_flushes_are_timed(tmp_path: Path) -> None:
     for _ in range(3):
         append_batches(a_log)
         a_log.flush()
-    found = value("kafkalog_flush_seconds", a_log)
+    found = value_of("kafkalog_flush_seconds", a_log)
     assert found["count"] == 3 == found["buckets"]["+Inf"] and found["sum"] > 0
     counts = list(found["buckets"].values())
     assert counts == sorted(counts)
-    assert value("kafkalog_failed", a_log) == 0
+    assert value_of("kafkalog_failed", a_log) == 0
     fs.fail("fdatasync", "fsync", code=errno.EIO)
     append_batches(a_log)
     with pytest.raises(StorageError):
         a_log.flush()
     fs.heal()
-    assert (value("kafkalog_flush_failures_total", a_log), value("kafkalog_failed", a_log)) == (1, 1)
+    assert (value_of("kafkalog_flush_failures_total", a_log), value_of("kafkalog_failed", a_log)) == (1, 1)
     a_log.close_handlers()
 
 
@@ -161,12 +162,12 @@ def test_what_validation_refuses(tmp_path: Path) -> None:
     builder.append(NOW, None, b"v")
     with pytest.raises(InvalidRecord):
         a_log.append_as_leader(builder.build())
-    assert value("kafkalog_rejected_appends_total", a_log, reason="no_key_compacted_topic") == 1
+    assert value_of("kafkalog_rejected_appends_total", a_log, reason="no_key_compacted_topic") == 1
     bad = bytearray(sized_batch(100))
     bad[-1] ^= 1
     with pytest.raises(CorruptRecord):
         a_log.append_as_leader(bad)
-    assert value("kafkalog_append_records_total", a_log) == 0
+    assert value_of("kafkalog_append_records_total", a_log) == 0
     a_log.close()
 
 
@@ -175,10 +176,10 @@ def test_recovery_is_told(tmp_path: Path) -> None:
     append_batches(a_log, times=3)
     a_log.close_handlers()
     a_log = log(tmp_path, had_clean_shutdown=False)
-    assert value("kafkalog_recovered", a_log) == 1 and value("kafkalog_load_seconds", a_log) > 0
+    assert value_of("kafkalog_recovered", a_log) == 1 and value_of("kafkalog_load_seconds", a_log) > 0
     a_log.close()
     a_log = log(tmp_path)
-    assert value("kafkalog_recovered", a_log) == 0
+    assert value_of("kafkalog_recovered", a_log) == 0
     a_log.close()
 
 
@@ -190,7 +191,7 @@ def test_prometheus_text(tmp_path: Path) -> None:
         a_log.append([b"x"] * 5)
         a_log.flush()
         assert list(one) and list(two)
-        found = parsed(metrics.prometheus_text())
+        found = parse_metrics(metrics.prometheus_text())
         mine = {name: [row for row in rows if row[0].get("topic") == "t"] for name, rows in found.items()}
         assert [row[1] for row in mine["kafkalog_append_records_total"]] == [5.0]
         (labels, _), = mine["kafkalog_append_records_total"]
@@ -199,7 +200,7 @@ def test_prometheus_text(tmp_path: Path) -> None:
         assert reads == {"a": 0.0, "r": 2.0 * a_log.size}  # two readers are one series: their counts add up
         buckets = mine["kafkalog_flush_seconds_bucket"]
         assert buckets[-1][0]["le"] == "+Inf" and buckets[-1][1] == mine["kafkalog_flush_seconds_count"][0][1] == 1.0
-        assert parsed(metrics.prometheus_text(a_log)).keys() <= found.keys()
+        assert parse_metrics(metrics.prometheus_text(a_log)).keys() <= found.keys()
 
 
 def test_bytes_that_are_no_text_in_a_path(tmp_path: Path) -> None:
@@ -268,9 +269,9 @@ def test_jobs_and_cursors(tmp_path: Path) -> None:
         a_log.append([b"x"] * 5)
         with a_log.cursor("c") as cursor:
             cursor.poll(2)
-            assert value("kafkalog_cursor_position", a_log, cursor="c") == 2
-            assert value("kafkalog_cursor_lag", a_log, cursor="c") == 3
-            assert value("kafkalog_cursor_committed_offset", a_log, cursor="c") == 0
+            assert value_of("kafkalog_cursor_position", a_log, cursor="c") == 2
+            assert value_of("kafkalog_cursor_lag", a_log, cursor="c") == 3
+            assert value_of("kafkalog_cursor_committed_offset", a_log, cursor="c") == 0
         assert metrics.snapshot(a_log)["kafkalog_cursor_lag"] == []
 
 
@@ -290,7 +291,7 @@ def test_logs_and_jobs_of_data_directories(tmp_path: Path) -> None:
     with kafkalog.open_dirs(tmp_path, "a") as dirs:
         dirs.create_topic("t")
         dirs["t", 0].append(b"v")
-        assert value("kafkalog_append_records_total", dirs["t", 0]) == 1
+        assert value_of("kafkalog_append_records_total", dirs["t", 0]) == 1
         with dirs["t", 0].cursor("c") as cursor:
             assert [record.value for record in cursor] == [b"v"]
         names = {row["labels"]["job"] for row in metrics.snapshot()["kafkalog_job_runs_total"]}

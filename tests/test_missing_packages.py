@@ -85,7 +85,7 @@ WITH_NUMPY = {
     "an object column": 'log.table()["value"].to_numpy()',
     "stats": "log.stats()",
     "stats of keys": "log.stats(keys=True)",
-    "a search": "from kafkalog.browse.search import find_key\nfind_key(log._engine, b'k', 0, lambda *_: True)",
+    "a search": "from kafkalog.browse.search import find_key\nfind_key(log._source, b'k', 0, lambda *_: True)",
     "a bench": "from kafkalog.bench.meter import Latencies\nLatencies()",
 }
 CODECS = """
@@ -100,7 +100,7 @@ for codec in ("gzip", "snappy", "lz4", "zstd"):
 """
 
 
-def run(code: str, missing: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_code(code: str, missing: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     script = BLOCKED.format(names=set(missing)) + textwrap.dedent(code)
     env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}  # the package that is installed may be of another tree
     return subprocess.run(
@@ -111,7 +111,7 @@ def run(code: str, missing: list[str], folder: Path) -> subprocess.CompletedProc
 @pytest.mark.parametrize("feature", FEATURES)
 def test_a_missing_package_is_named_with_its_command(feature: str, tmp_path: Path) -> None:
     missing, code, extra = FEATURES[feature]
-    done = run(code, missing, tmp_path)
+    done = run_code(code, missing, tmp_path)
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
     assert last.startswith("kafkalog.errors.MissingPackage: "), done.stderr
@@ -124,15 +124,15 @@ def test_a_missing_package_is_named_with_its_command(feature: str, tmp_path: Pat
 def test_an_installation_without_numpy_says_so_where_it_is_needed(what: str, tmp_path: Path) -> None:
     """It comes with kafkalog, unless that was installed without its dependencies; records are read without it."""
     code = 'import kafkalog\nlog = kafkalog.open("t-0", "a")\nlog.append([(b"k", b"v")])\nassert log[0].value == b"v"\n'
-    done = run(code + WITH_NUMPY[what], ["numpy"], tmp_path)
-    said = [line for line in done.stderr.splitlines() if line.startswith("kafkalog.errors.MissingPackage: ")]
-    assert done.returncode == 1 and len(said) == 1, done.stderr
-    assert "numpy" in said[0] and said[0].endswith("Hint: pip install numpy")
+    done = run_code(code + WITH_NUMPY[what], ["numpy"], tmp_path)
+    message = [line for line in done.stderr.splitlines() if line.startswith("kafkalog.errors.MissingPackage: ")]
+    assert done.returncode == 1 and len(message) == 1, done.stderr
+    assert "numpy" in message[0] and message[0].endswith("Hint: pip install numpy")
 
 
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     code = "import sys\nfrom kafkalog.cli.main import main\nsys.argv = ['kafkalog', 'spark', 'stats', '.']\nmain()"
-    done = run(code, ["pyspark"], tmp_path)
+    done = run_code(code, ["pyspark"], tmp_path)
     assert done.returncode not in (0, 120)
     assert done.stderr.strip().splitlines()[-1].endswith("pip install 'kafkalog[spark]'"), done.stderr
     assert "Traceback" not in done.stderr
@@ -147,7 +147,8 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
 def test_a_server_without_its_packages_ends_at_once(words: tuple[str, ...], tmp_path: Path) -> None:
     """In one line, with no directory and no file that says it is ready."""
     arguments = ["kafkalog", *words, "-d", "data"]
-    done = run(f"import sys\nfrom kafkalog.cli.main import main\nsys.argv = {arguments!r}\nmain()", ["kio"], tmp_path)
+    code = f"import sys\nfrom kafkalog.cli.main import main\nsys.argv = {arguments!r}\nmain()"
+    done = run_code(code, ["kio"], tmp_path)
     assert done.returncode not in (0, 120)
     line = done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr and "ready" not in done.stdout
@@ -158,7 +159,7 @@ def test_a_server_without_its_packages_ends_at_once(words: tuple[str, ...], tmp_
 @pytest.mark.parametrize("missing", [["zstandard"], ["deflate"], ["isal"], ["zstandard", "deflate", "isal"]])
 def test_codecs_do_without_the_faster_packages(missing: list[str], tmp_path: Path) -> None:
     """Python 3.15 has no zstandard, some machines no isal; deflate is an extra."""
-    done = run(CODECS, missing, tmp_path)
+    done = run_code(CODECS, missing, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -175,17 +176,17 @@ def test_an_unbuilt_tree_names_the_command(tmp_path: Path) -> None:
         there = tmp_path / path.relative_to(PACKAGE.parent)
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_bytes(path.read_bytes())
-    said = []
+    message = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-P", "-c", "import kafkalog; kafkalog.open"],
             cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 1
-        said.append(done.stderr.strip().splitlines()[-1])
+        message.append(done.stderr.strip().splitlines()[-1])
         (tmp_path / "kafkalog" / "_version.py").unlink(missing_ok=True)
-    missing, never_built = said
+    missing, never_built = message
     assert missing.startswith("ImportError: kafkalog's compiled modules are not there for cpython 3.")
     assert missing.endswith("setup.py build_ext --inplace")
     assert never_built.startswith("ImportError: this source tree of kafkalog was not built")
-    assert all("Hint: pip install kafkalog" in one for one in said)
+    assert all("Hint: pip install kafkalog" in one for one in message)

@@ -25,13 +25,9 @@ from kafkalog.errors import (
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.log_dir import LogDir
 from tests.faults import FaultFS
+from tests.open_logs import read_values
 
 MARKER = ".kafka_cleanshutdown"
-
-
-def values(path: Path) -> list[bytes | None]:
-    with kafkalog.open(path) as log:
-        return [record.value for record in log]
 
 
 def test_open_creates_the_partition_with_its_topic_entry_and_metadata(tmp_path: Path) -> None:
@@ -103,7 +99,7 @@ def test_paths_that_are_missing_or_not_what_is_meant(tmp_path: Path) -> None:
     with pytest.raises(NotAPartition, match="a file where"):
         kafkalog.open(tmp_path / "t-1", "a")
     assert (tmp_path / "t-1").read_text() == "a file"
-    with pytest.raises(NotAPartition, match="a file where"):
+    with pytest.raises(NotAPartition, match="data directory is a file"):
         kafkalog.open(tmp_path / "t-1" / "u-0", "a")
     (tmp_path / "photos-2026").mkdir()
     (tmp_path / "photos-2026" / "beach.jpg").write_bytes(b"x")
@@ -121,7 +117,7 @@ def test_a_missing_data_directory_is_made_and_gets_its_marker(tmp_path: Path) ->
     assert (data / ".kafka_cleanshutdown").exists()
     with kafkalog.open(data / "t-0", "a") as log:
         assert log.append(b"v").first_offset == 1
-    assert values(data / "u-0") == [b"w"]
+    assert read_values(data / "u-0") == [b"w"]
 
 
 def test_a_new_data_directory_is_on_disk_before_anything_is_in_it(tmp_path: Path) -> None:
@@ -189,7 +185,7 @@ def test_an_empty_directory_becomes_the_partition(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         log.append(b"v")
-    assert values(tmp_path / "t-0") == [b"v"]
+    assert read_values(tmp_path / "t-0") == [b"v"]
 
 
 def test_a_symlink_locks_the_directory_it_leads_to(tmp_path: Path) -> None:
@@ -226,10 +222,10 @@ def test_a_partition_that_no_marker_vouches_for_is_recovered(tmp_path: Path) -> 
     (tmp_path / MARKER).unlink()
     path = tmp_path / "t-0" / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-3])
-    assert values(tmp_path / "t-0") == [b"1"]
+    assert read_values(tmp_path / "t-0") == [b"1"]
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         assert log.append(b"3").first_offset == 1
-    assert values(tmp_path / "t-0") == [b"1", b"3"]
+    assert read_values(tmp_path / "t-0") == [b"1", b"3"]
     assert (tmp_path / MARKER).exists()
 
 
@@ -249,7 +245,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -9
     assert not (tmp_path / MARKER).exists()
-    assert values(tmp_path / "t-0") == [b"1", b"2"]
+    assert read_values(tmp_path / "t-0") == [b"1", b"2"]
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         assert log.append(b"3").first_offset == 2
     assert (tmp_path / MARKER).exists()
@@ -276,7 +272,7 @@ def test_the_same_partition_is_opened_for_writing_once(tmp_path: Path) -> None:
         with pytest.raises(DirectoryLocked, match="in this process"):
             kafkalog.open(tmp_path / "t-0", "a")
         log.append(b"1")
-    assert values(tmp_path / "t-0") == [b"1"]
+    assert read_values(tmp_path / "t-0") == [b"1"]
 
 
 def test_another_process_is_kept_out_and_reads(tmp_path: Path) -> None:
@@ -318,7 +314,7 @@ writer.append(b"1")
     done = subprocess.run([sys.executable, "-Wdefault", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "still open" in done.stderr, done.stderr
     assert (tmp_path / MARKER).exists()
-    assert values(tmp_path / "t-0") == [b"1"]
+    assert read_values(tmp_path / "t-0") == [b"1"]
 
 
 def test_a_closed_log_says_so(tmp_path: Path) -> None:
@@ -378,7 +374,7 @@ log.close()
     command = [sys.executable, "-W", "always", "-W", quiet, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-    assert values(tmp_path / "t-0") == [b"1", b"2"]
+    assert read_values(tmp_path / "t-0") == [b"1", b"2"]
     kafkalog.open(tmp_path / "t-0", "a").close()
 
 
@@ -388,7 +384,7 @@ def test_nothing_warns_in_a_usual_session(tmp_path: Path) -> None:
         with kafkalog.open(tmp_path / "t-0", "a") as log, log.writer() as writer:
             writer.append(b"1")
         gc.collect()
-    assert values(tmp_path / "t-0") == [b"1"]
+    assert read_values(tmp_path / "t-0") == [b"1"]
 
 
 def test_the_lock_is_held_by_counted_holders(tmp_path: Path) -> None:

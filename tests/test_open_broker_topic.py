@@ -43,4 +43,4 @@ def test_metadata_that_cannot_be_read_is_told_and_the_defaults_count(
     path.write_bytes(path.read_bytes()[:-1])
     with caplog.at_level(logging.WARNING), kafkalog.open(data / "t-0", "a") as log:
         assert log.settings == {}
-    assert "t-0: the topic's settings are not known" in caplog.text
+    assert "t-0: cannot read the topic's settings" in caplog.text

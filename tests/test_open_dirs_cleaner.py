@@ -26,7 +26,7 @@ def fill(log: kafkalog.Log, rounds: int = 3) -> None:
         log.roll()
 
 
-def content(log: kafkalog.Log) -> list[tuple[int, bytes | None, bytes | None]]:
+def read_content(log: kafkalog.Log) -> list[tuple[int, bytes | None, bytes | None]]:
     return [(record.offset, record.key, record.value) for record in log]
 
 
@@ -57,11 +57,11 @@ def test_a_compacted_topic_is_cleaned_in_the_background(tmp_path: Path) -> None:
         dirs.create_topic("t", settings={**COMPACT, "min.cleanable.dirty.ratio": 0})
         log = dirs["t", 0]
         fill(log)
-        wait_until(lambda: (tmp_path / "cleaner-offset-checkpoint").exists() and len(content(log)) == 2)
-        assert content(log) == [(4, b"a", b"2"), (5, b"b", b"2")]
+        wait_until(lambda: (tmp_path / "cleaner-offset-checkpoint").exists() and len(read_content(log)) == 2)
+        assert read_content(log) == [(4, b"a", b"2"), (5, b"b", b"2")]
     with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False) as dirs:
         assert dirs.clean("t").start_offset == 6
-        assert content(dirs["t", 0]) == [(4, b"a", b"2"), (5, b"b", b"2")]
+        assert read_content(dirs["t", 0]) == [(4, b"a", b"2"), (5, b"b", b"2")]
 
 
 def test_jobs_of_the_cleaner_by_a_clock(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_jobs_of_the_cleaner_by_a_clock(tmp_path: Path) -> None:
         log = held.dirs["t", 0]
         fill(log)
         held.pass_time(14_999, 14_999)
-        assert len(content(log)) == 6
+        assert len(read_content(log)) == 6
         held.pass_time(1)
-        assert content(log) == [(4, b"a", b"2"), (5, b"b", b"2")]
+        assert read_content(log) == [(4, b"a", b"2"), (5, b"b", b"2")]
         report = held.dirs.cleaner
         assert (report.threads, report.running, report.uncleanable, report.totals.cleans) == (1, (), (), 1)
         (last,) = report.last
@@ -89,7 +89,7 @@ def test_a_clean_that_is_asked_for(tmp_path: Path) -> None:
         fill(held.dirs["t", 0])
         clean = held.dirs.clean("t", 0)
         assert (clean.reason, clean.end_offset, clean.stats.messages_written) == (ASKED, 6, 2)
-        assert len(content(held.dirs["t", 0])) == 2
+        assert len(read_content(held.dirs["t", 0])) == 2
         with pytest.raises(IllegalState, match="cleanup.policy"):
             held.dirs.clean("u")
         with pytest.raises(UnknownTopicOrPartition):
@@ -112,11 +112,11 @@ def test_compacting_a_log_of_a_store(tmp_path: Path) -> None:
         log.append([(b"a", b"last"), (b"c", b"last")])
         seen: list[int] = []
         dry = log.compact(dry_run=True, progress=lambda stats: seen.append(stats.messages_read))
-        assert (dry.end_offset, dry.stats.messages_written, len(content(log))) == (6, 2, 8)
+        assert (dry.end_offset, dry.stats.messages_written, len(read_content(log))) == (6, 2, 8)
         assert seen
         assert not (tmp_path / "cleaner-offset-checkpoint").exists()
         found = log.compact(roll=True)
-        assert (found.end_offset, [key for _, key, _ in content(log)]) == (8, [b"b", b"a", b"c"])
+        assert (found.end_offset, [key for _, key, _ in read_content(log)]) == (8, [b"b", b"a", b"c"])
         assert log.compact().stats.map_messages_read == 0
         assert log.compact(from_start=True).stats.map_messages_read == 3
         assert held.dirs.cleaner.totals.cleans == 3
@@ -128,9 +128,9 @@ def test_a_second_clean_changes_nothing(tmp_path: Path) -> None:
         log = held.dirs["t", 0]
         fill(log)
         held.dirs.clean("t")
-        before = content(log)
+        before = read_content(log)
         held.dirs.clean("t")
-        assert content(log) == before
+        assert read_content(log) == before
 
 
 def test_a_cut_through_the_log_itself_makes_what_follows_dirty(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_cut_through_the_log_itself_makes_what_follows_dirty(tmp_path: Path) -
         log.append([(b"a", b"new")])
         log.roll()
         assert held.dirs.clean("t").start_offset <= 5
-        assert [value for _, key, value in content(log) if key == b"a"] == [b"new"]
+        assert [value for _, key, value in read_content(log) if key == b"a"] == [b"new"]
         log.truncate_fully_and_start_at(0)
         fill(log, 1)
         assert held.dirs.clean("t").start_offset == 0

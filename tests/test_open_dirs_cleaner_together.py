@@ -21,7 +21,7 @@ T0 = TopicPartition("t", 0)
 SEEDS = 3
 
 
-def folded(log: kafkalog.Log) -> dict[bytes | None, bytes | None]:
+def last_values(log: kafkalog.Log) -> dict[bytes | None, bytes | None]:
     """The last value of each key; offsets rise."""
     found: dict[bytes | None, bytes | None] = {}
     last = -1
@@ -58,7 +58,7 @@ def test_appends_and_reads_go_on(tmp_path: Path) -> None:
         def read() -> None:
             while not written.is_set():
                 for number in range(partitions):
-                    values = [int(value or b"-1") for value in folded(dirs["t", number]).values()]
+                    values = [int(value or b"-1") for value in last_values(dirs["t", number]).values()]
                     assert not values or max(values) - min(values) <= 1
 
         def run(work: object, *args: object) -> None:
@@ -76,7 +76,7 @@ def test_appends_and_reads_go_on(tmp_path: Path) -> None:
         reader.join()
         assert failures == []
         wanted = {b"%d" % key: b"%d" % (rounds - 1) for key in range(keys)}
-        assert [folded(dirs["t", number]) for number in range(partitions)] == [wanted] * partitions
+        assert [last_values(dirs["t", number]) for number in range(partitions)] == [wanted] * partitions
         assert (dirs.cleaner.uncleanable, dirs.cleaner.totals.failures) == ((), 0)
         assert sum(len(list(dirs["t", number])) for number in range(partitions)) < partitions * keys * rounds
 
@@ -100,7 +100,7 @@ class Model:
         self.records = [one for one in self.records if one[0] < end]
 
     def check(self, log: kafkalog.Log) -> None:
-        found = folded(log)
+        found = last_values(log)
         assert {key: found.get(key) for key in self.sure} == self.sure
         assert {(record.offset, record.key, record.value) for record in log} <= set(self.records)
 
@@ -197,5 +197,5 @@ def test_a_disk_that_fails_in_a_clean_takes_its_directory_offline(tmp_path: Path
         assert [one.offline_error is None for one in held.dirs.directories] == [False, True]
         assert len(list(held.dirs["u", 0])) == 2
     with kafkalog.open_dirs([tmp_path / "x", tmp_path / "y"], "a", log_cleaner_enable=False) as dirs:
-        assert folded(dirs["t", 0]) == {b"a": b"2", b"b": b"2"}
+        assert last_values(dirs["t", 0]) == {b"a": b"2", b"b": b"2"}
         assert len(list(dirs["t", 0])) == 6

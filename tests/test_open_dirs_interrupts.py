@@ -35,7 +35,7 @@ def filled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def moments(call: Callable[[], object], step: int, files: tuple[str, ...] = FILES) -> Iterator[bool]:
+def interrupt_at_each(call: Callable[[], object], step: int, files: tuple[str, ...] = FILES) -> Iterator[bool]:
     """Whether the call was interrupted, for every `step`-th moment of it."""
     for moment in itertools.count(1, step):
         ended = interrupted_at(moment, call, files)
@@ -48,7 +48,7 @@ def moments(call: Callable[[], object], step: int, files: tuple[str, ...] = FILE
 def test_an_interrupted_opening_gives_the_directory_back(filled: Path) -> None:
     kept: list[LogDirs] = []
     hits = 0
-    for interrupted in moments(lambda: kept.append(kafkalog.open_dirs(filled, "a")), 3):
+    for interrupted in interrupt_at_each(lambda: kept.append(kafkalog.open_dirs(filled, "a")), 3):
         hits += interrupted
         while kept:
             kept.pop().close()
@@ -73,7 +73,7 @@ def test_a_close_goes_to_its_end(filled: Path) -> None:
 def test_a_topic_is_made_whole_or_not_at_all(filled: Path) -> None:
     with kafkalog.open_dirs(filled, "a") as dirs:
         names = (f"n{number}" for number in itertools.count())
-        for _ in moments(lambda: dirs.create_topic(next(names), 3), 7):
+        for _ in interrupt_at_each(lambda: dirs.create_topic(next(names), 3), 7):
             made = dirs.topics
             assert {len(topic.partitions) for name, topic in made.items() if name != "t"} <= {3}
             for name in made.keys() - {"t"}:
@@ -83,7 +83,7 @@ def test_a_topic_is_made_whole_or_not_at_all(filled: Path) -> None:
 def test_a_topic_is_deleted_whole_or_not_at_all(filled: Path) -> None:
     with kafkalog.open_dirs(filled, "a") as dirs:
         dirs.create_topic("d", 3)
-        for _ in moments(lambda: dirs.delete_topic("d"), 7):
+        for _ in interrupt_at_each(lambda: dirs.delete_topic("d"), 7):
             if "d" in dirs.topics:
                 assert len(dirs.topics["d"].partitions) == 3
             else:

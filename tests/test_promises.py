@@ -23,9 +23,9 @@ import pytest
 import kafkalog
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import KafkalogError, StorageError
-from kafkalog.log.open_writable import open_for_append
 from tests.crash.disk import MODES, DiskFS, write_image
 from tests.faults import FaultFS, each_failure
+from tests.open_logs import open_log
 
 pytestmark = pytest.mark.in_memory
 
@@ -41,9 +41,8 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def store(directory: Path, fs: Any, sync: Any = False, **settings: Any) -> kafkalog.Log:
-    opened = open_for_append(directory / "t-0", {**SMALL, **settings}, sync=sync, fs=fs)
-    return kafkalog.Log(opened.log, opened)
+def open_small(directory: Path, fs: Any, sync: Any = False, **settings: Any) -> kafkalog.Log:
+    return open_log(directory / "t-0", {**SMALL, **settings}, sync=sync, fs=fs)
 
 
 def value_of(number: int) -> bytes:
@@ -100,17 +99,17 @@ def test_what_was_told_outlives_a_power_cut(tmp_path: Path, name: str) -> None:
     home = tmp_path / "d"
     home.mkdir()
     fs = DiskFS(home)
-    log = store(home, fs, **how)
-    told: list[bytes] = []
+    log = open_small(home, fs, **how)
+    acknowledged: list[bytes] = []
     for number in range(14):
         write(log, number)
-        told.append(value_of(number))
+        acknowledged.append(value_of(number))
         if number % 3 == 1:
             for values in after_power_cuts(fs, tmp_path, number):
-                assert values == told
+                assert values == acknowledged
     log.close()
     for values in after_power_cuts(fs, tmp_path, 99):
-        assert values == told
+        assert values == acknowledged
 
 
 def test_without_syncs_a_power_cut_takes_ends_of_segments(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_without_syncs_a_power_cut_takes_ends_of_segments(tmp_path: Path) -> Non
     home = tmp_path / "d"
     home.mkdir()
     fs = DiskFS(home)
-    log = store(home, fs)
+    log = open_small(home, fs)
     written = []
     for number in range(12):
         by_append(log, number)
@@ -140,7 +139,7 @@ def test_a_cut_and_what_comes_after_it_stay(tmp_path: Path) -> None:
     home = tmp_path / "d"
     home.mkdir()
     fs = DiskFS(home)
-    log = store(home, fs, sync=True)
+    log = open_small(home, fs, sync=True)
     for number in range(12):
         by_append(log, number)
     log.truncate_to(5)
@@ -174,7 +173,7 @@ def test_a_killed_process_loses_nothing_that_was_appended(tmp_path: Path, sync: 
 def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, code: int) -> None:
     """A full disk: the error names the file, and with room again the same log goes on."""
     fs = FaultFS()
-    log = store(tmp_path, fs)
+    log = open_small(tmp_path, fs)
     by_append(log, 0)
     fs.fail("pwrite", path=".log", code=code, partial=30)
     with pytest.raises(StorageError) as failure:
@@ -193,16 +192,16 @@ def test_a_full_disk_at_every_call_loses_nothing_that_was_told(tmp_path: Path) -
         home.mkdir()
         fs = FaultFS()
         rule = fs.fail(nth=nth, times=1, code=errno.ENOSPC)
-        told = []
+        acknowledged = []
         try:
-            log = store(home, fs, sync=True)
+            log = open_small(home, fs, sync=True)
         except StorageError:
             assert rule.fired
             continue
         for number in range(8):
             try:
                 by_append(log, number)
-                told.append(value_of(number))
+                acknowledged.append(value_of(number))
             except StorageError:
                 break
         try:
@@ -210,10 +209,10 @@ def test_a_full_disk_at_every_call_loses_nothing_that_was_told(tmp_path: Path) -
         except KafkalogError:
             pass
         if not rule.fired:
-            assert len(told) == 8
+            assert len(acknowledged) == 8
             break
         with kafkalog.open(home / "t-0", "a", **SMALL) as again:
-            assert [record.value for record in again][: len(told)] == told
+            assert [record.value for record in again][: len(acknowledged)] == acknowledged
 
 
 # The document

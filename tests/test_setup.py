@@ -10,7 +10,7 @@ SETUP = Path(__file__).parents[1] / "ci" / "setup.sh"
 ASKED = "need Maven maven maven maven; install_needed; echo status $?"
 
 
-def ran(folder: Path, **environment: str) -> tuple[str, str, list[str]]:
+def run_setup(folder: Path, **environment: str) -> tuple[str, str, list[str]]:
     """What the part that installs Maven prints and says, and the calls of an apt-get that only notes them."""
     programs = folder / "programs"
     programs.mkdir()
@@ -28,17 +28,17 @@ def ran(folder: Path, **environment: str) -> tuple[str, str, list[str]]:
 
 
 def test_it_says_what_it_installs_and_how_not_to(tmp_path: Path) -> None:
-    printed, said, calls = ran(tmp_path)
+    printed, output, calls = run_setup(tmp_path)
     command = "install -y --no-install-recommends maven"
     assert (printed, calls) == ("status 0\n", ["update -q", command])
     told = f"setup: installing Maven, as root: apt-get {command} (KAFKALOG_NO_SYSTEM=1 leaves this to you)\n"
-    assert said == told
+    assert output == told
 
 
 def test_it_installs_nothing_where_it_may_not(tmp_path: Path) -> None:
-    printed, said, calls = ran(tmp_path, KAFKALOG_NO_SYSTEM="1")
+    printed, output, calls = run_setup(tmp_path, KAFKALOG_NO_SYSTEM="1")
     assert (printed, calls) == ("status 1\n", [])
-    assert said == "setup: missing: Maven; as root: apt-get install -y --no-install-recommends maven\n"
+    assert output == "setup: missing: Maven; as root: apt-get install -y --no-install-recommends maven\n"
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])

@@ -19,7 +19,7 @@ from tests.trees import PACKAGE
 KEPT = Path(__file__).parent / "data" / "stable"
 
 
-def check(directory: Path) -> None:
+def check_directory(directory: Path) -> None:
     """Both topics are there as they were written, sound, and take appends."""
     done = command("verify", directory)
     assert done.returncode == 0 and b"25 records: sound" in done.stdout, done.stderr
@@ -40,8 +40,8 @@ def test_backups_and_exports_of_earlier_versions_are_read(version: str, tmp_path
     ):
         done = command(*line)
         assert done.returncode == 0, done.stderr
-    check(tmp_path / "restored")
-    check(tmp_path / "imported")
+    check_directory(tmp_path / "restored")
+    check_directory(tmp_path / "imported")
 
 
 def test_a_file_of_a_later_version_is_refused_and_kept(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.locks_and_threads import GATES, LOCKS, THREADS, Place, made, rows
+from tests.locks_and_threads import GATES, LOCKS, THREADS, Place, find_created, rows
 from tests.trees import ROOT, SOURCES
 
 MOCK_ONLY = {(("manager/job.py", "_running"), ("manager/job.py", "_running"))}
@@ -19,17 +19,17 @@ SAMPLE = (
 )  # fmt: skip
 
 
-def places(found: dict[tuple[str, int], str]) -> set[Place]:
+def places_of(found: dict[tuple[str, int], str]) -> set[Place]:
     return {(file, name) for (file, _), name in found.items()}
 
 
 def test_every_lock_is_in_the_document() -> None:
-    told = {**rows("Locks"), **rows("Gates"), **rows("Locks between processes")}
-    assert told.keys() == places(made(LOCKS | GATES))
+    documented = {**rows("Locks"), **rows("Gates"), **rows("Locks between processes")}
+    assert documented.keys() == places_of(find_created(LOCKS | GATES))
 
 
 def test_every_thread_is_in_the_document() -> None:
-    assert rows("Threads").keys() == places(made(THREADS))
+    assert rows("Threads").keys() == places_of(find_created(THREADS))
 
 
 def test_compiled_code_has_neither_but_for_the_lock_of_a_log() -> None:
@@ -52,8 +52,8 @@ def test_locks_are_taken_in_the_order_of_the_document(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
     edges = set()
     for line in noted.read_text(encoding="utf-8").splitlines():
-        held_file, held, wanted_file, wanted = line.split(" ")
-        edges.add(((held_file, held), (wanted_file, wanted)))
+        held_file, held, wanted_file, requested = line.split(" ")
+        edges.add(((held_file, held), (wanted_file, requested)))
     assert len(edges) > 10
     waits = {edge for edge in edges if edge[1][1] == "gate"}
     assert not waits, "a thread waits at a gate with a lock in its hands"

@@ -30,7 +30,7 @@ def test_one_session_of_spark_one_set_of_virtual_machines_and_else_a_file() -> N
     assert sorted(shares, key=workers.rank_of) == shares[::-1]
 
 
-def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_pytest(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """A suite of three files, one test of which fails, in two processes that share it as they share this one."""
     for name in ("a", "b", "c"):
         (folder / f"test_{name}.py").write_text(f"def test_{name}():\n    assert {name != 'b'}\n")
@@ -43,6 +43,6 @@ def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize("arguments", [("-n", "2", "--dist", "loadfile"), ("-p", "no:xdist")])
 def test_a_test_that_fails_anywhere_fails_the_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = run(tmp_path, *arguments)
+    done = run_pytest(tmp_path, *arguments)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAILED test_b.py::test_b" in done.stdout and "1 failed, 2 passed" in done.stdout

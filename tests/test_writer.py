@@ -22,8 +22,8 @@ from kafkalog.errors import (
     RecordTooLarge,
     StorageError,
 )
-from kafkalog.log.open_writable import open_for_append
 from tests.faults import FaultFS
+from tests.open_logs import open_log
 
 NOW = 1_700_000_000_000
 
@@ -32,10 +32,6 @@ NOW = 1_700_000_000_000
 def log(tmp_path: Path) -> Any:
     with kafkalog.open(tmp_path / "t-0", "a") as log:
         yield log
-
-
-def face(opened: Any) -> kafkalog.Log:
-    return kafkalog.Log(opened.log, opened)
 
 
 def test_a_handle_gives_the_offset(log: Any) -> None:
@@ -126,7 +122,7 @@ def test_many_threads_keep_each_its_order(log: Any) -> None:
 def test_memory_is_bounded_and_append_then_waits(tmp_path: Path) -> None:
     fs = FaultFS()
     gate = threading.Event()
-    with face(open_for_append(tmp_path / "t-0", fs=fs)) as log:
+    with open_log(tmp_path / "t-0", fs=fs) as log:
         real, fs_pwrite = log._opened.append_ready, threading.Event()
 
         def slow(*args: Any, **named: Any) -> Any:
@@ -180,7 +176,7 @@ def test_a_refused_record_spoils_nothing(tmp_path: Path) -> None:
 
 def test_a_failed_write_fails_its_handles_and_all_later_calls(tmp_path: Path) -> None:
     fs = FaultFS()
-    log = face(open_for_append(tmp_path / "t-0", fs=fs))
+    log = open_log(tmp_path / "t-0", fs=fs)
     writer = log.writer(linger_ms=60_000)
     written = writer.append(b"good")
     writer.flush()
@@ -210,7 +206,7 @@ def test_a_failed_write_fails_its_handles_and_all_later_calls(tmp_path: Path) ->
 
 def test_sync_true_has_results_on_disk(tmp_path: Path) -> None:
     fs = FaultFS()
-    with face(open_for_append(tmp_path / "t-0", fs=fs)) as log, log.writer(sync=True) as writer:
+    with open_log(tmp_path / "t-0", fs=fs) as log, log.writer(sync=True) as writer:
         fs.calls.clear()
         writer.append(b"v").result(30)
         ops = [call.op for call in fs.calls if call.path.endswith(".log")]
@@ -221,7 +217,7 @@ def test_sync_true_has_results_on_disk(tmp_path: Path) -> None:
 
 def test_a_failed_sync_fails_the_handle(tmp_path: Path) -> None:
     fs = FaultFS()
-    log = face(open_for_append(tmp_path / "t-0", fs=fs))
+    log = open_log(tmp_path / "t-0", fs=fs)
     writer = log.writer(sync=True)
     fs.fail("fsync", "fdatasync", path=".log")
     with pytest.raises(StorageError):
@@ -315,7 +311,7 @@ def test_threads_that_append_while_it_ends_are_answered_or_refused(tmp_path: Pat
     """No handle waits for ever, and every record that has an offset is in the log."""
     for turn in range(20):
         fs = FaultFS()
-        log = face(open_for_append(tmp_path / f"t-{turn}", fs=fs))
+        log = open_log(tmp_path / f"t-{turn}", fs=fs)
         writer = log.writer(linger_ms=0, batch_bytes=200, buffer_memory=1000)
         handles: list[Any] = []
 

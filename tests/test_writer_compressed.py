@@ -12,6 +12,7 @@ import kafkalog
 from kafkalog.errors import IllegalArgument, InvalidRecord, RecordTooLarge, UnsupportedCompression
 from kafkalog.records.batch import RecordBatch
 from kafkalog.records.format import CompressionType
+from tests.open_logs import read_values
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 
@@ -21,14 +22,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
 
 
-def batches(path: Path) -> list[RecordBatch]:
+def read_batches(path: Path) -> list[RecordBatch]:
     with kafkalog.open(path) as log:
         return list(log.batches())
-
-
-def values(path: Path) -> list[bytes | None]:
-    with kafkalog.open(path) as log:
-        return [record.value for record in log]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -37,9 +33,9 @@ def test_batches_are_compressed_and_offsets_told(path: Path, codec: str) -> None
     with kafkalog.open(path, "a") as log, log.writer(compression=codec, linger_ms=5000) as writer:
         handles = [writer.append(line) for line in lines]
     assert [handle.result() for handle in handles] == list(range(20_000))
-    made = batches(path)
+    made = read_batches(path)
     assert {batch.header.compression for batch in made} == {CompressionType[codec.upper()]}
-    assert values(path) == lines
+    assert read_values(path) == lines
 
 
 def test_batches_reach_the_size_asked_for_as_the_ratio_is_learned(path: Path) -> None:
@@ -49,7 +45,7 @@ def test_batches_reach_the_size_asked_for_as_the_ratio_is_learned(path: Path) ->
             for number in range(2000):
                 writer.append(b"hello lagou %d" % (at * 2000 + number))
             writer.flush()
-    made = batches(path)
+    made = read_batches(path)
     assert made[0].header.count < 800 and made[0].size < 8000
     full = [batch for batch in made[-30:] if batch.header.count > 1500]
     assert full and max(batch.size for batch in made) < 2 * 16_384
@@ -59,7 +55,7 @@ def test_what_cannot_be_compressed_keeps_to_the_size(path: Path) -> None:
     with kafkalog.open(path, "a") as log, log.writer(compression="lz4", linger_ms=60_000) as writer:
         for _ in range(200):
             writer.append(os.urandom(1000))
-    assert all(15_000 < batch.size <= 16_384 for batch in batches(path)[:-1])
+    assert all(15_000 < batch.size <= 16_384 for batch in read_batches(path)[:-1])
 
 
 def test_a_topics_codec_counts_and_can_change(path: Path) -> None:
@@ -72,7 +68,7 @@ def test_a_topics_codec_counts_and_can_change(path: Path) -> None:
             writer.append(b"2")
         with log.writer() as writer:
             writer.append(b"3")
-    assert [batch.header.compression for batch in batches(path)] == [1, 4, 0]
+    assert [batch.header.compression for batch in read_batches(path)] == [1, 4, 0]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +92,8 @@ def test_the_size_that_counts_is_the_compressed_one(path: Path, codec: str) -> N
         noise = writer.append(os.urandom(9_900))
         last = writer.append(b"last")
         assert [handle.result() for handle in (first, large, noise, last)] == [0, 1, 2, 3]
-    assert [len(value or b"") for value in values(path)] == [5, 60_000, 9_900, 4]
-    assert all(batch.size <= 10_000 for batch in batches(path))
+    assert [len(value or b"") for value in read_values(path)] == [5, 60_000, 9_900, 4]
+    assert all(batch.size <= 10_000 for batch in read_batches(path))
 
 
 def test_noise_that_only_the_topics_codec_makes_too_large(path: Path) -> None:
@@ -109,7 +105,7 @@ def test_noise_that_only_the_topics_codec_makes_too_large(path: Path) -> None:
             writer.append(os.urandom(9_926))
         for _ in range(50):
             writer.append(os.urandom(700))
-    assert len(values(path)) == 50
+    assert len(read_values(path)) == 50
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -123,7 +119,7 @@ def test_noise_after_what_compresses_well(path: Path, codec: str) -> None:
             writer.flush()
         for _ in range(200):
             writer.append(os.urandom(400))
-    assert len(values(path)) == 6200 and max(batch.size for batch in batches(path)) <= 10_000
+    assert len(read_values(path)) == 6200 and max(batch.size for batch in read_batches(path)) <= 10_000
 
 
 def test_keys_on_a_compacted_topic(path: Path) -> None:
@@ -131,7 +127,7 @@ def test_keys_on_a_compacted_topic(path: Path) -> None:
         with pytest.raises(InvalidRecord):
             writer.append(b"v")
         writer.append(b"v", key=b"k")
-    assert values(path) == [b"v"]
+    assert read_values(path) == [b"v"]
 
 
 def test_many_threads(path: Path) -> None:
@@ -147,7 +143,7 @@ def test_many_threads(path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    seen = [(int(name), int(rest.split()[0])) for name, rest in ((v or b"").split(b":") for v in values(path))]
+    seen = [(int(name), int(rest.split()[0])) for name, rest in ((v or b"").split(b":") for v in read_values(path))]
     assert len(seen) == 12_000
     for name in range(4):
         assert [number for one, number in seen if one == name] == list(range(3000))
@@ -157,4 +153,4 @@ def test_little_memory_is_enough(path: Path) -> None:
     with kafkalog.open(path, "a") as log, log.writer(compression="zstd", buffer_memory=1000) as writer:
         for number in range(5000):
             writer.append(b"hello lagou %d" % number)
-    assert len(values(path)) == 5000
+    assert len(read_values(path)) == 5000

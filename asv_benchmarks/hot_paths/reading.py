@@ -110,7 +110,7 @@ def text(place: Place) -> Iterator[Work]:
     with kafkalog.open(_filled(place)) as log:
 
         def once() -> int:
-            return write_records(batch_chunks(log._engine, 0, log.end_offset), io.BytesIO(), template).records
+            return write_records(batch_chunks(log._source, 0, log.end_offset), io.BytesIO(), template).records
 
         yield Work(once)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition
 
 __all__ = ["AsyncCursor", "waited"]
-RECORDS_PER_HOP: Final = 1024
+RECORDS_PER_CALL: Final = 1024
 
 
 class AsyncCursor:
@@ -87,9 +87,9 @@ class AsyncCursor:
             if after == before and not await waited(waiting):
                 return []
 
-    async def _fetch(self, most: int) -> tuple[list[Record], int]:
+    async def _fetch(self, max_records: int) -> tuple[list[Record], int]:
         found: list[Record]
-        found, after = await self._log._run(self.cursor.fetch, most)
+        found, after = await self._log._run(self.cursor.fetch, max_records)
         return found, after
 
     def __aiter__(self) -> AsyncIterator[Record]:
@@ -106,7 +106,7 @@ class AsyncCursor:
         cursor = self.cursor
         while True:
             before = cursor.position
-            found, after = await self._fetch(RECORDS_PER_HOP)
+            found, after = await self._fetch(RECORDS_PER_CALL)
             for record in found:
                 cursor.advance(record.offset + 1)
                 moves = cursor.moves
@@ -118,17 +118,17 @@ class AsyncCursor:
                 if not found and after == before and not await waited(waiting):
                     return
             if found:
-                waiting.begin()
+                waiting.restart()
 
     async def seek(self, offset: int | str) -> int:
         """Move the position as `Cursor.seek` does; return the new one."""
-        at: int = await self._log._run(self.cursor.seek, offset)
-        return at
+        position: int = await self._log._run(self.cursor.seek, offset)
+        return position
 
     async def commit(self, offset: int | None = None) -> int:
         """Commit a position as `Cursor.commit` does; return it."""
-        at: int = await self._log._run(self.cursor.commit, offset)
-        return at
+        position: int = await self._log._run(self.cursor.commit, offset)
+        return position
 
     async def close(self) -> None:
         """Close the cursor as `Cursor.close` does; the log may be closed already."""

@@ -70,8 +70,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 THREADS: Final = 4
-RECORDS_PER_HOP: Final = 1024
-BATCHES_PER_HOP: Final = 64
+RECORDS_PER_CALL: Final = 1024
+BATCHES_PER_CALL: Final = 64
 
 
 async def open(path: str | bytes | os.PathLike[str], mode: Literal["r", "a"] = "r", **options: Any) -> AsyncLog:
@@ -157,7 +157,7 @@ class AsyncLog:
     async def _run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self._pid != os.getpid():
             raise IllegalState(
-                f"the threads of log {self.log.name} are in the process that opened it",
+                f"the threads of log {self.log.name} run in the process that opened it",
                 hint="open the log in the child process instead of before the fork",
             )
         try:
@@ -231,7 +231,7 @@ class AsyncLog:
     ) -> AsyncIterator[Record]:
         """Yield the records of `Log.records`; a thread reads up to 1,024 of them at a time."""
         source = await self._run(self.log.records, start, stop, **bounds)
-        async for record in self._hops(source, RECORDS_PER_HOP):
+        async for record in self._in_chunks(source, RECORDS_PER_CALL):
             yield record
 
     async def batches(
@@ -239,13 +239,13 @@ class AsyncLog:
     ) -> AsyncIterator[RecordBatch]:
         """Yield the batches of `Log.batches`; a thread reads up to 64 of them at a time."""
         source = await self._run(self.log.batches, start, stop, **bounds)
-        async for batch in self._hops(source, BATCHES_PER_HOP):
+        async for batch in self._in_chunks(source, BATCHES_PER_CALL):
             yield batch
 
-    async def _hops(self, source: Iterator[Item], size: int) -> AsyncIterator[Item]:
+    async def _in_chunks(self, source: Iterator[Item], size: int) -> AsyncIterator[Item]:
         """Yield the items of `source`, read `size` at a time in a thread; raise an error after the items before it."""
 
-        def hop() -> tuple[list[Item], BaseException | None]:
+        def read_chunk() -> tuple[list[Item], BaseException | None]:
             items: list[Item] = []
             try:
                 items.extend(islice(source, size))
@@ -254,7 +254,7 @@ class AsyncLog:
             return items, None
 
         while True:
-            items, error = await self._run(hop)
+            items, error = await self._run(read_chunk)
             for item in items:
                 yield item
             if error is not None:
@@ -279,19 +279,19 @@ class AsyncLog:
             raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation"))
         level = isolation_of(isolation)
         check_timeout(timeout)
-        at = await self._end(level) if start is None else start
-        if at < 0:
-            at = max(at + await self._end(level), await self.start_offset())
+        position = await self._end(level) if start is None else start
+        if position < 0:
+            position = max(position + await self._end(level), await self.start_offset())
         waiting = Waiting(timeout)
         while True:
             end = await self._end(level)
-            if end < at <= await self.end_offset():
-                end = at  # the isolation level hides the records in between for now
-            if end != at:
-                async for record in self.records(at, None if end < at else end, isolation=isolation):
+            if end < position <= await self.end_offset():
+                end = position  # the isolation level hides the records in between for now
+            if end != position:
+                async for record in self.records(position, None if end < position else end, isolation=isolation):
                     yield record
-                at = end
-                waiting.begin()
+                position = end
+                waiting.restart()
             elif not await waited(waiting):
                 return
 

@@ -315,7 +315,7 @@ class _Consumer:
                 starts[number] = after
             if news:
                 self.out.flush()
-                waiting.begin()
+                waiting.restart()
             else:
                 if self.group is not None:
                     self.group.idle()

@@ -20,75 +20,77 @@ _HOUR_MS: Final = 3_600_000
 _LOAD_FACTOR: Final = "log.cleaner.io.buffer.load.factor"
 _SLOT_BYTES: Final = 24  # of an offset map; `_core.clean.offset_map` is above this layer
 _RATE: Final = "log.cleaner.io.max.bytes.per.second"
+_SAME_AS: Final[dict[str, str]] = {}  # topic setting -> the broker setting with the same type and rule
 _ONE: Final = Check("1: there is one copy, on this machine", lambda value: value == 1)
 
 
-def _like(name: str, topic_name: str) -> Key:
-    """Return the row of a broker setting that is the default of a topic setting, with the same type and rule."""
+def _topic_default(name: str, topic_name: str) -> Key:
+    """Return the row of a broker setting that is the default of a topic setting; note the pair in `_SAME_AS`."""
     topic = key_for(topic_name)
+    _SAME_AS[topic_name] = name
     return Key(name, topic.kind, topic.default, topic.check, f"default of {topic_name}")
 
 
-def _start(name: str, kind: Kind, default: object, check: Check | None, doc: str) -> Key:
+def _at_open(name: str, kind: Kind, default: object, check: Check | None, doc: str) -> Key:
     """Return the row of a setting that is read only when the store is opened."""
     return Key(name, kind, default, check, doc, dynamic=False)
 
 
 BROKER_CONFIGS: Final = (
     Key("background.threads", "int", 10, at_least(1), "threads that run the jobs"),
-    _like("compression.gzip.level", "compression.gzip.level"),
-    _like("compression.lz4.level", "compression.lz4.level"),
-    _like("compression.type", "compression.type"),
-    _like("compression.zstd.level", "compression.zstd.level"),
+    _topic_default("compression.gzip.level", "compression.gzip.level"),
+    _topic_default("compression.lz4.level", "compression.lz4.level"),
+    _topic_default("compression.type", "compression.type"),
+    _topic_default("compression.zstd.level", "compression.zstd.level"),
     Key("cordoned.log.dirs", "list", (), None, "directories that take no new partitions"),
-    _start("default.replication.factor", "int", 1, _ONE, "copies of a new topic"),
-    _start("delete.topic.enable", "bool", True, None, "topics may be deleted"),
-    Key("log.cleaner.backoff.ms", "long", 15_000, at_least(0), "a cleaner thread that finds nothing waits so long"),
+    _at_open("default.replication.factor", "int", 1, _ONE, "copies of a new topic"),
+    _at_open("delete.topic.enable", "bool", True, None, "allow topics to be deleted"),
+    Key("log.cleaner.backoff.ms", "long", 15_000, at_least(0), "wait of a cleaner thread that found nothing to clean"),
     Key("log.cleaner.dedupe.buffer.size", "long", 1 << 27, None, "memory of the offset maps of all cleaner threads"),
-    _like("log.cleaner.delete.retention.ms", "delete.retention.ms"),
-    _start("log.cleaner.enable", "bool", True, None, "compacted logs are cleaned in the background"),
-    Key(_LOAD_FACTOR, "double", 0.9, None, "how full an offset map gets"),
+    _topic_default("log.cleaner.delete.retention.ms", "delete.retention.ms"),
+    _at_open("log.cleaner.enable", "bool", True, None, "clean compacted logs in the background"),
+    Key(_LOAD_FACTOR, "double", 0.9, None, "largest fill ratio of an offset map"),
     Key("log.cleaner.io.buffer.size", "int", 1 << 19, at_least(0), "memory of the buffers of all cleaner threads"),
-    Key(_RATE, "double", sys.float_info.max, None, "what cleaner threads read and write; negative: no limit"),
-    _like("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
-    _like("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"),
-    _like("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"),
-    Key("log.cleaner.threads", "int", 1, at_least(0), "threads that clean; a change doubles or halves at most"),
-    _like("log.cleanup.policy", "cleanup.policy"),
-    _like("log.flush.interval.messages", "flush.messages"),
-    Key("log.flush.interval.ms", "long", None, None, "default of flush.ms, before the flusher's period"),
-    _start("log.flush.offset.checkpoint.interval.ms", "int", 60_000, at_least(0), "period: recovery points to disk"),
-    _start("log.flush.scheduler.interval.ms", "long", MAX_LONG, None, "period of the flusher; default of flush.ms"),
-    _start("log.flush.start.offset.checkpoint.interval.ms", "int", 60_000, at_least(0), "period: log starts to disk"),
-    _like("log.index.interval.bytes", "index.interval.bytes"),
-    _like("log.index.size.max.bytes", "segment.index.bytes"),
-    _start("log.initial.task.delay.ms", "long", 30_000, at_least(0), "the jobs run first after so long"),
-    _like("log.local.retention.bytes", "local.retention.bytes"),
-    _like("log.local.retention.ms", "local.retention.ms"),
-    _like("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms"),
-    _like("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"),
-    _like("log.message.timestamp.type", "message.timestamp.type"),
-    _like("log.preallocate", "preallocate"),
-    _like("log.retention.bytes", "retention.bytes"),
-    _start("log.retention.check.interval.ms", "long", 300_000, at_least(1), "period of retention"),
-    _start("log.retention.hours", "int", 168, None, "default of retention.ms where minutes and ms are unset"),
-    _start("log.retention.minutes", "int", None, None, "default of retention.ms where ms is unset"),
+    Key(_RATE, "double", sys.float_info.max, None, "reads and writes of all cleaner threads; negative: no limit"),
+    _topic_default("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
+    _topic_default("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"),
+    _topic_default("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"),
+    Key("log.cleaner.threads", "int", 1, at_least(0), "cleaner threads; one change at most doubles or halves them"),
+    _topic_default("log.cleanup.policy", "cleanup.policy"),
+    _topic_default("log.flush.interval.messages", "flush.messages"),
+    Key("log.flush.interval.ms", "long", None, None, "default of flush.ms; overrides the flusher's period"),
+    _at_open("log.flush.offset.checkpoint.interval.ms", "int", 60_000, at_least(0), "period: recovery points to disk"),
+    _at_open("log.flush.scheduler.interval.ms", "long", MAX_LONG, None, "period of the flusher; default of flush.ms"),
+    _at_open("log.flush.start.offset.checkpoint.interval.ms", "int", 60_000, at_least(0), "period: log starts to disk"),
+    _topic_default("log.index.interval.bytes", "index.interval.bytes"),
+    _topic_default("log.index.size.max.bytes", "segment.index.bytes"),
+    _at_open("log.initial.task.delay.ms", "long", 30_000, at_least(0), "delay of the first run of the jobs"),
+    _topic_default("log.local.retention.bytes", "local.retention.bytes"),
+    _topic_default("log.local.retention.ms", "local.retention.ms"),
+    _topic_default("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms"),
+    _topic_default("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"),
+    _topic_default("log.message.timestamp.type", "message.timestamp.type"),
+    _topic_default("log.preallocate", "preallocate"),
+    _topic_default("log.retention.bytes", "retention.bytes"),
+    _at_open("log.retention.check.interval.ms", "long", 300_000, at_least(1), "period of retention"),
+    _at_open("log.retention.hours", "int", 168, None, "default of retention.ms if minutes and ms are unset"),
+    _at_open("log.retention.minutes", "int", None, None, "default of retention.ms if ms is unset"),
     Key("log.retention.ms", "long", None, None, "default of retention.ms; negative: no limit"),
-    _start("log.roll.hours", "int", 168, at_least(1), "default of segment.ms where log.roll.ms is unset"),
-    _start("log.roll.jitter.hours", "int", 0, at_least(0), "default of segment.jitter.ms, where ms is unset"),
+    _at_open("log.roll.hours", "int", 168, at_least(1), "default of segment.ms if log.roll.ms is unset"),
+    _at_open("log.roll.jitter.hours", "int", 0, at_least(0), "default of segment.jitter.ms if ms is unset"),
     Key("log.roll.jitter.ms", "long", None, None, "default of segment.jitter.ms"),
     Key("log.roll.ms", "long", None, None, "default of segment.ms"),
     Key("log.segment.bytes", "int", 1 << 30, at_least(1 << 20), "default of segment.bytes"),
-    _like("log.segment.delete.delay.ms", "file.delete.delay.ms"),
-    _like("message.max.bytes", "max.message.bytes"),
-    _like("min.insync.replicas", "min.insync.replicas"),
-    _start("node.id", "int", None, at_least(0), "this node: directories of another one are refused"),
-    _start("num.partitions", "int", 1, at_least(1), "partitions of a new topic that names no number"),
+    _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms"),
+    _topic_default("message.max.bytes", "max.message.bytes"),
+    _topic_default("min.insync.replicas", "min.insync.replicas"),
+    _at_open("node.id", "int", None, at_least(0), "id of this node; directories of another node are rejected"),
+    _at_open("num.partitions", "int", 1, at_least(1), "partitions of a new topic if no number is given"),
     Key("num.recovery.threads.per.data.dir", "int", 2, at_least(1), "threads that load and close a directory's logs"),
-    _start("producer.id.expiration.check.interval.ms", "int", 600_000, at_least(1), "period: idle producers forgotten"),
-    Key("producer.id.expiration.ms", "int", 86_400_000, at_least(1), "an idle producer is forgotten after so long"),
-    _start("replica.high.watermark.checkpoint.interval.ms", "long", 5000, None, "period: high watermarks to disk"),
-    _like("unclean.leader.election.enable", "unclean.leader.election.enable"),
+    _at_open("producer.id.expiration.check.interval.ms", "int", 600_000, at_least(1), "period: idle producers removed"),
+    Key("producer.id.expiration.ms", "int", 86_400_000, at_least(1), "idle time after which a producer is removed"),
+    _at_open("replica.high.watermark.checkpoint.interval.ms", "long", 5000, None, "period: high watermarks to disk"),
+    _topic_default("unclean.leader.election.enable", "unclean.leader.election.enable"),
 )  # fmt: skip
 
 _SERVER: Final = "no server runs here"
@@ -97,7 +99,7 @@ _TRANSACTIONS: Final = "no transaction coordinator runs here"
 _CONTROLLER: Final = "no controller runs here"
 _REPLICATION: Final = "nothing is replicated here"
 REFUSED: Final = {
-    "auto.create.topics.enable": "a topic is made by create_topic only",
+    "auto.create.topics.enable": "only create_topic creates topics",
     "fetch.max.bytes": _SERVER,
     "fetch.purgatory.purge.interval.requests": _SERVER,
     "group.initial.rebalance.delay.ms": _GROUPS,
@@ -147,35 +149,12 @@ REFUSED: Final = {
 }  # fmt: skip
 """Rejected name -> the reason."""
 
-SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
-    "cleanup.policy": ("log.cleanup.policy",),
-    "compression.gzip.level": ("compression.gzip.level",),
-    "compression.lz4.level": ("compression.lz4.level",),
-    "compression.type": ("compression.type",),
-    "compression.zstd.level": ("compression.zstd.level",),
-    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
-    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
-    "flush.messages": ("log.flush.interval.messages",),
+SYNONYMS: Final[dict[str, tuple[str, ...]]] = {topic_name: (name,) for topic_name, name in _SAME_AS.items()} | {
     "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-    "index.interval.bytes": ("log.index.interval.bytes",),
-    "local.retention.bytes": ("log.local.retention.bytes",),
-    "local.retention.ms": ("log.local.retention.ms",),
-    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
-    "max.message.bytes": ("message.max.bytes",),
-    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
-    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
-    "message.timestamp.type": ("log.message.timestamp.type",),
-    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
-    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
-    "min.insync.replicas": ("min.insync.replicas",),
-    "preallocate": ("log.preallocate",),
-    "retention.bytes": ("log.retention.bytes",),
     "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "segment.bytes": ("log.segment.bytes",),
-    "segment.index.bytes": ("log.index.size.max.bytes",),
     "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     "segment.ms": ("log.roll.ms", "log.roll.hours"),
-    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
 """Topic setting -> the broker settings that set its default; the first one that is set wins."""
 
@@ -240,15 +219,15 @@ class BrokerConfig(Settings):
     def _fill(self, values: dict[str, object]) -> None:
         super()._fill(values)
         object.__setattr__(self, "topic_defaults", {name: self._default_of(name) for name in SYNONYMS})
-        made = LogConfig.from_stored({}, self.topic_defaults)  # this rejects inconsistent defaults
-        object.__setattr__(self, "_default_topic", made)
+        created = LogConfig.from_stored({}, self.topic_defaults)  # this rejects inconsistent defaults
+        object.__setattr__(self, "_default_topic", created)
         self._check_cleaner()
 
     def _check_cleaner(self) -> None:
         """Raise ConfigError for settings that are each in range but make cleaning impossible (CLN-43)."""
         threads, buffer = self.log_cleaner_threads, self.log_cleaner_dedupe_buffer_size
         if threads < 1:
-            hint = "it takes at least 1; log.cleaner.enable=false is for no cleaning at all"
+            hint = "it takes at least 1; log.cleaner.enable=false disables cleaning"
             raise ConfigError(f"log.cleaner.threads={threads} is not accepted", hint=hint)
         if buffer // threads <= _MIB:
             raise ConfigError(
@@ -259,7 +238,7 @@ class BrokerConfig(Settings):
         if not slots * min(self.log_cleaner_io_buffer_load_factor, 1.0) > 1:  # nothing would ever be cleaned (CLN-5)
             raise ConfigError(
                 f"{_LOAD_FACTOR}={self.log_cleaner_io_buffer_load_factor} is not accepted",
-                hint="it takes how full an offset map gets, such as 0.9: this would not even let one key in",
+                hint="it takes the fill ratio of an offset map, such as 0.9; with this value not even one key fits",
             )
         rate = self.log_cleaner_io_max_bytes_per_second
         if not rate or rate != rate:
@@ -294,18 +273,18 @@ class BrokerConfig(Settings):
         """Return a copy for an open store; raise ConfigError for a setting that only a reopened store can change."""
         fixed = sorted(key.name for key in map(self.TABLE.find, values) if not key.dynamic)
         if fixed:
-            reason = f"{fixed[0]} cannot change while the store is open"
-            raise ConfigError(reason, hint="close the store, and open it with the new value")
-        made = self.replace(**dict(values))
-        self._check_step(made, {self.TABLE.find(name).name for name, value in values.items() if value is not None})
-        return made
+            reason = f"{fixed[0]} cannot be changed while the store is open"
+            raise ConfigError(reason, hint="close the store and open it with the new value")
+        created = self.replace(**dict(values))
+        self._check_step(created, {self.TABLE.find(name).name for name, value in values.items() if value is not None})
+        return created
 
     def _check_step(self, new: BrokerConfig, given: set[str]) -> None:
         """Raise ConfigError for too large a step in cleaner threads, or a buffer below message.max.bytes (CLN-43)."""
         before, after = self.log_cleaner_threads, new.log_cleaner_threads
         if not before // 2 <= after <= before * 2:
             raise ConfigError(
-                f"log.cleaner.threads cannot change from {before} to {after} at once",
+                f"log.cleaner.threads cannot be changed from {before} to {after} in one step",
                 hint=f"one step goes from {max(before // 2, 1)} to {before * 2}",
             )
         if "log.cleaner.io.buffer.size" in given and new.log_cleaner_io_buffer_size < new.message_max_bytes:

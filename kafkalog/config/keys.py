@@ -81,11 +81,11 @@ class Table:
         dotted = name.replace("_", ".")
         reason = self.refused.get(dotted)
         if reason is not None:
-            raise UnknownConfig(f"{dotted} is no {self._noun} here: {reason}", hint="leave it out")
+            raise UnknownConfig(f"{dotted} is not a {self._noun}: {reason}", hint="remove it")
         from difflib import get_close_matches
 
-        near = get_close_matches(dotted, [key.name for key in self.keys], n=3, cutoff=0.6)
-        hint = f"did you mean {', '.join(near)}?" if near else f"`{self._where}` lists them all"
+        similar = get_close_matches(dotted, [key.name for key in self.keys], n=3, cutoff=0.6)
+        hint = f"did you mean {', '.join(similar)}?" if similar else f"`{self._where}` lists them all"
         raise UnknownConfig(f"unknown configuration {ascii(name)}", hint=hint)
 
 
@@ -106,9 +106,9 @@ class Settings:
     @classmethod
     def from_mapping(cls, values: Mapping[str, object] | None = None, **more: object) -> Self:
         """Return these settings, by dotted or attribute name, as text or as values."""
-        made = cls.__new__(cls)
-        made._fill(cls._named({**(values or {}), **more}))
-        return made
+        created = cls.__new__(cls)
+        created._fill(cls._named({**(values or {}), **more}))
+        return created
 
     @classmethod
     def _named(cls, values: Mapping[str, object]) -> dict[str, object]:
@@ -134,10 +134,10 @@ class Settings:
         return {name: value_text(value) for name, value in sorted(self._set.items())}
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a {type(self).__name__} does not change: use replace({name}=...)")
+        raise AttributeError(f"a {type(self).__name__} is immutable: use replace({name}=...)")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a {type(self).__name__} does not change")
+        raise AttributeError(f"a {type(self).__name__} is immutable")
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -151,8 +151,8 @@ class Settings:
         return type(self).from_mapping, (self.overrides(),)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{self.TABLE.find(name).attribute}={value!r}" for name, value in self.overrides().items())
-        return f"{type(self).__name__}({shown})"
+        settings = ", ".join(f"{self.TABLE.find(name).attribute}={value!r}" for name, value in self.overrides().items())
+        return f"{type(self).__name__}({settings})"
 
 
 def parse_value(key: Key, value: object) -> Any:
@@ -163,7 +163,7 @@ def parse_value(key: Key, value: object) -> Any:
     try:
         parsed = _PARSERS[key.kind](value.strip() if isinstance(value, str) else value)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{key.name}={value!r} is not {_A[key.kind]}: {error}") from None
+        raise ConfigError(f"{key.name}={value!r} is not {_TYPE_NAMES[key.kind]}: {error}") from None
     if isinstance(key.default, frozenset):
         parsed = frozenset(parsed)
     limit = _LIMITS.get(key.kind)
@@ -188,29 +188,29 @@ def _parse_bool(value: object) -> bool:
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.lower(), value)
     if not isinstance(value, bool):
-        raise ValueError("true or false is meant")
+        raise ValueError("give true or false")
     return value
 
 
 def _parse_int(value: Any) -> int:
     if isinstance(value, str):
         if not re.fullmatch(r"[+-]?[0-9]{1,30}", value):
-            raise ValueError("a whole number is meant")
+            raise ValueError("give a whole number")
         return int(value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ValueError("a whole number is meant")
+        raise ValueError("give a whole number")
     return int(value)
 
 
 def _parse_double(value: Any) -> float:
     if isinstance(value, bool):
-        raise ValueError("a number is meant")
+        raise ValueError("give a number")
     return float(value)
 
 
 def _parse_string(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("text is meant")
+        raise ValueError("give text")
     return value
 
 
@@ -220,7 +220,7 @@ def _parse_list(value: Any) -> tuple[str, ...]:
         items = [item.strip() for item in value.split(",")] if value else []
     listed = tuple(dict.fromkeys(items))
     if not all(isinstance(item, str) for item in listed):
-        raise ValueError("a list of text is meant")
+        raise ValueError("a list of give text")
     if "" in listed:
         raise ValueError("an item of the list is empty")
     return listed
@@ -234,7 +234,7 @@ _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     "string": _parse_string,
     "list": _parse_list,
 }
-_A: Final = {
+_TYPE_NAMES: Final = {
     "bool": "a bool", "int": "an int", "long": "a long",
     "double": "a number", "string": "text", "list": "a list",
 }  # fmt: skip

@@ -37,46 +37,46 @@ _DAY_MS = 86_400_000
 
 CONFIGS: Final = (
     Key("cleanup.policy", "list", frozenset({"delete"}), _POLICIES, "delete by age and size, compact by key"),
-    Key("compression.gzip.level", "int", -1, _GZIP_LEVEL, "gzip level where the log recompresses"),
-    Key("compression.lz4.level", "int", 9, between(1, 17), "lz4 level where the log recompresses"),
-    Key("compression.type", "string", "producer", _CODECS, "codec on disk; producer: as it came in"),
-    Key("compression.zstd.level", "int", 3, between(-131072, 22), "zstd level where the log recompresses"),
-    Key("delete.retention.ms", "long", _DAY_MS, at_least(0), "a tombstone stays so long once cleaned"),
+    Key("compression.gzip.level", "int", -1, _GZIP_LEVEL, "gzip level if the log recompresses"),
+    Key("compression.lz4.level", "int", 9, between(1, 17), "lz4 level if the log recompresses"),
+    Key("compression.type", "string", "producer", _CODECS, "codec on disk; producer: the codec of the producer"),
+    Key("compression.zstd.level", "int", 3, between(-131072, 22), "zstd level if the log recompresses"),
+    Key("delete.retention.ms", "long", _DAY_MS, at_least(0), "time that a tombstone is kept after a clean"),
     Key("errors.deadletterqueue.group.enable", "bool", False, None,
-        "for a broker: share groups may write here", since="4.4"),
-    Key("file.delete.delay.ms", "long", 60_000, at_least(0), "from the rename to .deleted to the unlink"),
-    Key("flush.messages", "long", MAX_LONG, at_least(1), "fsync after so many unflushed records"),
-    Key("flush.ms", "long", MAX_LONG, at_least(0), "fsync after so much time"),
+        "for a broker: share groups may write to this topic", since="4.4"),
+    Key("file.delete.delay.ms", "long", 60_000, at_least(0), "time from renaming a file to .deleted to deleting it"),
+    Key("flush.messages", "long", MAX_LONG, at_least(1), "records after which the log is flushed"),
+    Key("flush.ms", "long", MAX_LONG, at_least(0), "time after which the log is flushed"),
     Key("follower.replication.throttled.replicas", "list", (), _REPLICAS, "replicas throttled as followers"),
     Key("index.interval.bytes", "int", 4096, at_least(0), "bytes of data between two index entries"),
     Key("internal.segment.bytes", "int", None, None, "replaces segment.bytes, without its lower bound"),
     Key("leader.replication.throttled.replicas", "list", (), _REPLICAS, "replicas throttled as leaders"),
     Key("local.retention.bytes", "long", -2, at_least(-2), "tiering: local part; -2 is retention.bytes"),
     Key("local.retention.ms", "long", -2, at_least(-2), "tiering: local part; -2 is retention.ms"),
-    Key("max.compaction.lag.ms", "long", MAX_LONG, at_least(1), "no record waits longer for compaction"),
+    Key("max.compaction.lag.ms", "long", MAX_LONG, at_least(1), "longest time until a record is compacted"),
     Key("max.decompressed.message.bytes", "int", _MAX_ARRAY, between(1, _MAX_ARRAY),
-        "for a broker: a record unpacked", since="4.4"),
-    Key("max.message.bytes", "int", 1_048_588, at_least(0), "largest batch a leader takes"),
-    Key("message.timestamp.after.max.ms", "long", 3_600_000, at_least(0), "CreateTime may lie so far ahead"),
-    Key("message.timestamp.before.max.ms", "long", MAX_LONG, at_least(0), "CreateTime may lie so far back"),
-    Key("message.timestamp.type", "string", "CreateTime", _TIMES, "whose clock a record's time is"),
-    Key("min.cleanable.dirty.ratio", "double", 0.5, between(0, 1), "uncleaned part that starts a pass"),
-    Key("min.compaction.lag.ms", "long", 0, at_least(0), "a younger record is not compacted"),
+        "for a broker: size of an uncompressed record", since="4.4"),
+    Key("max.message.bytes", "int", 1_048_588, at_least(0), "largest batch that a leader accepts"),
+    Key("message.timestamp.after.max.ms", "long", 3_600_000, at_least(0), "largest lead of CreateTime over the clock"),
+    Key("message.timestamp.before.max.ms", "long", MAX_LONG, at_least(0), "largest lag of CreateTime behind the clock"),
+    Key("message.timestamp.type", "string", "CreateTime", _TIMES, "clock that sets a record's timestamp"),
+    Key("min.cleanable.dirty.ratio", "double", 0.5, between(0, 1), "share of uncleaned data that starts a clean"),
+    Key("min.compaction.lag.ms", "long", 0, at_least(0), "age below which a record is not compacted"),
     Key("min.insync.replicas", "int", 1, at_least(1), "replicas that must have an acks=all write"),
     Key("preallocate", "bool", False, None, "create a segment's file at full size"),
     Key("remote.copy.lag.bytes", "long", -1, at_least(-1),
-        "tiering: a segment is copied so far behind the end", since="4.4"),
+        "tiering: distance from the end at which a segment is copied", since="4.4"),
     Key("remote.copy.lag.ms", "long", 0, at_least(-1),
-        "tiering: a segment is copied so long after its last record", since="4.4"),
-    Key("remote.log.copy.disable", "bool", False, None, "tiering: copy nothing more"),
+        "tiering: time after its last record at which a segment is copied", since="4.4"),
+    Key("remote.log.copy.disable", "bool", False, None, "tiering: stop copying"),
     Key("remote.log.delete.on.disable", "bool", False, None, "tiering: delete remote data when disabled"),
-    Key("remote.storage.enable", "bool", False, _NO_TIERS, "tiering: nothing is copied elsewhere here"),
+    Key("remote.storage.enable", "bool", False, _NO_TIERS, "tiering: not supported here"),
     Key("retention.bytes", "long", -1, None, "data kept per partition; negative: no limit"),
-    Key("retention.ms", "long", 7 * _DAY_MS, at_least(-1), "how long data is kept; -1: no limit"),
-    Key("segment.bytes", "int", 1 << 30, at_least(SEGMENT_FLOOR), "bound of a segment and of one append"),
+    Key("retention.ms", "long", 7 * _DAY_MS, at_least(-1), "time that data is kept; -1: no limit"),
+    Key("segment.bytes", "int", 1 << 30, at_least(SEGMENT_FLOOR), "largest segment, and largest append"),
     Key("segment.index.bytes", "int", 10_485_760, at_least(4), "largest .index and .timeindex file"),
-    Key("segment.jitter.ms", "long", 0, at_least(0), "at random up to so much off segment.ms"),
-    Key("segment.ms", "long", 7 * _DAY_MS, at_least(1), "a segment rolls after so long"),
+    Key("segment.jitter.ms", "long", 0, at_least(0), "largest random reduction of segment.ms"),
+    Key("segment.ms", "long", 7 * _DAY_MS, at_least(1), "age at which a segment is rolled"),
     Key("unclean.leader.election.enable", "bool", False, None, "not used by a single node"),
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ TOPIC_TABLE: Final = Table(
     CONFIGS,
     dict.fromkeys(
         ("message.format.version", "message.timestamp.difference.max.ms", "message.downconversion.enable"),
-        "it went with Kafka 4.0",
+        "it was removed in Kafka 4.0",
     ),
     "topic configuration",
     "kafkalog.config.topic.CONFIGS",
@@ -191,7 +191,7 @@ class LogConfig(Settings):
             if name not in self._set:
                 key = key_for(name)
                 put(self, key.attribute, parse_value(key, value))
-        self._check_together()
+        self._check_consistency()
         size = self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
         compact = "compact" in self.cleanup_policy
         put(self, "segment_size", size)
@@ -201,7 +201,7 @@ class LogConfig(Settings):
         put(self, "max_segment_age_ms", age)
         put(self, "init_file_size", size if self.preallocate else 0)
 
-    def _check_together(self) -> None:
+    def _check_consistency(self) -> None:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) is greater than "
@@ -213,7 +213,7 @@ class LogConfig(Settings):
         """Warn of a segment.bytes that a broker would reject; `stacklevel` as for `warnings.warn`, from here."""
         if self.segment_bytes < SEGMENT_REFERENCE_FLOOR:
             warnings.warn(
-                f"segment.bytes={self.segment_bytes} is below 1 MiB: a broker refuses it "
+                f"segment.bytes={self.segment_bytes} is below 1 MiB: a broker rejects it "
                 "(internal.segment.bytes is its name for small segments)",
                 stacklevel=stacklevel,
             )

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.record import Record
-from kafkalog.cursors.place import Options, lag_of, out_of_log, place_of, record_mark, why_lost
+from kafkalog.cursors.place import Options, lag_of, loss_reason, out_of_log, record_checksum, resolve_position
 from kafkalog.cursors.store import CursorFile, CursorState, CursorStore
 from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, OffsetOutOfRange
 from kafkalog.reading.chunks import check_tail, records
@@ -57,8 +57,8 @@ class Cursor:
     (CursorInfo(name='billing', position=2, lag=0, committed_ms=...),)
     """
 
-    def __init__(self, engine: LogSource, file: CursorFile, options: Options, owner: object = None) -> None:
-        self._engine = engine
+    def __init__(self, source: LogSource, file: CursorFile, options: Options, owner: object = None) -> None:
+        self._source = source
         self._owner = owner  # a reference that keeps the log open while the cursor exists
         self._file = file
         self._options = options
@@ -67,17 +67,17 @@ class Cursor:
         self._lock = threading.Lock()
         self._moves = 0
         self._failed_at = -1
-        self._topic_id = _topic_id(engine)
+        self._topic_id = _topic_id(source)
         self.name = file.name
         self.lost: str | None = None
         """Reason for the last reset of the position; None if there was none."""
-        refresh(engine)
-        kept = file.read()
-        self._committed = -1 if kept is None else kept.position
-        self._next = self._done = self._first(kept)
-        if kept is None or (self._next != kept.position and options.auto_commit_ms is not None):
+        refresh(source)
+        stored = file.read()
+        self._committed = -1 if stored is None else stored.position
+        self._next = self._processed_to = self._initial_position(stored)
+        if stored is None or (self._next != stored.position and options.auto_commit_ms is not None):
             self._write(self._next)
-        self._put_off()
+        self._schedule_commit()
         self._closed = False
         CURSORS.add(self)
 
@@ -86,7 +86,7 @@ class Cursor:
     @property
     def topic_partition(self) -> TopicPartition:
         """The partition it reads."""
-        return self._engine.topic_partition
+        return self._source.topic_partition
 
     @property
     def position(self) -> int:
@@ -96,7 +96,7 @@ class Cursor:
     @property
     def engine(self) -> LogSource:
         """The log that it reads: an open log or a view."""
-        return self._engine
+        return self._source
 
     @property
     def committed(self) -> int:
@@ -106,8 +106,8 @@ class Cursor:
     @property
     def lag(self) -> int:
         """Number of offsets between the position and the current end of reading."""
-        refresh(self._engine)
-        return max(0, end_of(self._engine, self._isolation) - self._next)
+        refresh(self._source)
+        return max(0, end_of(self._source, self._isolation) - self._next)
 
     @property
     def closed(self) -> bool:
@@ -166,24 +166,24 @@ class Cursor:
         (2, 2, 0)
         """
         if operator.index(max_records) < 1:
-            raise IllegalArgument(f"max_records is {max_records}", hint="ask for at least one record")
+            raise IllegalArgument(f"max_records is {max_records}", hint="give at least 1")
         self.processed()
         end = self._end()
         found: list[Record] = []
         if self._next >= end:
-            check_tail(self._engine, end)
+            check_tail(self._source, end)
             return found, self._next
         try:
             found.extend(islice(self._records(end), max_records))
         except KafkalogError as error:
             if not found:
-                self._go_on_after(error)
+                self._continue_after(error)
                 return found, self._next
             return found, found[-1].offset + 1
         return found, found[-1].offset + 1 if len(found) == max_records else end
 
     def _records(self, end: int) -> Iterator[Record]:
-        return records(self._engine, self._next, end, committed=self._isolation == "committed")
+        return records(self._source, self._next, end, committed=self._isolation == "committed")
 
     def _run(self, stop: int | None, timeout: float | None) -> Iterator[Record]:
         waiting = Waiting(timeout)
@@ -192,9 +192,9 @@ class Cursor:
             end = end if stop is None else min(end, stop)
             if self._next < end:
                 yield from self._until(end)
-                waiting.begin()
+                waiting.restart()
                 continue
-            check_tail(self._engine, end)
+            check_tail(self._source, end)
             if stop is not None or not waiting.wait():
                 self.processed()
                 return
@@ -208,31 +208,31 @@ class Cursor:
                 yield record
                 if self._moves != moves or self._closed:
                     return
-                self._done = self._next
+                self._processed_to = self._next
                 if time.monotonic() >= self._due:
                     self.processed()
         except OffsetOutOfRange as error:
-            self._go_on_after(error)
+            self._continue_after(error)
             return
-        self._next = self._done = end
+        self._next = self._processed_to = end
 
     def _end(self) -> int:
         """Return where reading ends now; reset a position that is no longer in the log, or raise OffsetOutOfRange."""
         self._check_open()
-        refresh(self._engine)
-        lost = out_of_log(self._engine, self._next)
+        refresh(self._source)
+        lost = out_of_log(self._source, self._next)
         if lost is not None:
-            check_tail(self._engine, self._next)
-            self._place(self._reset(lost, self._next))
-        return end_of(self._engine, self._isolation)
+            check_tail(self._source, self._next)
+            self._move_to(self._reset(lost, self._next))
+        return end_of(self._source, self._isolation)
 
-    def _go_on_after(self, error: KafkalogError) -> None:
+    def _continue_after(self, error: KafkalogError) -> None:
         """Return if reading may continue after the log was truncated or deleted at the position; else raise `error`."""
         if isinstance(error, OffsetOutOfRange):
-            at = self._next
+            position = self._next
             self._end()  # resets a lost position, or raises the reason
-            if self._options.reset != "error" and (self._next != at or self._failed_at != at):
-                self._failed_at = at
+            if self._options.reset != "error" and (self._next != position or self._failed_at != position):
+                self._failed_at = position
                 return
         raise error
 
@@ -248,33 +248,34 @@ class Cursor:
         (2, 1, 2)
         """
         self._check_open()
-        refresh(self._engine)
-        self._place(place_of(self._engine, offset, end_of(self._engine, self._isolation)))
+        refresh(self._source)
+        self._move_to(resolve_position(self._source, offset, end_of(self._source, self._isolation)))
         return self._next
 
-    def _place(self, offset: int) -> None:
+    def _move_to(self, offset: int) -> None:
         self._moves += 1
-        self._next = self._done = offset
+        self._next = self._processed_to = offset
 
-    def _first(self, kept: CursorState | None) -> int:
+    def _initial_position(self, stored: CursorState | None) -> int:
         """Return the initial position: the stored one, if the log still has it."""
-        if kept is None:
-            return place_of(self._engine, self._options.start, end_of(self._engine, self._isolation))
-        lost = why_lost(self._engine, self._topic_id, kept)
-        return kept.position if lost is None else self._reset(lost, kept.position)
+        if stored is None:
+            return resolve_position(self._source, self._options.start, end_of(self._source, self._isolation))
+        lost = loss_reason(self._source, self._topic_id, stored)
+        return stored.position if lost is None else self._reset(lost, stored.position)
 
     def _reset(self, lost: str, position: int) -> int:
         """Return the position after a lost one; raise OffsetOutOfRange if `reset` is "error"."""
-        engine, reset = self._engine, self._options.reset
+        source, reset = self._source, self._options.reset
         if reset == "error":
             raise OffsetOutOfRange(
-                f"cursor {self.name} of {engine.name} has lost its place: {lost}",
+                f"cursor {self.name} of {source.name} lost its position: {lost}",
                 path=self._file.path, offset=position, hint=_LOST_HINT,
             )  # fmt: skip
         self.lost = lost
-        found = place_of(engine, reset, end_of(engine, self._isolation))
-        told = (self.name, engine.name, position, found, reset, lost)
-        _LOG.warning("cursor %s of %s goes from %d to %d (%s): %s", *told)
+        found = resolve_position(source, reset, end_of(source, self._isolation))
+        _LOG.warning(
+            "cursor %s of %s was reset from %d to %d (%s): %s", self.name, source.name, position, found, reset, lost
+        )
         return found
 
     # Committing
@@ -291,7 +292,7 @@ class Cursor:
         """
         self._check_open()
         if offset is None:
-            self._done = self._next
+            self._processed_to = self._next
             return self._write(self._next)
         if not 0 <= operator.index(offset) <= self._next:
             raise IllegalArgument(f"cannot commit {offset}, the cursor is at {self._next}", hint="seek there first")
@@ -307,7 +308,7 @@ class Cursor:
         ...     cursor.position, cursor.committed
         (2, 0)
         """
-        self._done, self._next = self._next, position
+        self._processed_to, self._next = self._next, position
 
     def processed(self) -> None:
         """Mark all returned records as processed; commit the position if a commit is due.
@@ -319,23 +320,23 @@ class Cursor:
         2
         """
         self._check_open()
-        self._done = self._next
+        self._processed_to = self._next
         if time.monotonic() >= self._due:
-            if self._done != self._committed:
-                self._write(self._done)
-            self._put_off()
+            if self._processed_to != self._committed:
+                self._write(self._processed_to)
+            self._schedule_commit()
 
     def _write(self, position: int) -> int:
         self._file.check_held()  # before the lock: at a fork, a thread of the parent may have held it
-        mark, now = record_mark(self._engine, position), SYSTEM_CLOCK.milliseconds()
-        state = CursorState(self.name, self.topic_partition, position, mark, self._topic_id, now)
+        checksum, now = record_checksum(self._source, position), SYSTEM_CLOCK.milliseconds()
+        state = CursorState(self.name, self.topic_partition, position, checksum, self._topic_id, now)
         with self._lock:  # a cancelled call of an event loop may still run in its thread
             self._file.write(state, sync=self._options.sync)
         self._committed = position
-        self._put_off()
+        self._schedule_commit()
         return position
 
-    def _put_off(self) -> None:
+    def _schedule_commit(self) -> None:
         period = self._options.auto_commit_ms
         self._due = float("inf") if period is None else time.monotonic() + period / 1000
 
@@ -350,8 +351,8 @@ class Cursor:
         if self._closed:
             return
         try:
-            if self._options.auto_commit_ms is not None and self._done != self._committed:
-                self._write(self._done)
+            if self._options.auto_commit_ms is not None and self._processed_to != self._committed:
+                self._write(self._processed_to)
         finally:
             self._closed = True
             self._file.release()
@@ -366,7 +367,7 @@ class Cursor:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is None:
-            self._done = self._next
+            self._processed_to = self._next
         self.close()
 
     def __del__(self) -> None:
@@ -377,15 +378,15 @@ class Cursor:
 
     def __repr__(self) -> str:
         where = "closed" if self._closed else f"at {self._next}"
-        return f"<Cursor {self.name} of {self._engine.name} {where} committed {self._committed}>"
+        return f"<Cursor {self.name} of {self._source.name} {where} committed {self._committed}>"
 
 
-def _topic_id(engine: LogSource) -> str | None:
+def _topic_id(source: LogSource) -> str | None:
     """Return the id of the log's topic; None if it is missing or cannot be read."""
     try:
-        return read_partition_metadata(OS, engine.path)
+        return read_partition_metadata(OS, source.path)
     except KafkalogError as error:
-        _LOG.warning("a cursor goes without the topic's id: %s", error)
+        _LOG.warning("cannot read the topic's id, the cursor continues without it: %s", error)
         return None
 
 
@@ -399,7 +400,7 @@ class CursorInfo(NamedTuple):
 
 
 def open_cursor(
-    engine: LogSource,
+    source: LogSource,
     name: str,
     options: Options,
     *,
@@ -408,21 +409,21 @@ def open_cursor(
 ) -> Cursor:
     """Open the cursor `name` of a log for the caller; see `Log.cursor`."""
     options.check()
-    file = CursorStore(store).acquire(engine.path, name)
+    file = CursorStore(store).acquire(source.path, name)
     try:
-        return Cursor(engine, file, options, owner)
+        return Cursor(source, file, options, owner)
     except BaseException:
         file.release()
         raise
 
 
-def cursors_of(engine: LogSource, store: str | os.PathLike[str] | None = None) -> tuple[CursorInfo, ...]:
+def cursors_of(source: LogSource, store: str | os.PathLike[str] | None = None) -> tuple[CursorInfo, ...]:
     """Return the stored state of a log's cursors, by name, open cursors included. Raises CorruptCheckpoint."""
-    kept = CursorStore(store)
-    refresh(engine)
-    states = (kept.read(engine.path, name) for name in kept.names(engine.path))
+    stored = CursorStore(store)
+    refresh(source)
+    states = (stored.read(source.path, name) for name in stored.names(source.path))
     return tuple(
-        CursorInfo(state.name, state.position, lag_of(engine, state.position), state.committed_ms)
+        CursorInfo(state.name, state.position, lag_of(source, state.position), state.committed_ms)
         for state in states
         if state is not None
     )

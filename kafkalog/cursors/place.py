@@ -21,7 +21,7 @@ Reset = Literal["error", "earliest", "latest"]
 START_WORDS: Final = ("earliest", "latest")
 RESETS: Final = ("error", *START_WORDS)
 AUTO_COMMIT_MS: Final = 5000
-_MARK: Final = struct.Struct(">qqqq")
+_CHECKSUM_HEADER: Final = struct.Struct(">qqqq")
 
 
 class Options(NamedTuple):
@@ -37,73 +37,76 @@ class Options(NamedTuple):
         """Return these options; raise IllegalArgument for an invalid one."""
         isolation_of(self.isolation)
         if self.reset not in RESETS:
-            raise IllegalArgument(f"reset is {self.reset!r}", hint=_meant(self.reset, RESETS))
+            raise IllegalArgument(f"reset is {self.reset!r}", hint=_suggestion(self.reset, RESETS))
         period = self.auto_commit_ms
         if period is not None and (isinstance(period, bool) or not isinstance(period, int) or period < 0):
-            raise IllegalArgument(f"auto_commit_ms is {period!r}", hint="milliseconds, or None to commit by hand only")
+            hint = "give milliseconds, or None to commit only by commit()"
+            raise IllegalArgument(f"auto_commit_ms is {period!r}", hint=hint)
         return self
 
 
-def _meant(given: object, known: tuple[str, ...]) -> str:
+def _suggestion(given: object, known: tuple[str, ...]) -> str:
     nearest = closest_match(str(given), known)
     return (f"did you mean {nearest!r}? " if nearest else "") + "Known are " + ", ".join(map(repr, known))
 
 
-def place_of(engine: LogSource, where: int | str, end: int) -> int:
+def resolve_position(source: LogSource, where: int | str, end: int) -> int:
     """Return the offset of "earliest", "latest" or a number; `end` is where reading ends. Raises OffsetOutOfRange."""
-    first = engine.log_start_offset
+    first = source.log_start_offset
     if isinstance(where, str):
         if where not in START_WORDS:
-            raise IllegalArgument(f"{where!r} is no place in a log", hint=_meant(where, START_WORDS) + ", or an offset")
+            hint = _suggestion(where, START_WORDS) + ", or an offset"
+            raise IllegalArgument(f"{where!r} is not a position in a log", hint=hint)
         return first if where == "earliest" else max(first, end)
     offset = operator.index(where)
     if offset < 0:
         return max(first, end + offset)
-    if not first <= offset <= engine.log_end_offset:
-        check_tail(engine, offset)
+    if not first <= offset <= source.log_end_offset:
+        check_tail(source, offset)
         raise OffsetOutOfRange(
-            f"log {engine.name} holds offsets from {first} to its end {engine.log_end_offset}",
-            path=engine.path, offset=offset,
+            f"log {source.name} has offsets from {first} to its end {source.log_end_offset}",
+            path=source.path, offset=offset,
         )  # fmt: skip
     return offset
 
 
-def out_of_log(engine: LogSource, position: int) -> str | None:
+def out_of_log(source: LogSource, position: int) -> str | None:
     """Return the reason why a position is no longer in the log; None if it is."""
-    start, end = engine.log_start_offset, engine.log_end_offset
+    start, end = source.log_start_offset, source.log_end_offset
     if position < start:
-        return f"the records from {position} on are deleted, the log begins at {start}"
-    return f"the log was cut, it ends at {end}" if position > end else None
+        return f"the records from {position} on were deleted, the log starts at {start}"
+    return f"the log was truncated, it ends at {end}" if position > end else None
 
 
-def why_lost(engine: LogSource, topic_id: str | None, kept: CursorState) -> str | None:
+def loss_reason(source: LogSource, topic_id: str | None, stored: CursorState) -> str | None:
     """Return the reason why a committed position is invalid in this log; None if reading may continue there."""
-    lost = out_of_log(engine, kept.position)
+    lost = out_of_log(source, stored.position)
     if lost is not None:
         return lost
-    if None not in (topic_id, kept.topic_id) and topic_id != kept.topic_id:
-        return "the topic was deleted and made again"
-    if kept.record_crc is not None and record_mark(engine, kept.position) not in (None, kept.record_crc):
-        return f"record {kept.position - 1} is another than the one that was read: the log was cut and grew again"
+    if None not in (topic_id, stored.topic_id) and topic_id != stored.topic_id:
+        return "the topic was deleted and created again"
+    if stored.record_crc is not None and record_checksum(source, stored.position) not in (None, stored.record_crc):
+        return f"record {stored.position - 1} differs from the one that was read: the log was truncated and appended to"
     return None
 
 
-def record_mark(engine: LogSource, position: int) -> int | None:
+def record_checksum(source: LogSource, position: int) -> int | None:
     """Return a checksum of the record before `position`; None if that record cannot be read.
 
     It does not depend on batches, codec and format, so it survives compaction and conversion of the log.
     """
-    if not engine.log_start_offset < position <= engine.log_end_offset:
+    if not source.log_start_offset < position <= source.log_end_offset:
         return None
     try:
-        record = record_at(engine, position - 1)
+        record = record_at(source, position - 1)
     except KafkalogError:
         return None  # a gap, a control record, damage: nothing to compare with
     key, value = record.key, record.value
     sizes = (-1 if part is None else len(part) for part in (key, value))
-    return crc32c(value or b"", crc32c(key or b"", crc32c(_MARK.pack(record.offset, record.timestamp, *sizes))))
+    header = _CHECKSUM_HEADER.pack(record.offset, record.timestamp, *sizes)
+    return crc32c(value or b"", crc32c(key or b"", crc32c(header)))
 
 
-def lag_of(engine: LogSource, position: int) -> int | None:
+def lag_of(source: LogSource, position: int) -> int | None:
     """Return the distance of a position from the log end; None if the position is not in the log."""
-    return None if out_of_log(engine, position) else end_of(engine, "log_end") - position
+    return None if out_of_log(source, position) else end_of(source, "log_end") - position

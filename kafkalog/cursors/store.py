@@ -37,7 +37,7 @@ CURSOR_SUFFIX: Final = ".cursor"
 LOCK_SUFFIX: Final = ".lock"
 _NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}")
 _DAMAGE_HINT: Final = (
-    "`kafkalog offsets reset --execute` sets the position; without the file the cursor begins as a new one does"
+    "`kafkalog offsets reset --execute` sets the position; if the file is deleted, the cursor starts as a new one"
 )
 
 
@@ -62,7 +62,7 @@ def check_cursor_name(name: str) -> str:
         raise TypeError(f"a cursor's name is a str, not {type(name).__name__}")
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise IllegalArgument(
-            f"{ascii(name[:80])} is no name for a cursor", hint=f"1 to {MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ and -"
+            f"{ascii(name[:80])} is not a valid cursor name", hint=f"1 to {MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ and -"
         )
     return name
 
@@ -80,7 +80,7 @@ def default_store() -> str:
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
     if not os.path.isabs(state):
         raise IllegalArgument(
-            "this user has no home directory to keep cursors in", hint=f"name a directory, or set {STORE_VARIABLE}"
+            "cannot store cursors: this user has no home directory", hint=f"name a directory, or set {STORE_VARIABLE}"
         )
     return os.path.join(state, "kafkalog", "cursors")
 
@@ -105,8 +105,8 @@ class CursorStore:
             make_directories(self._fs, folder)
             lock = _locked(os.path.join(folder, name + LOCK_SUFFIX), name, self._fs)
         except OSError as error:
-            hint = f"name a directory of your own for cursors, or set {STORE_VARIABLE}" if _is_denied(error) else None
-            raise StorageError.from_os(error, "keep cursors here", path=folder, hint=hint) from error
+            hint = f"name a directory that you can write to, or set {STORE_VARIABLE}" if _is_denied(error) else None
+            raise StorageError.from_os(error, "store cursors here", path=folder, hint=hint) from error
         return CursorFile(os.path.join(folder, name + CURSOR_SUFFIX), name, partition, lock, self._fs)
 
     def read(self, partition: str, name: str) -> CursorState | None:
@@ -116,7 +116,7 @@ class CursorStore:
 
     def names(self, partition: str) -> list[str]:
         """Return the names of the cursors of a partition directory, sorted."""
-        found = _listed(self._folder(partition), self._fs)
+        found = _list(self._folder(partition), self._fs)
         names = (name.removesuffix(CURSOR_SUFFIX) for name in found if name.endswith(CURSOR_SUFFIX))
         return sorted(name for name in names if _NAME.fullmatch(name))
 
@@ -137,20 +137,20 @@ class CursorStore:
 
     def _refuse_data_directory(self, partition: str) -> None:
         data = os.path.dirname(os.path.realpath(partition))
-        at = self.root
+        directory = self.root
         while True:
-            marks = (META_PROPERTIES, RECOVERY_POINT_FILE)
-            if at == data or any(os.path.exists(os.path.join(at, mark)) for mark in marks):
+            markers = (META_PROPERTIES, RECOVERY_POINT_FILE)
+            if directory == data or any(os.path.exists(os.path.join(directory, marker)) for marker in markers):
                 raise IllegalArgument(
-                    f"cursors cannot be kept in the data directory {at}",
+                    f"cursors cannot be stored in the data directory {directory}",
                     path=self.root,
-                    hint="it belongs to whoever writes there, and a broker does not start beside a directory that it "
+                    hint="it belongs to its writer, and a broker does not start with a directory in it that it "
                     "does not know: name another directory",
                 )
-            parent = os.path.dirname(at)
-            if parent == at:
+            parent = os.path.dirname(directory)
+            if parent == directory:
                 return
-            at = parent
+            directory = parent
 
     def __repr__(self) -> str:
         return f"<CursorStore {self.root}>"
@@ -192,19 +192,19 @@ class CursorFile:
         try:
             atomic_write(self._fs, self.path, (json.dumps(content) + "\n").encode(), sync=sync)
         except OSError as error:
-            raise StorageError.from_os(error, "keep the cursor's position", path=self.path) from error
+            raise StorageError.from_os(error, "store the cursor's position", path=self.path) from error
 
     def delete(self) -> bool:
         """Delete the cursor and release it; return True if it was stored. Raises StorageError."""
         self.check_held()
         try:
-            there = self._fs.unlink_if_exists(self.path)
+            existed = self._fs.unlink_if_exists(self.path)
             self._fs.unlink_if_exists(self.path.removesuffix(CURSOR_SUFFIX) + LOCK_SUFFIX)
         except OSError as error:
             raise StorageError.from_os(error, "delete the cursor", path=self.path) from error
         finally:
             self.release()
-        return there
+        return existed
 
     def release(self) -> None:
         """Release the cursor. A second call does nothing; in a forked child the lock stays with the parent."""
@@ -220,7 +220,7 @@ class CursorFile:
     def check_held(self) -> None:
         """Raise IllegalState in a forked child, and after `release`."""
         if self._lock is None:
-            raise IllegalState(f"cursor {self.name} was given back", path=self.path)
+            raise IllegalState(f"cursor {self.name} was released", path=self.path)
         if os.getpid() != self._pid:
             raise IllegalState(
                 f"cursor {self.name} belongs to the process that opened it",
@@ -259,30 +259,30 @@ def _read(path: str, name: str, topic_partition: TopicPartition, fs: FileSystem)
     except OSError as error:
         raise StorageError.from_os(error, "read the cursor's position", path=path) from error
     try:
-        return _parsed(json.loads(content), name, topic_partition)
+        return _parse(json.loads(content), name, topic_partition)
     except (ValueError, RecursionError) as error:
         raise CorruptCheckpoint(f"malformed cursor: {error}", path=path, hint=_DAMAGE_HINT) from None
 
 
-def _parsed(found: object, name: str, topic_partition: TopicPartition) -> CursorState:
+def _parse(found: object, name: str, topic_partition: TopicPartition) -> CursorState:
     """Return the state in parsed JSON; raise ValueError for anything that `write` does not write."""
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     version = _number(found, "version", 1 << 31)
     if version != VERSION:
-        raise ValueError(f"version {version} is not known, {VERSION} is")
+        raise ValueError(f"version {version} is unknown, {VERSION} is expected")
     topic_id = found.get("topic_id")
     if topic_id is not None and not isinstance(topic_id, str):
-        raise ValueError("topic_id is no text")
+        raise ValueError("topic_id is not text")
     crc = None if found.get("record_crc") is None else _number(found, "record_crc", (1 << 32) - 1)
     position = _number(found, "position", MAX_OFFSET)
     return CursorState(name, topic_partition, position, crc, topic_id, _number(found, "committed_ms", MAX_TIME_MS))
 
 
-def _number(found: dict[str, object], key: str, most: int) -> int:
+def _number(found: dict[str, object], key: str, limit: int) -> int:
     value = found.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ValueError(f"{key} is {ascii(value)[:40]}, a number from 0 to {most} is expected")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+        raise ValueError(f"{key} is {ascii(value)[:40]}, a number from 0 to {limit} is expected")
     return value
 
 
@@ -291,16 +291,16 @@ def _partition_of(partition: str) -> TopicPartition:
 
 
 def _partitions(folder: str, fs: FileSystem) -> Iterator[str]:
-    for name in _listed(folder, fs):
+    for name in _list(folder, fs):
         try:
             parse_topic_partition_dir(name)
         except NotAPartition:
             continue
-        if any(entry.endswith(CURSOR_SUFFIX) for entry in _listed(os.path.join(folder, name), fs)):
+        if any(entry.endswith(CURSOR_SUFFIX) for entry in _list(os.path.join(folder, name), fs)):
             yield name
 
 
-def _listed(folder: str, fs: FileSystem) -> list[str]:
+def _list(folder: str, fs: FileSystem) -> list[str]:
     try:
         return fs.names(folder)
     except (FileNotFoundError, NotADirectoryError):

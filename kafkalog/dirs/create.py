@@ -44,12 +44,12 @@ def add_partitions(dirs: Sequence[str], topic: str, count: int, *, fs: FileSyste
     Raises UnknownTopicOrPartition; InvalidPartitions if the topic has more; DirectoryLocked, StorageError.
     """
     found = find(dirs, topic, fs=fs)
-    there = {one.topic_partition.partition for one in found}
-    if count < len(there):
-        raise InvalidPartitions(f"topic {topic} has {len(there)} partitions, which cannot become {count}")
+    existing = {one.topic_partition.partition for one in found}
+    if count < len(existing):
+        raise InvalidPartitions(f"cannot reduce topic {topic} from {len(existing)} partitions to {count}")
     homes = dict.fromkeys(os.path.dirname(one.path) for one in found)
     sizes = {home: len(partitions([home], fs=fs)) for home in homes}
-    missing = [number for number in range(count) if number not in there]
+    missing = [number for number in range(count) if number not in existing]
     for number in missing:
         home = min(sizes, key=sizes.__getitem__)
         open_for_append(os.path.join(home, f"{topic}-{number}"), fs=fs).close()
@@ -63,9 +63,10 @@ def check_name_is_free(dirs: Sequence[str], topic: str, home: str, fs: FileSyste
     names |= {name for directory in dirs for name in TopicStore(directory, fs=fs).names()}
     for name in sorted(names):
         if name == topic:
-            raise TopicExists(f"topic {topic} exists", path=home)
+            raise TopicExists(f"topic {topic} already exists", path=home)
         if collides_with(name, topic):
-            raise TopicExists(f"topic {topic} collides with {name}: '.' and '_' are one in metric names", path=home)
+            reason = f"topic {topic} collides with {name}: '.' and '_' are the same in metric names"
+            raise TopicExists(reason, path=home)
 
 
 def make_data_directory(directory: str, fs: FileSystem = OS) -> str:
@@ -76,5 +77,5 @@ def make_data_directory(directory: str, fs: FileSystem = OS) -> str:
     except FileExistsError:
         pass
     except OSError as error:
-        raise StorageError.from_os(error, "make the data directory", path=directory) from error
+        raise StorageError.from_os(error, "create the data directory", path=directory) from error
     return directory

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal, Never
 
 from kafkalog.config.broker import BROKER_TABLE
 from kafkalog.config.topic import key_for
-from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, LogClosed, UnknownConfig
+from kafkalog.errors import IllegalArgument, IllegalState, KafkalogError, LogClosed, ReadOnlyLog, UnknownConfig
 from kafkalog.storage.durability import Sync, check_sync
 from kafkalog.tools.directories import path_list, refuse_partition
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS
 from kafkalog.util.guards import run_finalizer
 from kafkalog.util.interrupts import deferred_interrupts
-from kafkalog.util.keywords import closest_match, unknown_keyword
+from kafkalog.util.keywords import closest_match, not_for_reading, unknown_keyword
 from kafkalog.util.paths import real_path
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ def open_dirs(
             refuse_to_write(*path_list(dirs))
         fs, paths = locate_directories(path_list(dirs))
         return LogDirs(paths, DirsView(paths, fs=fs))
-    paths = list(dict.fromkeys(real_path(_checked(path)) for path in path_list(dirs)))
+    paths = list(dict.fromkeys(real_path(_path_text(path)) for path in path_list(dirs)))
     if not paths:
-        raise IllegalArgument("no data directory is given", hint="give the path of at least one")
+        raise IllegalArgument("no data directory was given", hint="give at least one path")
     if mode == "r":
         given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
         given += ["progress"] * (progress is not None)
         if settings or given:
-            raise _not_for_reading([*settings, *given])
+            raise not_for_reading("open_dirs", [*settings, *given][0], ("dirs", "mode"))
         from kafkalog.dirs.readonly import DirsView
 
         return LogDirs(paths, DirsView(paths))
@@ -108,20 +108,14 @@ def open_dirs(
         raise
 
 
-def _checked(path: Path) -> str:
+def _path_text(path: Path) -> str:
     text = os.fspath(path)
     if not isinstance(text, str) or not text.strip():
-        raise IllegalArgument(f"{path!r} is no path of a data directory")
+        raise IllegalArgument(f"{path!r} is not a path of a data directory")
     return text
 
 
-def _not_for_reading(names: list[str]) -> TypeError:
-    nearest = closest_match(names[0], ("dirs", "mode"))
-    fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
-    return TypeError(f"open_dirs() with mode 'r' takes no keyword {names[0]!r}: {fix}")
-
-
-def _unknown_of_topic(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
+def _unknown_topic_keyword(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
     """Return the error for unknown keywords of a topic call; a topic setting is pointed to `settings`."""
     name = next(iter(given))
     try:
@@ -174,6 +168,12 @@ class LogDirs:
         if self._store.closed:
             raise LogClosed(f"the directories {', '.join(self._paths)} are closed")
         return self._store
+
+    def _open_for_writing(self) -> LogStore:
+        store = self._open()
+        if store.mode == "r":
+            raise ReadOnlyLog(f"the directories {', '.join(self._paths)} were opened for reading")
+        return store
 
     # Properties
 
@@ -273,7 +273,7 @@ class LogDirs:
         if unknown:
             known = ("topic", "columns", "since", "until", "isolation", "on_damage", "skipped")
             raise unknown_keyword("scan", unknown, known)
-        if (error := self._open().offline(f"{topic} may have more partitions than are here")) is not None:
+        if (error := self._open().offline(f"topic {topic} may have partitions that are not available")) is not None:
             raise error
         options = {"since": since, "until": until, "isolation": isolation, "on_damage": on_damage, "skipped": skipped}
         return TopicScan(topic, self.logs(topic), columns, **options)
@@ -312,9 +312,9 @@ class LogDirs:
         {'cleanup.policy': 'compact'}
         """
         if unknown:
-            raise _unknown_of_topic("create_topic", unknown, ("name", "partitions", "settings", "directory"))
+            raise _unknown_topic_keyword("create_topic", unknown, ("name", "partitions", "settings", "directory"))
         where = None if directory is None else os.fspath(directory)
-        return self._open().create_topic(name, partitions, settings or {}, where)
+        return self._open_for_writing().create_topic(name, partitions, settings or {}, where)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: rename its directories at once, remove them after log.segment.delete.delay.ms.
@@ -326,7 +326,7 @@ class LogDirs:
         >>> dirs.topics
         {}
         """
-        self._open().delete_topic(name)
+        self._open_for_writing().delete_topic(name)
 
     def alter_topic(
         self,
@@ -346,8 +346,8 @@ class LogDirs:
         Topic(name='orders', topic_id='...', partitions=(0, 1), settings={'retention.ms': '3600000'})
         """
         if unknown:
-            raise _unknown_of_topic("alter_topic", unknown, ("name", "settings", "partitions"))
-        return self._open().alter_topic(name, settings or {}, partitions)
+            raise _unknown_topic_keyword("alter_topic", unknown, ("name", "settings", "partitions"))
+        return self._open_for_writing().alter_topic(name, settings or {}, partitions)
 
     def alter(self, settings: Mapping[str, object]) -> None:
         """Change settings of the store itself, by broker names; topics that do not set them follow at once.
@@ -358,7 +358,7 @@ class LogDirs:
         >>> dirs.config.log_retention_ms
         3600000
         """
-        self._open().alter(settings)
+        self._open_for_writing().alter(settings)
 
     def clean(self, topic: str, partition: int = 0) -> Clean:
         """Clean a compacted partition now, in this thread, regardless of how dirty it is; return the result.
@@ -380,7 +380,7 @@ class LogDirs:
         >>> dirs.clean("users").end_offset, [record.value for record in users]
         (2, [b'new'])
         """
-        return self._open().clean(_key((topic, partition)))
+        return self._open_for_writing().clean(_key((topic, partition)))
 
     @property
     def cleaner(self) -> CleanerReport:
@@ -396,7 +396,7 @@ class LogDirs:
 
         >>> dirs.flush()
         """
-        self._open().flush()
+        self._open_for_writing().flush()
 
     # The object
 
@@ -439,7 +439,7 @@ class LogDirs:
         where = ", ".join(self._paths)
         if self._pid != os.getpid() or self._store.closed:
             return f"<LogDirs closed {where}>"
-        keys = self._store.seen
+        keys = self._store.cached_partitions
         topics = len({key.topic for key in keys})
         counted = f"{topics} topic{'' if topics == 1 else 's'} {len(keys)} partition{'' if len(keys) == 1 else 's'}"
         return f"<LogDirs {counted} {self.mode} {where}>"
@@ -448,8 +448,8 @@ class LogDirs:
 def _key(key: object) -> TopicPartition:
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int):
         return TopicPartition(*key)
-    hint = 'use dirs["orders", 0]: a topic and a number; dirs.logs("orders") has all'
-    raise IllegalArgument(f"{key!r} names no partition", hint=hint)
+    hint = 'use dirs["orders", 0] for a topic and a number, or dirs.logs("orders") for all partitions'
+    raise IllegalArgument(f"{key!r} is not a partition", hint=hint)
 
 
 _opened: weakref.WeakSet[LogDirs] = weakref.WeakSet()

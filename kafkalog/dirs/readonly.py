@@ -6,12 +6,12 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final, Literal
 
-from kafkalog.cleaner.stats import NO_CLEANER, Clean, CleanerReport
+from kafkalog.cleaner.stats import NO_CLEANER, CleanerReport
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.dirs.types import Directory, Topic, missing
-from kafkalog.errors import KafkalogError, LogClosed, NotAPartition, ReadOnlyLog
+from kafkalog.errors import KafkalogError, LogClosed, NotAPartition
 from kafkalog.log.log import Log
 from kafkalog.manager.job import Job
 from kafkalog.manager.known_topics import read_known_topics
@@ -27,8 +27,9 @@ from kafkalog.util.fileio import OS, FileSystem
 class DirsView:
     """The partitions of data directories, read-only: no lock, no repair, no writes. Threads: safe."""
 
-    mode: Final = "r"
+    mode: Final[Literal["r"]] = "r"
     jobs: tuple[Job, ...] = ()
+    cleaner: CleanerReport = NO_CLEANER
     problems: Mapping[TopicPartition, KafkalogError] = MappingProxyType({})  # a partition is opened when it is used
 
     def __init__(self, paths: Sequence[str], *, fs: FileSystem = OS) -> None:
@@ -36,14 +37,14 @@ class DirsView:
         self._fs = fs
         self._checkpoints = CheckpointCache(fs=fs)
         self._lock = threading.Lock()
-        self._faces: dict[str, Log] = {}  # by path; guarded by self._lock
+        self._handles: dict[str, Log] = {}  # by path; guarded by self._lock
         self.closed = False  # guarded by self._lock
-        self.seen: list[TopicPartition] = []  # partitions at the last refresh, sorted; replaced whole
-        self._found()
+        self.cached_partitions: list[TopicPartition] = []  # partitions at the last refresh, sorted; replaced whole
+        self._list_partitions()
 
-    def _found(self) -> dict[TopicPartition, str]:
+    def _list_partitions(self) -> dict[TopicPartition, str]:
         found = {one.topic_partition: one.path for one in partitions(self._paths, fs=self._fs)}
-        self.seen = sorted(found)
+        self.cached_partitions = sorted(found)
         return found
 
     @property
@@ -59,14 +60,14 @@ class DirsView:
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, sorted."""
-        return sorted(self._found())
+        return sorted(self._list_partitions())
 
     def topics(self) -> dict[str, Topic]:
         """Return the topics by name, with their settings from the topics file or the broker's metadata."""
         known = read_known_topics(self._paths, fs=self._fs)
         grouped: dict[str, list[int]] = {}
         paths: dict[str, str] = {}
-        for key, path in sorted(self._found().items()):
+        for key, path in sorted(self._list_partitions().items()):
             grouped.setdefault(key.topic, []).append(key.partition)
             paths.setdefault(key.topic, path)
         return {
@@ -87,17 +88,17 @@ class DirsView:
         with self._lock:
             if self.closed:
                 raise LogClosed("the directories are closed")
-            face = self._faces.get(path)
-            if face is None or face.closed:
-                face = self._faces[path] = Log(LogView(path, fs=self._fs, checkpoints=self._checkpoints), None)
-        return face
+            handle = self._handles.get(path)
+            if handle is None or handle.closed:
+                handle = self._handles[path] = Log(LogView(path, fs=self._fs, checkpoints=self._checkpoints), None)
+        return handle
 
     def _path_of(self, key: TopicPartition) -> str | None:
         """Return the path of a partition, or None; raise NotAPartition if it is in two directories."""
         places = (os.path.join(one, str(key)) for one in self._paths)
         found = [path for path in places if is_directory(path, self._fs)]
         if len(found) > 1 or (found and not self._is_partition(key)):
-            return self._found().get(key)
+            return self._list_partitions().get(key)
         return found[0] if found else None
 
     def _is_partition(self, key: TopicPartition) -> bool:
@@ -118,44 +119,10 @@ class DirsView:
     def offline(self, what: str) -> None:
         """Return None: a directory that cannot be read raises an error where it is listed."""
 
-    def create_topic(
-        self, name: str, partitions: int | None, settings: Mapping[str, object], directory: str | None
-    ) -> Topic:
-        """ReadOnlyLog."""
-        self._refuse()
-
-    def delete_topic(self, name: str) -> None:
-        """ReadOnlyLog."""
-        self._refuse()
-
-    def alter_topic(self, name: str, settings: Mapping[str, object], partitions: int | None) -> Topic:
-        """ReadOnlyLog."""
-        self._refuse()
-
-    def alter(self, settings: Mapping[str, object]) -> None:
-        """ReadOnlyLog."""
-        self._refuse()
-
-    def clean(self, key: TopicPartition) -> Clean:
-        """ReadOnlyLog."""
-        self._refuse()
-
-    @property
-    def cleaner(self) -> CleanerReport:
-        """An empty report: a read-only view does not clean."""
-        return NO_CLEANER
-
-    def flush(self) -> None:
-        """ReadOnlyLog."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise ReadOnlyLog(f"the directories {', '.join(self._paths)} were opened for reading")
-
     def close(self) -> None:
         """Close all files."""
         with self._lock:
             self.closed = True
-            faces, self._faces = list(self._faces.values()), {}
-        for face in faces:
-            face.close()
+            handles, self._handles = list(self._handles.values()), {}
+        for handle in handles:
+            handle.close()

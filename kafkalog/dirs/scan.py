@@ -6,21 +6,17 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kafkalog._core.arrow.capsules import schema_of, stream_from
+from kafkalog.log.scan import ColumnScan, LogScan
 from kafkalog.records.column_reader import kinds_of
-from kafkalog.records.table import RecordBatchColumns, Table
 
 if TYPE_CHECKING:
-    import pandas
-
     from kafkalog._core.arrow.columns import Columns
     from kafkalog.log.log import Log
-    from kafkalog.log.scan import LogScan
 
 __all__ = ["TopicScan"]
 
 
-class TopicScan:
+class TopicScan(ColumnScan):
     """The records of a topic's partitions as columns, read on use: partition after partition, each by offset.
 
     Like a `LogScan`, it has the Arrow C stream interface, so DuckDB, Polars and pyarrow read it in bounded memory, and
@@ -43,28 +39,6 @@ class TopicScan:
         self.topic = topic
         self.scans: tuple[LogScan, ...] = tuple(log.scan(names, **options) for log in logs)
         self._kinds = kinds_of(names)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self.scans[0].columns
-
-    def table(self) -> Table:
-        """Return all records as columns in memory."""
-        return Table.of(self._pieces(), self._kinds)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return all records as a pandas DataFrame: see `Table.to_pandas`."""
-        return self.table().to_pandas()
-
-    def __iter__(self) -> Iterator[RecordBatchColumns]:
-        return (RecordBatchColumns(piece) for piece in self._pieces())
-
-    def __arrow_c_schema__(self) -> Any:
-        return schema_of(self._kinds)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return stream_from(self._pieces(), self._kinds, requested_schema)
 
     def _pieces(self) -> Iterator[Columns]:
         return chain.from_iterable(scan._pieces() for scan in self.scans)

@@ -27,19 +27,19 @@ class Directory(NamedTuple):
     offline_error: Exception | None = None
 
 
-def missing(key: TopicPartition, there: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
-    """Return the error for a partition that is not among the partitions `there`."""
-    numbers = [one.partition for one in there if one.topic == key.topic]
+def missing(key: TopicPartition, existing: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
+    """Return the error for a partition that is not among the partitions `existing`."""
+    numbers = [one.partition for one in existing if one.topic == key.topic]
     if numbers:
-        shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-        return UnknownTopicOrPartition(f"topic {key.topic} has no partition {key.partition}", hint=f"it has {shown}")
-    return unknown_topic(key.topic, there)
+        listed = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        return UnknownTopicOrPartition(f"topic {key.topic} has no partition {key.partition}", hint=f"it has {listed}")
+    return unknown_topic(key.topic, existing)
 
 
-def unknown_topic(name: str, there: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
-    """Return the error for a topic without a partition in `there`."""
-    topics = sorted({one.topic for one in there})
-    shown = ", ".join(topics[:8]) + (", ..." if len(topics) > 8 else "")
+def unknown_topic(name: str, existing: Sequence[TopicPartition]) -> UnknownTopicOrPartition:
+    """Return the error for a topic without a partition in `existing`."""
+    topics = sorted({one.topic for one in existing})
+    listed = ", ".join(topics[:8]) + (", ..." if len(topics) > 8 else "")
     return UnknownTopicOrPartition(
-        f"there is no topic {ascii(name[:80])}", hint=f"topics here: {shown}" if topics else "there are no topics here"
+        f"there is no topic {ascii(name[:80])}", hint=f"topics here: {listed}" if topics else "there are no topics here"
     )

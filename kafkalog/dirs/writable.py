@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from kafkalog.cleaner.stats import Clean, CleanerReport
 from kafkalog.config.broker import BrokerConfig
@@ -49,7 +49,7 @@ class LogStore:
     Threads: all methods may be called from any thread.
     """
 
-    mode: Final = "a"
+    mode: Final[Literal["a"]] = "a"
 
     def __init__(self, manager: LogManager, scheduler: Schedules, sync: Sync) -> None:
         self._manager = manager
@@ -57,8 +57,8 @@ class LogStore:
         self._sync = sync
         self._changing = threading.RLock()  # one call at a time creates, deletes or alters topics
         self._lock = threading.Lock()
-        self._faces: dict[TopicPartition, Log] = {}  # guarded by self._lock
-        self._ending = False  # guarded by self._lock
+        self._handles: dict[TopicPartition, Log] = {}  # guarded by self._lock
+        self._is_closing = False  # guarded by self._lock
 
     @classmethod
     def open(
@@ -83,7 +83,7 @@ class LogStore:
             opened.manager.schedule_jobs()
             return cls(opened.manager, opened.scheduler, sync)
         except BaseException:
-            _all_of((opened.close,))
+            _run_all((opened.close,))
             raise
 
     # State
@@ -107,7 +107,7 @@ class LogStore:
         )
 
     @property
-    def seen(self) -> list[TopicPartition]:
+    def cached_partitions(self) -> list[TopicPartition]:
         """The partitions, as `partitions` has them, from memory."""
         return self.partitions
 
@@ -151,15 +151,15 @@ class LogStore:
                 raise problem.with_traceback(None)
             return None
         with self._lock:
-            if self._ending:
+            if self._is_closing:
                 raise LogClosed("the directories are closed")
-            face = self._faces.get(key)
-            if face is None or face._engine is not log:
+            handle = self._handles.get(key)
+            if handle is None or handle._source is not log:
                 with deferred_interrupts():  # with `sync` in milliseconds it has a thread, which the store must end
-                    face = self._faces[key] = self._face(log)
-        return face
+                    handle = self._handles[key] = self._new_handle(log)
+        return handle
 
-    def _face(self, log: UnifiedLog) -> Log:
+    def _new_handle(self, log: UnifiedLog) -> Log:
         manager = self._manager
         log_dir = manager.directory_of(log).held
         opened = StoreLog(
@@ -183,31 +183,31 @@ class LogStore:
         with self._changing:
             for other in {key.topic for key in (*manager.logs, *manager.problems)}:
                 if other == name:
-                    raise TopicExists(f"topic {name} exists", hint="alter_topic changes its settings")
+                    raise TopicExists(f"topic {name} already exists", hint="use alter_topic to change its settings")
                 if collides_with(other, name):
-                    raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are one in metric names")
-            self._make(name, count, given, directory)
+                    raise TopicExists(f"topic {name} collides with {other}: '.' and '_' are the same in metric names")
+            self._create_partitions(name, count, given, directory)
             return self._topic(name, list(range(count)))
 
-    def _make(self, name: str, count: int, given: Mapping[str, object], directory: str | None) -> None:
+    def _create_partitions(self, name: str, count: int, given: Mapping[str, object], directory: str | None) -> None:
         """Create `count` partitions of a new topic, or none."""
-        made: list[TopicPartition] = []
+        created: list[TopicPartition] = []
         try:
             for number in range(count):
                 key = TopicPartition(name, number)
                 with deferred_interrupts():
                     self._manager.get_or_create(key, settings=given, directory=directory)
-                    made.append(key)
+                    created.append(key)
         except BaseException:
             with deferred_interrupts():
-                for key in made:
+                for key in created:
                     self._manager.delete(key)
             raise
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: rename its partitions now, remove their files later."""
         if not self.config.delete_topic_enable:
-            raise PolicyViolation(f"topic {name} may not be deleted", hint="delete.topic.enable is false")
+            raise PolicyViolation(f"topic {name} cannot be deleted", hint="delete.topic.enable is false")
         with self._changing, deferred_interrupts():  # all or nothing: no topic is left with some of its partitions
             keys = self._partitions_of(name)
             for key in keys:
@@ -218,9 +218,9 @@ class LogStore:
 
     def _retire(self, key: TopicPartition) -> None:
         with self._lock:
-            face = self._faces.pop(key, None)
-        if face is not None:
-            _retire(face)
+            handle = self._handles.pop(key, None)
+        if handle is not None:
+            _retire(handle)
 
     def alter_topic(self, name: str, settings: Mapping[str, object], partitions: int | None) -> Topic:
         """Change a topic's settings, add partitions until it has `partitions`, and return the topic."""
@@ -229,13 +229,13 @@ class LogStore:
             if partitions is not None:
                 check_partitions(partitions)
             if partitions is not None and partitions < len(keys):
-                raise InvalidPartitions(f"topic {name} has {len(keys)} partitions, which cannot become {partitions}")
+                raise InvalidPartitions(f"cannot reduce topic {name} from {len(keys)} partitions to {partitions}")
             if settings:
                 self._manager.alter_topic(name, settings)
-            wanted = {TopicPartition(name, number) for number in range(partitions or 0)}
-            for key in sorted(wanted - self._manager.problems.keys()):
+            requested = {TopicPartition(name, number) for number in range(partitions or 0)}
+            for key in sorted(requested - self._manager.problems.keys()):
                 self._manager.get_or_create(key, is_new=key not in keys)
-            self._follow()
+            self._reschedule_jobs()
             return self._topic(name, [key.partition for key in self._partitions_of(name)])
 
     def alter(self, settings: Mapping[str, object]) -> None:
@@ -243,29 +243,29 @@ class LogStore:
         self._manager.alter_config(settings)
         if isinstance(self._scheduler, Scheduler):
             self._scheduler.resize(self.config.background_threads)
-        self._follow()
+        self._reschedule_jobs()
 
-    def _follow(self) -> None:
+    def _reschedule_jobs(self) -> None:
         for job in self.jobs:
             job.follow()
 
     def _partitions_of(self, name: str) -> list[TopicPartition]:
         found = [key for key in self.partitions if key.topic == name]
         if not found:
-            raise self.offline(f"{name} is not here") or unknown_topic(name, self.partitions)
+            raise self.offline(f"topic {name} was not found") or unknown_topic(name, self.partitions)
         return found
 
     def missing(self, key: TopicPartition) -> KafkalogError:
         """Return the error for a missing partition, which may be in an offline directory."""
-        return self.offline(f"{key} is not here") or missing(key, self.partitions)
+        return self.offline(f"{key} was not found") or missing(key, self.partitions)
 
     def offline(self, what: str) -> StorageError | None:
         """Return the error of an offline directory, which is why `what` is so; None if all are online."""
         for directory in self._manager.directories:
             if not directory.is_online:
-                why = directory.offline()
+                cause = directory.offline()
                 return StorageError(
-                    f"{what}; {why.message}", errno=why.errno, path=directory.path, hint=why.hint
+                    f"{what}; {cause.message}", errno=cause.errno, path=directory.path, hint=cause.hint
                 )
         return None
 
@@ -295,16 +295,16 @@ class LogStore:
 
     def close(self) -> None:
         """Close writers, jobs and logs, then release the locks; raise the first error at the end."""
-        _all_of((self._retire_all, self._manager.close, self._scheduler.shutdown))
+        _run_all((self._retire_all, self._manager.close, self._scheduler.shutdown))
 
     def _retire_all(self) -> None:
         with self._lock:
-            self._ending = True
-            faces, self._faces = list(self._faces.values()), {}
-        _all_of(partial(_retire, face) for face in faces)
+            self._is_closing = True
+            handles, self._handles = list(self._handles.values()), {}
+        _run_all(partial(_retire, handle) for handle in handles)
 
 
-def _all_of(steps: Iterable[Callable[[], object]]) -> None:
+def _run_all(steps: Iterable[Callable[[], object]]) -> None:
     """Run every step, then raise the first error; a Ctrl-C takes effect at the end, too."""
     errors: list[Exception] = []
     with deferred_interrupts():
@@ -317,8 +317,8 @@ def _all_of(steps: Iterable[Callable[[], object]]) -> None:
         raise errors[0]
 
 
-def _retire(face: Log) -> None:
-    opened = face._opened
+def _retire(handle: Log) -> None:
+    opened = handle._opened
     if isinstance(opened, StoreLog):
         opened.retire()
 

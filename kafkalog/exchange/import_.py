@@ -217,7 +217,7 @@ class _Import:
         return self._staged_for(topic, log).as_written()
 
     def _staged_for(self, topic: str, log: Any) -> StagedFor:
-        config = log._engine.config
+        config = log._source.config
         return StagedFor(len(self._dirs.topics[topic].partitions), config, choose(config, self._compression))
 
     def _ensure(self, topic: str, count: int) -> None:

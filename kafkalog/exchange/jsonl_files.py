@@ -52,8 +52,8 @@ def _files(
     pieces = json_lines(topic=part.topic, partition=part.partition)
     committed = task.settings.isolation == "committed"
     with kafkalog.open(part.directory) as log:
-        chunks = batch_chunks(log._engine, part.start, part.stop, skipped=skipped)
-        chunks = visible_chunks(log._engine, chunks, committed, part.stop, skipped)
+        chunks = batch_chunks(log._source, part.start, part.stop, skipped=skipped)
+        chunks = visible_chunks(log._source, chunks, committed, part.stop, skipped)
         first = part.start
         while first < part.stop:
             paths.append(os.path.join(task.staging, f"{name}-{len(paths):04d}.jsonl"))

@@ -55,7 +55,7 @@ class Accumulator:
         self.batch_bytes = max(EMPTY_BATCH_BYTES, min(batch_bytes, self.max_message_bytes))
         self.buffer_memory = buffer_memory
         self.sync = sync
-        self._asked = compression
+        self._compression = compression
         self._ratio = RatioEstimate()
         self.milliseconds: Callable[[], int] = opened.clock.milliseconds
         self.gates = Gates()
@@ -84,41 +84,41 @@ class Accumulator:
 
     # called by the writer's callers
 
-    def put_locked(
+    def start_batch_locked(
         self, value: Buffer | None, key: Buffer | None, timestamp: int, headers: Headers
     ) -> PendingBatch | None:
         """Add the record to a new batch and return it; return None while `buffer_memory` is used up.
 
         The batch before it counts as full."""
-        self._check_takes_more_locked()
+        self._check_open_locked()
         open_gate(self.filled)  # first: the thread looks when the lock is free, and a Ctrl-C may end this at any step
         filling = self.filling
         if filling is not None:
             filling.size = filling.builder.size
             self.buffered += filling.size
             self.filling = None
-        compression = choose(self.opened.log.config, self._asked)
-        surely_fits = most_plain_bytes(compression, self.max_message_bytes)
-        limit = self._limit_locked(compression, surely_fits)
+        compression = choose(self.opened.log.config, self._compression)
+        always_fits = most_plain_bytes(compression, self.max_message_bytes)
+        limit = self._limit_locked(compression, always_fits)
         if self.buffered + limit > self.buffer_memory and (self.batches or self.in_flight):
             return None
         builder = BatchBuilder(limit)
         builder.append(value, key, timestamp, headers)
         batch = PendingBatch(builder, time.monotonic() + self.linger, self.gates)
-        if builder.size > surely_fits:
-            alone = BatchBuilder(limit)
-            alone.append(value, key, timestamp, headers)
-            batch.packed = self._packed(alone.build(), compression)
+        if builder.size > always_fits:
+            single = BatchBuilder(limit)
+            single.append(value, key, timestamp, headers)
+            batch.packed = self._packed(single.build(), compression)
         self.batches.append(batch)
         self.filling = batch
         return batch
 
-    def _limit_locked(self, compression: Compression, surely_fits: int) -> int:
+    def _limit_locked(self, compression: Compression, always_fits: int) -> int:
         """Return the most bytes that the next batch may take, uncompressed."""
         limit = self.batch_bytes
         if compression:
-            most = max(self.batch_bytes, self.buffer_memory // _FEWEST_BATCHES)
-            limit = min(self._ratio.plain_limit(limit), most, surely_fits)
+            largest = max(self.batch_bytes, self.buffer_memory // _FEWEST_BATCHES)
+            limit = min(self._ratio.plain_limit(limit), largest, always_fits)
         return max(EMPTY_BATCH_BYTES, limit)
 
     def _packed(self, plain: bytearray, compression: Compression) -> bytearray | Block:
@@ -126,14 +126,14 @@ class Accumulator:
         packed = self.opened.pack(plain, compression)
         if len(packed) <= self.max_message_bytes:
             return packed
-        squeezed = f", {len(packed)} compressed" if compression else ""
+        compressed = f", {len(packed)} compressed" if compression else ""
         raise RecordTooLarge(
-            f"a record takes {len(plain)} bytes as a batch{squeezed}, max.message.bytes is {self.max_message_bytes}",
+            f"a batch of this record has {len(plain)} bytes{compressed}; max.message.bytes is {self.max_message_bytes}",
             path=self.opened.path,
             hint="send a smaller value, or raise max.message.bytes (and segment.bytes) of the topic",
         )
 
-    def _check_takes_more_locked(self) -> None:
+    def _check_open_locked(self) -> None:
         """Raise an error once the thread may have ended: a batch started then would wait for ever."""
         if self.refusal is not None:
             raise again(self.refusal)
@@ -148,7 +148,7 @@ class Accumulator:
         if not 0 <= timestamp < 2**63:
             kind = "negative" if timestamp < 0 else "too large"
             raise InvalidTimestamp(
-                f"timestamp {timestamp} is {kind}: ms since 1970 are meant, None for now", path=self.opened.path
+                f"timestamp {timestamp} is {kind}: give ms since 1970, or None for now", path=self.opened.path
             )
         if not self._checks_time:
             return timestamp
@@ -166,13 +166,13 @@ class Accumulator:
         raise InvalidRecord(
             "a record without key cannot be written to a compacted topic",
             path=self.opened.path,
-            hint="give a key, or take compact out of cleanup.policy",
+            hint="give a key, or remove compact from cleanup.policy",
         )
 
     def flush(self) -> None:
         """Wait until every record appended so far is written; raise the error of a failed write."""
-        if self.gates.lost is not None:
-            raise again(self.gates.lost)
+        if self.gates.failure is not None:
+            raise again(self.gates.failure)
         with self.lock:
             last = self.batches[-1] if self.batches else self.in_flight[-1] if self.in_flight else None
             if last is not None:
@@ -183,7 +183,7 @@ class Accumulator:
             if last.error is not None:
                 raise again(last.error)
 
-    def finish_soon(self) -> None:
+    def request_close(self) -> None:
         """Ask the thread to write the pending batches and end; return at once (for finalizers)."""
         self.closing = True
         open_gate(self.filled)
@@ -209,7 +209,7 @@ class Accumulator:
             hint="open the log in the child process instead of before the fork",
         )
         self.closing = self.closed = True
-        self.gates.lose(self.refusal)
+        self.gates.abandon(self.refusal)
         self.lock = self.gates.lock
 
     # called by the thread
@@ -219,20 +219,20 @@ class Accumulator:
             if self.sync is True:
                 self._gather()
             with self.lock:
-                taken = self._take_locked()
-                self.in_flight = taken
-                ended = self.closing and not taken and not self.batches
+                ready = self._take_ready_locked()
+                self.in_flight = ready
+                is_finished = self.closing and not ready and not self.batches
                 wait = self._wait_locked()
-            if ended:
+            if is_finished:
                 return
-            if not taken:
+            if not ready:
                 self.filled.acquire(timeout=wait)
                 continue
             began = time.monotonic()
-            error = self._write(taken)
+            error = self._write(ready)
             with self.lock:
                 self._gathering.synced(began, time.monotonic(), self.gates.waiting)
-                self._settle_locked(taken, error)
+                self._settle_locked(ready, error)
 
     def _gather(self) -> None:
         """Wait briefly so that threads released by the last sync can join the next one."""
@@ -245,7 +245,7 @@ class Accumulator:
             with self.lock:
                 self.gates.gathered_locked()
 
-    def _take_locked(self) -> list[PendingBatch]:
+    def _take_ready_locked(self) -> list[PendingBatch]:
         """Remove and return the batches that are full, due or requested by a flush."""
         filling = self.filling
         due = filling is not None and (self.closing or filling.deadline <= time.monotonic())
@@ -260,20 +260,20 @@ class Accumulator:
             return -1.0
         return min(max(0.0, self.filling.deadline - time.monotonic()), MAX_WAIT_S)
 
-    def _write(self, taken: list[PendingBatch]) -> BaseException | None:
+    def _write(self, ready: list[PendingBatch]) -> BaseException | None:
         """Append each batch in order and return the first error, or None; batches after it are not written."""
         failure: BaseException | None = None
         try:
-            for batch in taken:
+            for batch in ready:
                 batch.base_offset = self._append(batch)
         except BaseException as error:
             failure = error
         try:
-            if taken[0].base_offset >= 0:  # the batches before a failure must be on disk as well
+            if ready[0].base_offset >= 0:  # the batches before a failure must be on disk as well
                 self._sync()
         except BaseException as error:
             if self.sync is True:
-                for batch in taken:
+                for batch in ready:
                     batch.base_offset = -1  # no batch may be reported as written
             failure = failure or error
         return failure
@@ -290,7 +290,7 @@ class Accumulator:
     def _append(self, batch: PendingBatch) -> int:
         """Append one batch and return its base offset."""
         opened = self.opened
-        compression = choose(opened.log.config, self._asked)
+        compression = choose(opened.log.config, self._compression)
         if batch.packed is None:
             ready = batch.builder.build_ready()
             plain = bytearray() if ready is None else ready.data
@@ -303,16 +303,16 @@ class Accumulator:
         batch.packed = None
         return info.first_offset
 
-    def _settle_locked(self, taken: list[PendingBatch], error: BaseException | None) -> None:
+    def _settle_locked(self, ready: list[PendingBatch], error: BaseException | None) -> None:
         if error is not None:
             self.refusal = self.failed = error
             self.closing = True
             self.filling = None
-            failed = [*(batch for batch in taken if batch.base_offset < 0), *self.batches]
+            failed = [*(batch for batch in ready if batch.base_offset < 0), *self.batches]
             self.batches.clear()
             for batch in failed:
                 batch.settle_locked(error)
-        for batch in taken:
+        for batch in ready:
             self.buffered -= batch.size
             batch.settle_locked()
         if not self.batches:

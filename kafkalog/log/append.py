@@ -12,7 +12,7 @@ from kafkalog._core.batch.record import Record
 from kafkalog._core.batch.scan import scan
 from kafkalog.errors import InvalidTimestamp, KafkalogError
 from kafkalog.log import arrow_append
-from kafkalog.log.writer import BATCH_BYTES, BUFFER_MEMORY, Writer, refused
+from kafkalog.log.writer import BATCH_BYTES, BUFFER_MEMORY, Writer, encoding_error
 from kafkalog.records.packing import choose, parse_compression
 from kafkalog.records.placer import BATCH_BYTES as ARROW_BATCH_BYTES
 from kafkalog.storage.durability import Sync
@@ -61,25 +61,25 @@ def append(
         opened = log.opened_for_append()
     if unknown:
         raise unknown_keyword("append", unknown, ("records", "compression"))
-    asked = None if compression is None else parse_compression(compression)
+    requested = None if compression is None else parse_compression(compression)
     if type(records) is not list:
         records = [records] if isinstance(records, _ONE_RECORD) else _as_list(records)
     try:
         now_ms = opened.milliseconds()
         batch = encode_ready(records, timestamp=now_ms)
-        if asked is not None:
+        if requested is not None:
             info = None
         elif opened.commit is None:
             info = opened.append_ready(batch, now_ms=now_ms)
         elif info := opened.commit(partial(opened.append_ready, batch, now_ms=now_ms)):
             return info
         if info is None:
-            info = append_built(opened, bytearray() if batch is None else batch.data, asked)
+            info = append_built(opened, bytearray() if batch is None else batch.data, requested)
     except BadRecord as error:
-        raise refused(error, opened.path) from None
+        raise encoding_error(error, opened.path) from None
     except OverflowError:
         raise InvalidTimestamp(
-            "a timestamp is too large for 64 bits: ms since 1970 are meant", path=opened.path
+            "a timestamp does not fit into 64 bits: give ms since 1970", path=opened.path
         ) from None
     except KafkalogError as error:
         _locate(error, opened.path)
@@ -160,8 +160,8 @@ def append_arrow(
     opened = log.opened_for_append()
     if unknown:
         raise unknown_keyword("append_arrow", unknown, ("data", "columns", "compression", "batch_bytes"))
-    asked = None if compression is None else parse_compression(compression)
-    info = arrow_append.append_arrow(opened, data, columns, asked, batch_bytes)
+    requested = None if compression is None else parse_compression(compression)
+    info = arrow_append.append_arrow(opened, data, columns, requested, batch_bytes)
     if opened.after_append is not None:
         opened.after_append()
     return info
@@ -225,9 +225,9 @@ def writer(
     )
 
 
-def append_built(opened: WritableLog, batch: bytearray, asked: Compression | None) -> LogAppendInfo:
-    """Append one uncompressed batch, compressed by the topic's setting or else by `asked`; errors as `Log.append`."""
-    compression = choose(opened.log.config, asked)
+def append_built(opened: WritableLog, batch: bytearray, requested: Compression | None) -> LogAppendInfo:
+    """Append one uncompressed batch, compressed by the topic's setting, else by `requested`; errors as `Log.append`."""
+    compression = choose(opened.log.config, requested)
     if not compression:
         return opened.append_as_leader(batch)
     return opened.append_batches(opened.pack(batch, compression, check_records=True), check_records=False)

@@ -22,12 +22,12 @@ _NOTHING: Final = LogAppendInfo(-1, -1)
 
 
 def append_arrow(
-    opened: WritableLog, data: object, columns: Mapping[str, str | None] | None, asked: Compression | None,
+    opened: WritableLog, data: object, columns: Mapping[str, str | None] | None, requested: Compression | None,
     batch_bytes: int,
 ) -> LogAppendInfo:  # fmt: skip
     """Append `data` to an open log as `Log.append_arrow` does, without its sync."""
     names = _names(columns)
-    target = TopicTarget.of(opened.log.config, 1, asked)
+    target = TopicTarget.of(opened.log.config, 1, requested)
     placer = Placer(
         lambda topic: target, topic=opened.topic_partition.topic, columns=names, batch_bytes=batch_bytes,
         now_ms=opened.milliseconds,
@@ -36,7 +36,7 @@ def append_arrow(
     try:
         for source in (placer.add(data), placer.finish()):
             for part in source:
-                info = _joined(info, opened.append_batches(part.batches, check_records=False))
+                info = _combine(info, opened.append_batches(part.batches, check_records=False))
     except KafkalogError as error:
         if info.last_offset >= 0 and error.offset is None:
             error.offset = info.last_offset + 1
@@ -51,18 +51,18 @@ def _names(columns: Mapping[str, str | None] | None) -> dict[str, str | None]:
         if part not in PARTS:
             nearest = closest_match(str(part), PARTS)
             hint = f"did you mean {nearest}?" if nearest else f"the parts are {', '.join(PARTS)}"
-            raise IllegalArgument(f"{part!r} is no part of a record", hint=hint)
+            raise IllegalArgument(f"{part!r} is not a part of a record", hint=hint)
     return {**(columns or {}), "topic": None, "partition": None}
 
 
-def _joined(one: LogAppendInfo, next_one: LogAppendInfo) -> LogAppendInfo:
+def _combine(first: LogAppendInfo, second: LogAppendInfo) -> LogAppendInfo:
     """Return the info of two appends, one after the other, as one."""
-    if one.first_offset < 0:
-        return next_one
-    newest = next_one if next_one.max_timestamp > one.max_timestamp else one
+    if first.first_offset < 0:
+        return second
+    newest = second if second.max_timestamp > first.max_timestamp else first
     return make_append_info(
-        one.first_offset, next_one.last_offset, next_one.last_leader_epoch, newest.max_timestamp,
-        newest.offset_of_max_timestamp, next_one.log_append_time, next_one.log_start_offset,
-        one.source_compression, one.target_compression, one.shallow_count + next_one.shallow_count,
-        one.valid_bytes + next_one.valid_bytes, True,
+        first.first_offset, second.last_offset, second.last_leader_epoch, newest.max_timestamp,
+        newest.offset_of_max_timestamp, second.log_append_time, second.log_start_offset,
+        first.source_compression, first.target_compression, first.shallow_count + second.shallow_count,
+        first.valid_bytes + second.valid_bytes, True,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from kafkalog.log.read import offset_range
-from kafkalog.log.scan import SCAN_OPTIONS, LogScan, checked
+from kafkalog.log.scan import SCAN_OPTIONS, LogScan, check_keywords
 from kafkalog.reading.source import isolation_of
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS
 
@@ -70,14 +70,12 @@ def to_pandas(log: Log, columns: Iterable[str] | None = None, **arguments: objec
 
 
 def _scan(log: Log, call: str, columns: Iterable[str] | None, given: dict[str, Any]) -> LogScan:
-    given = checked(call, given, (*_BOUNDS, "isolation", *SCAN_OPTIONS))
+    given = check_keywords(call, given, (*_BOUNDS, "isolation", *SCAN_OPTIONS))
     level = isolation_of(given.get("isolation"))
     start, stop, since, until = (given.get(name) for name in _BOUNDS)
     first, last = offset_range(log, start, stop, since, until, level, given.get("on_damage") == "skip")
     options = {name: given[name] for name in ("isolation", *SCAN_OPTIONS) if name in given}
     return LogScan(log, first, last, columns, **options)
-
-
 
 
 def arrow_c_schema(log: Log) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Never
+from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
 from kafkalog.errors import CleaningAborted, IllegalState, StorageError
 from kafkalog.util.interrupts import deferred_interrupts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.log.writable import WritableLog
     from kafkalog.util.fileio import FileSystem
 
-__all__ = ["compact", "compact_opened"]
+__all__ = ["compact", "compact_writable"]
 _OPTIONS: Final = ("from_start", "roll", "dry_run", "offset_map_bytes", "progress")
 OFFSET_MAP_BYTES: Final = 128 << 20
 """log.cleaner.dedupe.buffer.size for one thread; at most the memory that the dirty offsets can need is used."""
@@ -45,7 +45,7 @@ def compact(
     meanwhile.
 
     Raises IllegalArgument for a map too small for any key; IllegalState if cleanup.policy lacks compact (records
-    without a key would be lost), and while the log is being cleaned already; CorruptRecord, with the log unchanged
+    without a key would be lost), and while the log is already being cleaned; CorruptRecord, with the log unchanged
     from there on; CleaningAborted if the log was truncated or closed meanwhile; StorageError.
 
     >>> with kafkalog.open("data/users-0", "a", cleanup_policy="compact") as users:
@@ -57,34 +57,34 @@ def compact(
     if unknown:
         raise unknown_keyword("compact", unknown, _OPTIONS)
     opened = log.opened_for_append()
-    return opened.compact(from_start, roll, dry_run, offset_map_bytes, progress)
+    return opened.compact(CompactOptions(from_start, roll, dry_run, offset_map_bytes, progress))
 
 
-def compact_opened(
-    opened: WritableLog, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
-) -> CleanResult:
+class CompactOptions(NamedTuple):
+    """Arguments of `Log.compact`."""
+
+    from_start: bool
+    roll: bool
+    dry_run: bool
+    offset_map_bytes: int
+    progress: Progress | None
+
+
+def compact_writable(opened: WritableLog, options: CompactOptions) -> CleanResult:
     """Compact an open partition as `Log.compact` does; it is not closed meanwhile."""
     interrupts = deferred_interrupts()
     with interrupts:  # Ctrl-C takes effect between chunks only, where the log can be released
         if not opened.being_compacted.acquire(blocking=False):
             if opened.closed:
                 opened.refuse()
-            raise IllegalState(f"log {opened.topic_partition} is being cleaned already", path=opened.path)
+            raise IllegalState(f"log {opened.topic_partition} is already being cleaned", path=opened.path)
         try:
-            return _compact(opened, from_start, roll, dry_run, offset_map_bytes, progress, interrupts)
+            return _compact(opened, options, interrupts)
         finally:
             opened.being_compacted.release()
 
 
-def _compact(
-    opened: WritableLog,
-    from_start: bool,
-    roll: bool,
-    dry_run: bool,
-    offset_map_bytes: int,
-    progress: Progress | None,
-    interrupts: deferred_interrupts,
-) -> CleanResult:
+def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_interrupts) -> CleanResult:
     """Clean the log; split first any segment that needs it."""
     from time import perf_counter
 
@@ -97,26 +97,26 @@ def _compact(
     from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
 
     log = opened.log
-    check_map_bytes(offset_map_bytes, LOAD_FACTOR)
+    check_map_bytes(options.offset_map_bytes, LOAD_FACTOR)
     if not log.config.compact:
-        hint = 'open it with cleanup_policy="compact": records without a key go then'
+        hint = 'open it with cleanup_policy="compact"; a clean then removes records without a key'
         raise IllegalState(f"cleanup.policy of {opened.topic_partition} lacks compact", path=opened.path, hint=hint)
-    if roll and log.active_segment.size:
+    if options.roll and log.active_segment.size:
         log.roll()
     directory, fs, cuts = os.path.dirname(opened.path), log.fs, log.truncation_count_when_idle()
-    has_checkpoint = _is_there(os.path.join(directory, CLEANER_OFFSET_FILE), fs)
+    has_checkpoint = _exists(os.path.join(directory, CLEANER_OFFSET_FILE), fs)
     known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
     now_ms = opened.milliseconds()
-    offsets = cleanable_offsets(log.state, log.config, None if from_start else known, now_ms)
+    offsets = cleanable_offsets(log.state, log.config, None if options.from_start else known, now_ms)
     to_clean = LogToClean.of(log, offsets.first_dirty_offset, offsets.first_uncleanable_offset, ASKED)
     dirty = max(to_clean.first_uncleanable_offset - to_clean.first_dirty_offset, 1)
-    memory = min(offset_map_bytes, 24 * (int(dirty / LOAD_FACTOR) + 2))
+    memory = min(options.offset_map_bytes, 24 * (int(dirty / LOAD_FACTOR) + 2))
     stats = CleanerStats(perf_counter())
 
     def check_done() -> None:
         interrupts.let_through()
-        if progress is not None and not opened.closed:
-            progress(stats)
+        if options.progress is not None and not opened.closed:
+            options.progress(stats)
         if opened.closed:  # by the progress, too
             raise CleaningAborted(f"log {opened.topic_partition} was closed while it was being cleaned")
 
@@ -124,21 +124,22 @@ def _compact(
         nonlocal stats
         stats = CleanerStats(perf_counter())  # of the last round
         return clean(
-            to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats, dry_run=dry_run
-        )
+            to_clean, SkimpyOffsetMap(memory), now_ms=now_ms, check_done=check_done, stats=stats,
+            dry_run=options.dry_run,
+        )  # fmt: skip
 
-    found = after_splits(clean_once)
-    found = found._replace(end_offset=max(found.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
-    if has_checkpoint and not dry_run:
-        key, end = opened.topic_partition, found.end_offset
+    result = after_splits(clean_once)
+    result = result._replace(end_offset=max(result.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
+    if has_checkpoint and not options.dry_run:
+        key, end = opened.topic_partition, result.end_offset
         if not record_cleaner_offset(directory, key, end, fs=fs, still_so=lambda: log.cuts == cuts):
-            what = f"log {key} was cut while it was being cleaned"
-            raise CleaningAborted(what, path=opened.path, hint="clean it again")
-    return found
+            reason = f"log {key} was truncated while it was being cleaned"
+            raise CleaningAborted(reason, path=opened.path, hint="clean it again")
+    return result
 
 
-def _is_there(path: str, fs: FileSystem) -> bool:
+def _exists(path: str, fs: FileSystem) -> bool:
     try:
         return fs.exists(path)
     except OSError as error:
-        raise StorageError.from_os(error, "look for the cleaner checkpoint", path=path) from error
+        raise StorageError.from_os(error, "find the cleaner checkpoint", path=path) from error

@@ -49,7 +49,7 @@ def cursor(
     from kafkalog.cursors.cursor import open_cursor
 
     options = Options(start, reset, isolation, auto_commit_ms, sync)
-    return open_cursor(log._engine, name, options, store=store, owner=log)
+    return open_cursor(log._source, name, options, store=store, owner=log)
 
 
 def cursors(
@@ -66,4 +66,4 @@ def cursors(
         raise unknown_keyword("cursors", unknown, ("store",))
     from kafkalog.cursors.cursor import cursors_of
 
-    return cursors_of(log._engine, store)
+    return cursors_of(log._source, store)

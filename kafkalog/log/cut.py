@@ -11,6 +11,7 @@ from kafkalog.util.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
+    from kafkalog.log.writable import WritableLog
 
 
 def flush(log: Log) -> None:
@@ -91,6 +92,15 @@ def delete_before(log: Log, offset: int) -> int:
             if is_disk_failure(error):
                 raise
             # a full disk: retried once the deletes have freed space
-        start = opened.log.delete_before(upto)
-        opened.record_log_start()
-        return start
+        try:
+            return _delete_segments_before(opened, upto)
+        except StorageError as error:
+            if is_disk_failure(error) or not opened.delete_now():
+                raise
+            return _delete_segments_before(opened, upto)
+
+
+def _delete_segments_before(opened: WritableLog, offset: int) -> int:
+    start = opened.log.delete_before(offset)
+    opened.record_log_start()
+    return start

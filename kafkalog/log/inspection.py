@@ -29,13 +29,13 @@ def repr_html(log: Log) -> str:
     """Return the content of `repr` as an HTML table, from memory."""
     from kafkalog.util.text import html_table, human_size
 
-    engine = log._engine
-    if engine.closed:
+    source = log._source
+    if source.closed:
         return html_table(("log", "state"), [(log.topic_partition, "closed")])
-    start, end = engine.log_start_offset, engine.log_end_offset
+    start, end = source.log_start_offset, source.log_end_offset
     names = ("log", "offsets", "segments", "size", "high watermark", "leader epoch", "path")
-    row = (log.topic_partition, f"[{start}, {end})", len(engine.segments), human_size(engine.size),
-           engine.high_watermark, engine.leader_epoch if engine.leader_epoch >= 0 else "-", log.path)  # fmt: skip
+    row = (log.topic_partition, f"[{start}, {end})", len(source.segments), human_size(source.size),
+           source.high_watermark, source.leader_epoch if source.leader_epoch >= 0 else "-", log.path)  # fmt: skip
     return html_table(names, [row])
 
 
@@ -43,33 +43,33 @@ def segments(log: Log) -> Rows[Segment]:
     """Return what `Log.segments` is."""
     from kafkalog.inspect.rows import Rows
 
-    engine = refreshed(log._engine)
-    found = [*engine.segments]
-    ends = [one.base_offset for one in found[1:]] + [engine.log_end_offset]
-    made = [Segment(one, end) for one, end in zip(found, ends, strict=True)]
-    return Rows(made, SEGMENT_COLUMNS, title=f"{log.topic_partition}: segments")
+    source = refreshed(log._source)
+    found = [*source.segments]
+    ends = [one.base_offset for one in found[1:]] + [source.log_end_offset]
+    views = [Segment(one, end) for one, end in zip(found, ends, strict=True)]
+    return Rows(views, SEGMENT_COLUMNS, title=f"{log.topic_partition}: segments")
 
 
 def index(log: Log) -> Rows[IndexSummary]:
     """Return what `Log.index` is."""
     from kafkalog.inspect.parts import index_summaries
 
-    engine = refreshed(log._engine)
-    return index_summaries(str(log.topic_partition), engine.path, engine.segments, engine.fs)
+    source = refreshed(log._source)
+    return index_summaries(str(log.topic_partition), source.path, source.segments, source.fs)
 
 
 def producers(log: Log) -> Rows[ProducerState]:
     """Return what `Log.producers` is."""
     from kafkalog.inspect.parts import producers
 
-    engine = refreshed(log._engine)
+    source = refreshed(log._source)
     name = str(log.topic_partition)
-    if not isinstance(engine, LogView):
-        return producers(name, engine.producers)
+    if not isinstance(source, LogView):
+        return producers(name, source.producers)
     from kafkalog.tools.seen_producers import seen_producers
 
     try:
-        return producers(name, seen_producers(engine, 0, engine.fs))  # at time 0 no producer has expired
+        return producers(name, seen_producers(source, 0, source.fs))  # at time 0 no producer has expired
     except KafkalogError as error:
         return producers(name, (), [f"not known: {error}"])
 
@@ -78,17 +78,17 @@ def epochs(log: Log) -> Rows[Epoch]:
     """Return what `Log.epochs` is."""
     from kafkalog.inspect.parts import epochs
 
-    engine = refreshed(log._engine)
-    known = None if isinstance(engine, LogView) else engine.leader_epochs
-    return epochs(str(log.topic_partition), engine.path, engine.log_end_offset, known, engine.fs)
+    source = refreshed(log._source)
+    known = None if isinstance(source, LogView) else source.leader_epochs
+    return epochs(str(log.topic_partition), source.path, source.log_end_offset, known, source.fs)
 
 
 def aborted_txns(log: Log) -> Rows[AbortedTxn]:
     """Return what `Log.aborted_txns` is."""
     from kafkalog.inspect.parts import aborted_txns
 
-    engine = refreshed(log._engine)
-    return aborted_txns(str(log.topic_partition), engine.path, engine.segments, engine.fs)
+    source = refreshed(log._source)
+    return aborted_txns(str(log.topic_partition), source.path, source.segments, source.fs)
 
 
 def stats(
@@ -119,13 +119,13 @@ def stats(
     if unknown:
         raise unknown_keyword("stats", unknown, _STATS)
     if sample_bytes is not None and sample_bytes < -1:
-        raise IllegalArgument(f"sample_bytes is {sample_bytes}", hint="give bytes from 0 on, or None for all")
-    most = SAMPLE_BYTES if sample_bytes == -1 else sample_bytes
-    engine = refreshed(log._engine)
-    first_dirty = _first_dirty_offset(engine)
-    details = {} if most is not None else {"detail_bytes": None}
-    wanted = Wanted(most, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
-    return survey(engine, log.topic_partition, wanted, progress, locate=damage_locator(engine))
+        raise IllegalArgument(f"sample_bytes is {sample_bytes}", hint="give 0 or more bytes, or None for all")
+    limit = SAMPLE_BYTES if sample_bytes == -1 else sample_bytes
+    source = refreshed(log._source)
+    first_dirty = _first_dirty_offset(source)
+    details = {} if limit is not None else {"detail_bytes": None}
+    request = Wanted(limit, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
+    return survey(source, log.topic_partition, request, progress, locate=damage_locator(source))
 
 
 def plot(log: Log, *kinds: str, stats: LogStats | None = None) -> LogPlot:
@@ -153,25 +153,25 @@ def browse(log: Log) -> None:
     from kafkalog.browse.start import browse
     from kafkalog.tools.directories import PartitionPath
 
-    engine = refreshed(log._engine)
-    browse([PartitionPath(log.topic_partition, engine.path)], engine.fs)
+    source = refreshed(log._source)
+    browse([PartitionPath(log.topic_partition, source.path)], source.fs)
 
 
-def _first_dirty_offset(engine: LogSource) -> int | None:
+def _first_dirty_offset(source: LogSource) -> int | None:
     """Return the first dirty offset of a compacted log; None for a topic not known to be compacted."""
     from kafkalog.manager.checkpoints import read_offset
     from kafkalog.manager.known_topics import read_known_topics
     from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
 
-    directory = os.path.dirname(engine.path)
+    directory = os.path.dirname(source.path)
     try:
-        if isinstance(engine, LogView):
-            settings = read_known_topics([directory], fs=engine.fs).settings_of(engine.topic_partition.topic) or {}
+        if isinstance(source, LogView):
+            settings = read_known_topics([directory], fs=source.fs).settings_of(source.topic_partition.topic) or {}
             is_compacted = "compact" in settings.get("cleanup.policy", "")
         else:
-            is_compacted = engine.config.compact
+            is_compacted = source.config.compact
         if not is_compacted:
             return None
-        return read_offset(directory, CLEANER_OFFSET_FILE, engine.topic_partition, fs=engine.fs)
+        return read_offset(directory, CLEANER_OFFSET_FILE, source.topic_partition, fs=source.fs)
     except KafkalogError:
         return None

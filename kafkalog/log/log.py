@@ -58,15 +58,15 @@ class Log:
     TopicPartition(topic='orders', partition=0)
     """
 
-    __slots__ = ("__weakref__", "_engine", "_opened", "path", "topic_partition")
+    __slots__ = ("__weakref__", "_source", "_opened", "path", "topic_partition")
 
-    def __init__(self, engine: LogSource, opened: WritableLog | None) -> None:
-        self.path: str = engine.path if opened is None else opened.path
-        self.topic_partition: TopicPartition = engine.topic_partition
-        self._engine = engine
+    def __init__(self, source: LogSource, opened: WritableLog | None) -> None:
+        self.path: str = source.path if opened is None else opened.path
+        self.topic_partition: TopicPartition = source.topic_partition
+        self._source = source
         self._opened = opened
         if opened is not None and not opened.belongs_to_store:
-            opened.keep()  # last: from here on `__del__` closes the log after an interrupt
+            opened.keep_alive()  # last: from here on `__del__` closes the log after an interrupt
 
     # Properties
 
@@ -93,12 +93,12 @@ class Log:
     @property
     def start_offset(self) -> int:
         """First offset that can be read."""
-        return refreshed(self._engine).log_start_offset
+        return refreshed(self._source).log_start_offset
 
     @property
     def end_offset(self) -> int:
         """Offset of the next record to be appended."""
-        return refreshed(self._engine).log_end_offset
+        return refreshed(self._source).log_end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -107,23 +107,23 @@ class Log:
         In mode "r" it comes from the data directory's checkpoint, which a running broker writes every few seconds;
         without an entry there it is the log end.
         """
-        return refreshed(self._engine).high_watermark
+        return refreshed(self._source).high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """Offset up to which `isolation="read_committed"` reads: no transaction is open before it."""
-        return refreshed(self._engine).last_stable_offset
+        return refreshed(self._source).last_stable_offset
 
     @property
     def size(self) -> int:
         """Size of all batches in bytes."""
-        return refreshed(self._engine).size
+        return refreshed(self._source).size
 
     @property
     def problems(self) -> tuple[KafkalogError, ...]:
         """Damage found so far, each an error with file, position and cause; empty in mode "a"."""
-        engine = refreshed(self._engine)
-        return engine.problems if isinstance(engine, LogView) else ()
+        source = refreshed(self._source)
+        return source.problems if isinstance(source, LogView) else ()
 
     # Reading
 
@@ -134,9 +134,9 @@ class Log:
     def __getitem__(self, key: SupportsIndex | slice) -> Record | LogSlice:
         if isinstance(key, slice):
             if key.step not in (None, 1):
-                raise IllegalArgument(f"a log has no slice with step {key.step}", hint="leave the step out")
+                raise IllegalArgument(f"a slice of a log cannot have step {key.step}", hint="omit the step")
             return reading.slice(self, key.start, key.stop)
-        return record_at(self._engine, operator.index(key))
+        return record_at(self._source, operator.index(key))
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -263,7 +263,7 @@ class Log:
     @property
     def closed(self) -> bool:
         """True after `close()`."""
-        return self._engine.closed
+        return self._source.closed
 
     def close(self) -> None:
         """Close the files and release the lock; mode "a" syncs everything first. A second call does nothing.
@@ -276,7 +276,7 @@ class Log:
         if opened is not None:
             opened.close()
         else:
-            self._engine.close()
+            self._source.close()
 
     def __enter__(self) -> Log:
         if self.closed:
@@ -287,8 +287,8 @@ class Log:
         self.close()
 
     def __del__(self) -> None:
-        engine = getattr(self, "_engine", None)
-        if engine is None or engine.closed:
+        source = getattr(self, "_source", None)
+        if source is None or source.closed:
             return
         opened = self._opened
         # closed: the log of a parent process, after a fork
@@ -307,19 +307,19 @@ class Log:
 
     def __repr__(self) -> str:
         """Return one line of at most 100 columns, from memory: the state at the last refresh."""
-        engine = self._engine
-        if engine.closed:
+        source = self._source
+        if source.closed:
             return f"<Log {shortened(self.name, REPR_WIDTH - 13)} closed>"
-        start, end = engine.log_start_offset, engine.log_end_offset
-        count = len(engine.segments)
+        start, end = source.log_start_offset, source.log_end_offset
+        count = len(source.segments)
         parts = [
             f"offsets [{start}, {end})",
             f"{count} segment{'' if count == 1 else 's'}",
-            human_size(engine.size),
-            f"hw {engine.high_watermark}",
+            human_size(source.size),
+            f"hw {source.high_watermark}",
         ]
-        if engine.leader_epoch >= 0:
-            parts.append(f"epoch {engine.leader_epoch}")
+        if source.leader_epoch >= 0:
+            parts.append(f"epoch {source.leader_epoch}")
         text = " ".join([*parts, self.mode])
         room = REPR_WIDTH - len(text) - len("<Log   >")
         name = shortened(self.name, max(room // 2, room - len(self.path)))

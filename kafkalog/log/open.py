@@ -10,7 +10,7 @@ from kafkalog.config.topic import key_for
 from kafkalog.errors import IllegalArgument, UnknownConfig
 from kafkalog.log.log import Log
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.util.keywords import closest_match
+from kafkalog.util.keywords import closest_match, not_for_reading
 
 if TYPE_CHECKING:
     from kafkalog.log.open_writable import OnDamage
@@ -37,8 +37,8 @@ def open(
     when appends are forced to disk: False (as Kafka: the page cache), True (each append), or an interval in
     milliseconds.
 
-    Background jobs belong to `open_dirs`. A log opened by itself removes files at once, regardless of
-    `file_delete_delay_ms`, and syncs a rolled segment at the next flush (docs/config.md).
+    A background thread flushes rolled segments, and deletes the files of removed segments `file_delete_delay_ms` after
+    they were renamed, or when the log is closed. Other background jobs belong to `open_dirs` (docs/config.md).
 
     Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
     `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
@@ -58,7 +58,7 @@ def open(
         given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
         given += ["progress"] * (progress is not None)
         if given or settings:
-            raise _not_for_reading(given or list(settings))
+            raise not_for_reading("open", [*given, *settings][0], ("path", "mode"))
         return Log(_view(path), None)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
@@ -66,11 +66,14 @@ def open(
         from kafkalog.storage.remote import refuse_to_write
 
         refuse_to_write(path)
+    from kafkalog.log.background import process_scheduler
     from kafkalog.log.open_writable import open_for_append
 
     for name in settings:
         _check_setting(name)
-    opened = open_for_append(path, settings, sync=sync, on_damage=on_damage, progress=progress)
+    opened = open_for_append(
+        path, settings, sync=sync, on_damage=on_damage, progress=progress, scheduler=process_scheduler()
+    )
     return Log(opened.log, opened)
 
 
@@ -81,12 +84,6 @@ def _view(path: str | bytes | os.PathLike[str]) -> LogView:
         if is_url(path):
             return view_of(path)
     return LogView(path)
-
-
-def _not_for_reading(names: list[str]) -> TypeError:
-    nearest = closest_match(names[0], ("path", "mode"))
-    fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
-    return TypeError(f"open() with mode 'r' takes no keyword {names[0]!r}: {fix}")
 
 
 def _check_setting(name: str) -> None:

@@ -18,6 +18,7 @@ from kafkalog.errors import (
     PartitionNotFound,
     StorageError,
 )
+from kafkalog.log.background import LogTasks
 from kafkalog.log.writable import WritableLog, is_open
 from kafkalog.manager.checkpoints import forget, lower_cleaner_offsets, read_offset
 from kafkalog.manager.known_topics import read_known_topics
@@ -35,6 +36,7 @@ from kafkalog.util.fileio import OS, FileSystem
 from kafkalog.util.filesystems import warn_if_unsafe
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.paths import real_path
+from kafkalog.util.scheduler import MockScheduler, Scheduler
 
 _LOG: Final = logging.getLogger(__name__)
 OnDamage = Literal["recover", "refuse"]
@@ -51,6 +53,7 @@ class _Target(NamedTuple):
     clock: Clock
     progress: Progress
     refuses_loss: bool
+    tasks: LogTasks | None
 
     @property
     def directory(self) -> str:
@@ -72,10 +75,14 @@ def open_for_append(
     fs: FileSystem = OS,
     clock: Clock = SYSTEM_CLOCK,
     progress: Progress | None = None,
+    scheduler: Scheduler | MockScheduler | None = None,
 ) -> WritableLog:
     """Open the partition directory `path` for writing, creating it if missing.
 
     The data directory is created too if only its last part is missing; a failed open removes it again.
+
+    `scheduler` deletes files after `file.delete.delay.ms` and flushes rolled segments, until the log is closed. Without
+    one, files are deleted at once, and the next flush or close syncs rolled segments.
 
     `settings` are topic settings by dotted or attribute name. They are stored if this call creates the topic, and
     otherwise override the topic's settings for this open only.
@@ -93,12 +100,13 @@ def open_for_append(
     real = real_path(path)
     interrupts = deferred_interrupts()
 
-    def tell(recovery: RecoveryProgress) -> None:
+    def report(recovery: RecoveryProgress) -> None:
         interrupts.let_through()
         if progress is not None:
             progress(recovery)
 
-    target = _Target(real, partition_of(real), given, sync, fs, clock, tell, is_refused)
+    tasks = None if scheduler is None else LogTasks(scheduler)
+    target = _Target(real, partition_of(real), given, sync, fs, clock, report, is_refused, tasks)
     warn_if_unsafe(target.directory, durable=sync is not False)
     opened = None
     try:
@@ -119,7 +127,7 @@ def refuses_loss(on_damage: str) -> bool:
         return on_damage == "refuse"
     raise IllegalArgument(
         f"on_damage is {on_damage!r}",
-        hint='use "recover" (cut at the damage, keep what is sound behind it) or "refuse" (where there is any)',
+        hint='use "recover" (truncate at damage, keep intact batches behind it) or "refuse" (raise if there are any)',
     )
 
 
@@ -137,17 +145,19 @@ def partition_of(path: str) -> TopicPartition:
 
 
 def _open(target: _Target) -> WritableLog:
-    made = _make_data_directory(target.directory, target.fs)
+    created = _make_data_directory(target.directory, target.fs)
     try:
         log_dir = LogDir.acquire(target.directory, fs=target.fs)
     except BaseException:
-        if made:
+        if created:
             remove_empty_directory(target.directory, target.fs)
         raise
     try:
         return _open_in(log_dir, target)
     except BaseException:
-        if made:
+        if target.tasks is not None:
+            target.tasks.shutdown()
+        if created:
             log_dir.discard((TOPICS_FILE,))
         else:
             log_dir.release()
@@ -160,17 +170,17 @@ def _make_data_directory(directory: str, fs: FileSystem) -> bool:
         if stat.S_ISDIR(fs.stat(directory).st_mode):
             return False
     except FileNotFoundError:
-        return _made(directory, fs)
+        return _create_directory(directory, fs)
     except NotADirectoryError:
         pass
     except OSError as error:
         raise StorageError.from_os(error, "open the data directory", path=directory) from error
     raise NotAPartition(
-        "a file where a data directory is meant", path=directory, hint="give DIR/<topic>-<number>, DIR a directory"
+        "the data directory is a file", path=directory, hint="give DIR/<topic>-<number>, where DIR is a directory"
     )
 
 
-def _made(directory: str, fs: FileSystem) -> bool:
+def _create_directory(directory: str, fs: FileSystem) -> bool:
     try:
         fs.mkdir(directory)
     except FileExistsError:  # another thread or process was faster
@@ -182,19 +192,19 @@ def _made(directory: str, fs: FileSystem) -> bool:
             hint="create the parent first, or check the path",
         ) from error
     except OSError as error:
-        raise StorageError.from_os(error, "make the data directory", path=directory) from error
+        raise StorageError.from_os(error, "create the data directory", path=directory) from error
     try:
         fs.fsync_dir(os.path.dirname(directory))
     except OSError as error:
         remove_empty_directory(directory, fs)
-        raise StorageError.from_os(error, "make the data directory", path=directory) from error
+        raise StorageError.from_os(error, "create the data directory", path=directory) from error
     return True
 
 
 def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
     """Open the partition of a locked data directory; a failure leaves everything unchanged."""
     path, fs = target.path, target.fs
-    create = _is_to_be_made(log_dir, target)
+    create = _must_create(log_dir, target)
     store = TopicStore(target.directory, fs=fs)
     config = LogConfig.from_stored({**_topic_settings(store, target), **target.settings})
     log = open_partition(
@@ -202,9 +212,10 @@ def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
         path,
         config,
         NEW if create else _found(log_dir, target),
-        make=(lambda made: make_directory(made, _made_anew(store, target).topic_id, fs)) if create else None,
+        make=(lambda created: make_directory(created, _record_topic(store, target).topic_id, fs)) if create else None,
         fs=fs,
         clock=target.clock,
+        scheduler=target.tasks,
         progress=target.progress,
         refuses_loss=target.refuses_loss,
     )
@@ -215,7 +226,7 @@ def _open_in(log_dir: LogDir, target: _Target) -> WritableLog:
         log_dir.partition_closed(target.name, True)
         raise
     return WritableLog(
-        log, log_dir, path, target.topic_partition, sync=target.sync, fs=fs, clock=target.clock
+        log, log_dir, path, target.topic_partition, sync=target.sync, fs=fs, clock=target.clock, tasks=target.tasks
     )
 
 
@@ -227,7 +238,7 @@ def _topic_settings(store: TopicStore, target: _Target) -> Mapping[str, object]:
     try:
         known = read_known_topics([target.directory], fs=target.fs)
     except (CorruptRecord, InvalidRecord) as error:
-        _LOG.warning("%s: the topic's settings are not known, defaults count: %s", target.name, error)
+        _LOG.warning("%s: cannot read the topic's settings, using the defaults: %s", target.name, error)
         return {}
     return known.settings_of(target.topic_partition.topic) or {}
 
@@ -239,25 +250,23 @@ def _found(log_dir: LogDir, target: _Target) -> Found:
     return Found(False, start, read_offset(target.directory, RECOVERY_POINT_FILE, target.topic_partition, fs=target.fs))
 
 
-def _is_to_be_made(log_dir: LogDir, target: _Target) -> bool:
+def _must_create(log_dir: LogDir, target: _Target) -> bool:
     """Return True if the partition is missing; raise DirectoryLocked if this process has it open."""
     if is_open(target.path):
         raise DirectoryLocked(
-            f"{target.name} is open for writing in this process already",
+            f"{target.name} is already open for writing in this process",
             path=target.path,
-            hint="use the log that is open (it is thread-safe), or close it first",
+            hint="use the open log (it is thread-safe), or close it first",
         )
     return not holds_segments(target.path, target.fs)
 
 
-def _made_anew(store: TopicStore, target: _Target) -> TopicEntry:
-    """Return `_recorded`, after removing checkpoint entries of a deleted partition of that name."""
+def _record_topic(store: TopicStore, target: _Target) -> TopicEntry:
+    """Return the topic's entry in the topics file, created or extended to include the partition.
+
+    Checkpoint entries of a deleted partition of that name are removed first.
+    """
     forget(target.directory, (target.topic_partition,), fs=target.fs)
-    return _recorded(store, target)
-
-
-def _recorded(store: TopicStore, target: _Target) -> TopicEntry:
-    """Return the topic's entry in the topics file, created or extended to include the partition."""
     siblings = partitions_of(target.directory, target.topic_partition.topic, target.fs)
     settings = {**_topic_settings(store, target), **target.settings}
     return ensure_topic(store, target.topic_partition, siblings, settings=settings, fs=target.fs)

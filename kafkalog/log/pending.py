@@ -17,39 +17,39 @@ class Gates:
     """The lock of a writer, and gates on which callers wait for a written batch or for buffer space.
 
     A thread waits in one call, without a lock, at its own gate; opening the gate of an interrupted thread has no
-    effect. `lost` is the error of every wait in a forked child, where no batch is ever settled.
+    effect. `failure` is the error of every wait in a forked child, where no batch is ever settled.
     """
 
-    __slots__ = ("_complete", "_shut", "_wanted", "lock", "lost", "waiting")
+    __slots__ = ("_complete", "_waiters", "_expected", "failure", "lock", "waiting")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.lost: BaseException | None = None
+        self.failure: BaseException | None = None
         self.waiting = 0  # guarded by self.lock; threads that wait for a batch
-        self._shut: list[threading.Lock] = []  # guarded by self.lock; gates of threads that wait for buffer space
+        self._waiters: list[threading.Lock] = []  # guarded by self.lock; gates of threads that wait for buffer space
         self._complete: threading.Lock | None = None  # guarded by self.lock
-        self._wanted = 0
+        self._expected = 0
 
-    def lose(self, why: BaseException) -> None:
-        """Make every wait raise `why`, in a child whose parent may have held the lock at the fork."""
-        self.lost = why
+    def abandon(self, error: BaseException) -> None:
+        """Make every wait raise `error`, in a child whose parent may have held the lock at the fork."""
+        self.failure = error
         self.lock = threading.Lock()
 
-    def shut_locked(self) -> threading.Lock:
+    def wait_gate_locked(self) -> threading.Lock:
         """Return a gate to wait at for buffer space, after releasing the lock: `gate.acquire(timeout=...)`."""
         gate = shut_gate()
-        self._shut.append(gate)
+        self._waiters.append(gate)
         return gate
 
     def open_locked(self) -> None:
         """Wake every thread that waits for buffer space."""
-        shut, self._shut = self._shut, []
-        for gate in shut:
+        waiters, self._waiters = self._waiters, []
+        for gate in waiters:
             open_gate(gate)
 
     def gather_locked(self, threads: int) -> threading.Lock:
         """Return a gate that opens once `threads` threads wait for batches."""
-        self._wanted = threads
+        self._expected = threads
         self._complete = gate = shut_gate()
         return gate
 
@@ -62,7 +62,7 @@ class Gates:
     def count_waiting_locked(self) -> None:
         """Count one more thread that waits for a batch."""
         self.waiting += 1
-        if self._complete is not None and self.waiting >= self._wanted:
+        if self._complete is not None and self.waiting >= self._expected:
             self.gathered_locked()
 
 
@@ -74,13 +74,13 @@ class PendingBatch:
     before the thread took the batch.
     """
 
-    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "packed", "shut", "size")
+    __slots__ = ("base_offset", "builder", "deadline", "done", "error", "gates", "packed", "size", "waiters")
 
     def __init__(self, builder: BatchBuilder, deadline: float, gates: Gates) -> None:
         self.builder = builder
         self.deadline = deadline
         self.gates = gates
-        self.shut: list[threading.Lock] = []  # guarded by gates.lock
+        self.waiters: list[threading.Lock] = []  # guarded by gates.lock
         self.packed: bytearray | Block | None = None
         self.size = 0
         self.base_offset = -1
@@ -97,13 +97,13 @@ class PendingBatch:
             with self.gates.lock:
                 if self.done:
                     return
-                if self.gates.lost is not None:
-                    raise again(self.gates.lost)
+                if self.gates.failure is not None:
+                    raise again(self.gates.failure)
                 gate = shut_gate()
-                self.shut.append(gate)
+                self.waiters.append(gate)
                 self.gates.count_waiting_locked()
-            left = -1.0 if until is None else max(0.0, until - time.monotonic())
-            if not gate.acquire(timeout=left) and not self.done:
+            remaining = -1.0 if until is None else max(0.0, until - time.monotonic())
+            if not gate.acquire(timeout=remaining) and not self.done:
                 raise TimeoutError(f"the record was not written within {timeout} s")
 
     def settle_locked(self, error: BaseException | None = None) -> None:
@@ -112,9 +112,9 @@ class PendingBatch:
             return
         self.error = error
         self.done = True
-        shut, self.shut = self.shut, []
-        self.gates.waiting -= len(shut)
-        for gate in shut:
+        waiters, self.waiters = self.waiters, []
+        self.gates.waiting -= len(waiters)
+        for gate in waiters:
             open_gate(gate)
 
 

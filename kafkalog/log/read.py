@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Never
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Never, TypeVar
 
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
 
+Item = TypeVar("Item")
 _RANGE: Final = ("start", "stop", "since", "until", "isolation", "on_damage", "skipped")
 
 
@@ -44,9 +45,9 @@ def slice(
     if unknown:
         raise unknown_keyword("slice", unknown, ("start", "stop", "isolation"))
     level = isolation_of(isolation)
-    engine = refreshed(log._engine)
-    first = engine.log_start_offset
-    end = max(first, end_of(engine, level))
+    source = refreshed(log._source)
+    first = source.log_start_offset
+    end = max(first, end_of(source, level))
     return LogSlice(log, clamped(start, first, first, end), clamped(stop, end, first, end), isolation)
 
 
@@ -86,10 +87,7 @@ def records(
     """
     if unknown:
         raise unknown_keyword("records", unknown, _RANGE)
-    level = isolation_of(isolation)
-    left_out = skipped_of(on_damage, skipped)
-    bounds = offset_range(log, start, stop, since, until, level, left_out is not None)
-    return chunks.records(log._engine, *bounds, owner=log, committed=level == "committed", skipped=left_out)
+    return _read(chunks.records, log, (start, stop, since, until), isolation, on_damage, skipped)
 
 
 def batches(
@@ -113,10 +111,22 @@ def batches(
     """
     if unknown:
         raise unknown_keyword("batches", unknown, _RANGE)
+    return _read(chunks.batches, log, (start, stop, since, until), isolation, on_damage, skipped)
+
+
+def _read(
+    read: Callable[..., Iterator[Item]],
+    log: Log,
+    bounds: tuple[int | None, int | None, Time | None, Time | None],
+    isolation: str | None,
+    on_damage: str,
+    skipped: list[Skipped] | None,
+) -> Iterator[Item]:
+    """Return the iterator of `chunks.records` or `chunks.batches` for the arguments of `records`."""
     level = isolation_of(isolation)
-    left_out = skipped_of(on_damage, skipped)
-    bounds = offset_range(log, start, stop, since, until, level, left_out is not None)
-    return chunks.batches(log._engine, *bounds, owner=log, committed=level == "committed", skipped=left_out)
+    damage = skipped_of(on_damage, skipped)
+    first, last = offset_range(log, *bounds, level, damage is not None)
+    return read(log._source, first, last, owner=log, committed=level == "committed", skipped=damage)
 
 
 def tail(
@@ -141,11 +151,11 @@ def tail(
         raise unknown_keyword("tail", unknown, ("timeout", "start", "isolation", "on_damage", "skipped"))
     level = isolation_of(isolation)
     check_timeout(timeout)
-    engine = refreshed(log._engine)
-    end = end_of(engine, level)
-    left_out = skipped_of(on_damage, skipped)
-    first = end if start is None else first_offset(engine, start, end, left_out is not None)
-    return new_records(engine, first, timeout, owner=log, isolation=level, skipped=left_out)
+    source = refreshed(log._source)
+    end = end_of(source, level)
+    damage = skipped_of(on_damage, skipped)
+    first = end if start is None else first_offset(source, start, end, damage is not None)
+    return new_records(source, first, timeout, owner=log, isolation=level, skipped=damage)
 
 
 def offset_range(
@@ -160,23 +170,23 @@ def offset_range(
     """Return the offsets to read, [first, last); raise IllegalArgument for bounds that contradict each other."""
     if (start is not None and since is not None) or (stop is not None and until is not None):
         raise IllegalArgument(
-            "both an offset and a time are given for one bound", hint="give start or since, stop or until"
+            "one bound has both an offset and a time", hint="give start or since, stop or until"
         )
-    engine = refreshed(log._engine)
-    end = end_of(engine, isolation)
+    source = refreshed(log._source)
+    end = end_of(source, isolation)
     if since is not None:
-        start = _offset_at(log, since, end)
+        start = _offset_of_time(log, since, end)
     if until is not None:
-        stop = _offset_at(log, until, end)
-    first = engine.log_start_offset if start is None else first_offset(engine, start, end, skips)
+        stop = _offset_of_time(log, until, end)
+    first = source.log_start_offset if start is None else first_offset(source, start, end, skips)
     if stop is None:
         return first, end
     stop = operator.index(stop)
     return first, min(end, max(stop + end if stop < 0 else stop, 0))
 
 
-def _offset_at(log: Log, time: Time, end: int) -> int:
-    found = _found_at(log, to_ms(time))
+def _offset_of_time(log: Log, time: Time, end: int) -> int:
+    found = _find_time(log, to_ms(time))
     return end if found is None else found.offset
 
 
@@ -196,19 +206,19 @@ def offset_for_time(
     """
     if unknown:
         raise unknown_keyword("offset_for_time", unknown, ("time", "isolation"))
-    return _found_at(log, to_ms(time), isolation_of(isolation))
+    return _find_time(log, to_ms(time), isolation_of(isolation))
 
 
-def _found_at(log: Log, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
-    engine = log._engine
+def _find_time(log: Log, timestamp: int, isolation: Isolation = "log_end") -> OffsetAndTimestamp | None:
+    source = log._source
     if timestamp < 0:
         if timestamp < -3:
             raise IllegalArgument(
-                f"the time {timestamp} lies before 1970", hint="no record has a negative timestamp"
+                f"time {timestamp} is before 1970", hint="no record has a negative timestamp"
             )
-        refresh(engine)
-    found = engine.offset_for_time(timestamp, isolation)
+        refresh(source)
+    found = source.offset_for_time(timestamp, isolation)
     if found is None:
-        refresh(engine)  # the record may be newer than the last refresh
-        found = engine.offset_for_time(timestamp, isolation)
+        refresh(source)  # the record may be newer than the last refresh
+        found = source.offset_for_time(timestamp, isolation)
     return found

@@ -36,7 +36,7 @@ SCAN_OPTIONS: Final = ("on_damage", "skipped", "batch_rows", "batch_bytes")
 """Keywords of a scan besides its bounds and its isolation."""
 
 
-def checked(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def check_keywords(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     """Return `given` if all its names are known; raise TypeError for an unknown one."""
     unknown = {name: given[name] for name in given if name not in known}
     if unknown:
@@ -44,7 +44,39 @@ def checked(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[st
     return given
 
 
-class LogScan:
+class ColumnScan:
+    """Columns read on use, in pieces: `_pieces` yields those of the columns `_kinds`."""
+
+    __slots__ = ()
+    _kinds: bytes
+
+    def _pieces(self) -> Iterator[Columns]:
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(COLUMNS[kind] for kind in self._kinds)
+
+    def table(self) -> Table:
+        """Return all records as columns in memory."""
+        return Table.of(self._pieces(), self._kinds)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all records as a pandas DataFrame: see `Table.to_pandas`."""
+        return self.table().to_pandas()
+
+    def __iter__(self) -> Iterator[RecordBatchColumns]:
+        return (RecordBatchColumns(piece) for piece in self._pieces())
+
+    def __arrow_c_schema__(self) -> object:
+        return schema_of(self._kinds)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return stream_from(self._pieces(), self._kinds, requested_schema)
+
+
+class LogScan(ColumnScan):
     """The records of a log with offsets in [start, stop), as columns, read on use.
 
     It has the Arrow C stream interface, so `FROM scan` in DuckDB, `polars.DataFrame(scan)` and
@@ -84,44 +116,22 @@ class LogScan:
         self._batch_rows = batch_rows
         self._batch_bytes = batch_bytes
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(COLUMNS[kind] for kind in self._kinds)
-
-    def table(self) -> Table:
-        """Return all records as columns in memory."""
-        return Table.of(self._pieces(), self._kinds)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return all records as a pandas DataFrame: see `Table.to_pandas`."""
-        return self.table().to_pandas()
-
-    def __iter__(self) -> Iterator[RecordBatchColumns]:
-        return (RecordBatchColumns(piece) for piece in self._pieces())
-
-    def __arrow_c_schema__(self) -> object:
-        return schema_of(self._kinds)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return stream_from(self._pieces(), self._kinds, requested_schema)
-
     def _pieces(self) -> Iterator[Columns]:
         """Yield the columns of the range in pieces: uncompressed batches in this thread, compressed ones in several."""
         committed = isolation_of(self.isolation) == "committed"
-        visible = visible_chunks(self.log._engine, self._chunks(), committed, self.stop, self._skipped)
-        rising = _rising(visible, self.start, self.stop)
-        for compressed, some in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
+        visible = visible_chunks(self.log._source, self._chunks(), committed, self.stop, self._skipped)
+        rising = _trim_overlaps(visible, self.start, self.stop)
+        for compressed, group in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
             if not compressed:
-                yield from self._read(some)
+                yield from self._read(group)
                 continue
-            for columns in map_ahead(self._made, _jobs(some)):
+            for columns in map_ahead(self._decode, _jobs(group)):
                 yield from columns
 
     def _chunks(self) -> Iterator[Chunk]:
         """Yield the batches with offsets in the range."""
-        engine = self.log._engine
-        return batch_chunks(engine, self.start, self.stop, self.log, sequential=True, skipped=self._skipped)
+        source = self.log._source
+        return batch_chunks(source, self.start, self.stop, self.log, sequential=True, skipped=self._skipped)
 
     def _reader(self, start: int) -> ColumnReader:
         where = self.log.topic_partition
@@ -155,30 +165,30 @@ class LogScan:
         if reader is not None:
             yield from reader.rest()
 
-    def _made(self, job: list[_Run]) -> Iterable[Columns]:
+    def _decode(self, job: list[_Run]) -> Iterable[Columns]:
         """Return the columns of some runs, decoded up to KEPT_BYTES; an error comes after the columns before it."""
         pieces = self._read(job)
-        made: list[Columns] = []
+        decoded: list[Columns] = []
         size = 0
         while size < KEPT_BYTES:
             try:
-                made.append(next(pieces))
+                decoded.append(next(pieces))
             except StopIteration:
-                return made
+                return decoded
             except Exception as error:
-                return chain(made, _raising(error))
-            size += made[-1].nbytes
-        return chain(made, pieces)
+                return chain(decoded, _raise_on_use(error))
+            size += decoded[-1].nbytes
+        return chain(decoded, pieces)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogScan):
             return NotImplemented
-        return self._same() == other._same()
+        return self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash(self._same())
+        return hash(self._identity())
 
-    def _same(self) -> tuple[object, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (
             id(self.log), self.start, self.stop, self._kinds, self.isolation, self._skipped is None,
             self._batch_rows, self._batch_bytes,
@@ -195,7 +205,7 @@ class _Run(NamedTuple):
     start: int
 
 
-def _rising(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
+def _trim_overlaps(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
     """Yield the chunks with their first new offset: a batch rewritten after a truncation may start below it.
 
     Batches that start at or above `stop` are left out, except v0 and v1 wrappers, whose start is known from their
@@ -229,7 +239,7 @@ def _jobs(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
         yield job
 
 
-def _raising(error: Exception) -> Iterator[Columns]:
+def _raise_on_use(error: Exception) -> Iterator[Columns]:
     try:
         raise error
     finally:

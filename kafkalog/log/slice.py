@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkalog._core.batch.record import Record
-from kafkalog.log.scan import SCAN_OPTIONS, LogScan, checked
+from kafkalog.log.scan import SCAN_OPTIONS, LogScan, check_keywords
 
 if TYPE_CHECKING:
     import pandas
@@ -96,19 +96,19 @@ class LogSlice:
         return self._scan("scan", None, {}).__arrow_c_stream__(requested_schema)
 
     def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, object]) -> LogScan:
-        options = checked(call, given, SCAN_OPTIONS)
+        options = check_keywords(call, given, SCAN_OPTIONS)
         return LogScan(self.log, self.start, self.stop, columns, isolation=self.isolation, **options)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogSlice):
             return NotImplemented
-        return self.log is other.log and self._what() == other._what()
+        return self.log is other.log and self._bounds() == other._bounds()
 
-    def _what(self) -> tuple[int, int, str | None]:
+    def _bounds(self) -> tuple[int, int, str | None]:
         return self.start, self.stop, self.isolation
 
     def __hash__(self) -> int:
-        return hash((id(self.log), *self._what()))
+        return hash((id(self.log), *self._bounds()))
 
     def __repr__(self) -> str:
         isolation = f" {self.isolation}" if self.isolation else ""

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.cleaner import LogCleaner
     from kafkalog.cleaner.types import CleanResult
     from kafkalog.log.accumulator import Accumulator
-    from kafkalog.log.compact import Progress
+    from kafkalog.log.background import LogTasks
+    from kafkalog.log.compact import CompactOptions
 
 
 class WritableLog:
@@ -56,7 +57,7 @@ class WritableLog:
         "__weakref__", "_fs", "after_append", "append_as_follower", "append_as_leader", "append_batches",
         "append_ready",
         "being_compacted", "clock", "closed", "commit", "flusher", "group", "log",
-        "log_dir", "milliseconds", "path", "refuse", "sync", "topic_partition", "writers",
+        "log_dir", "milliseconds", "path", "refuse", "sync", "tasks", "topic_partition", "writers",
     )  # fmt: skip
 
     def __init__(
@@ -69,12 +70,14 @@ class WritableLog:
         sync: Sync,
         fs: FileSystem,
         clock: Clock,
+        tasks: LogTasks | None = None,
     ) -> None:
         self.log = log
         self.log_dir = log_dir
         self.path = path
         self.topic_partition = topic_partition
         self.clock = clock
+        self.tasks = tasks
         self._fs = fs
         self.milliseconds: Callable[[], int] = clock.milliseconds
         self.closed = False
@@ -126,13 +129,11 @@ class WritableLog:
             self.after_append()
         return info
 
-    def compact(
-        self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
-    ) -> CleanResult:
+    def compact(self, options: CompactOptions) -> CleanResult:
         """Clean the log once, with the data directory's cleaner checkpoint; see `Log.compact`."""
-        from kafkalog.log.compact import compact_opened
+        from kafkalog.log.compact import compact_writable
 
-        return compact_opened(self, from_start, roll, dry_run, offset_map_bytes, progress)
+        return compact_writable(self, options)
 
     def record_log_start(self) -> None:
         """Write the log start offset to the data directory's checkpoint of log starts."""
@@ -149,17 +150,20 @@ class WritableLog:
     def record_cut(self) -> None:
         """Write log start, recovery point and cleaner offset of a truncated log; new records count as dirty."""
         self.record_log_start()
-        point = min(self.log.recovery_point, self.log.data_end_offset)
         directory, end = os.path.dirname(self.path), self.log.data_end_offset
-        lower_recovery_point(directory, self.topic_partition, point, fs=self._fs)
+        lower_recovery_point(directory, self.topic_partition, min(self.log.recovery_point, end), fs=self._fs)
         lower_cleaner_offsets(directory, {self.topic_partition: end}, fs=self._fs)
 
-    def keep(self) -> None:
+    def delete_now(self) -> bool:
+        """Delete files that wait for file.delete.delay.ms, to free their space; return False if there were none."""
+        return self.tasks is not None and self.tasks.delete_now()
+
+    def keep_alive(self) -> None:
         """Keep a reference until `close`, for an owner that closes the log in its finalizer.
 
         Otherwise, with the owner in a reference cycle, the files might be finalized before the log.
         """
-        _kept.add(self)
+        _kept_alive.add(self)
 
     def close(self) -> None:
         """Write and sync everything, close the files and release the lock. A second call does nothing.
@@ -196,7 +200,7 @@ class WritableLog:
         finally:
             self.closed = True
             _opened.discard(self)
-            _kept.discard(self)
+            _kept_alive.discard(self)
             try:
                 self.log_dir.partition_closed(os.path.basename(self.path), clean)
             finally:
@@ -210,6 +214,8 @@ class WritableLog:
         finally:
             if self.flusher is not None:
                 self.flusher.close()
+            if self.tasks is not None:
+                self.tasks.shutdown()
             self.closed = True
             self._refuse(lambda: LogClosed(f"log {self.topic_partition} is closed"))
 
@@ -227,7 +233,7 @@ class WritableLog:
             writer.disown()
         self.closed = True
         _opened.discard(self)
-        _kept.discard(self)
+        _kept_alive.discard(self)
         self._refuse(
             lambda: IllegalState(
                 f"log {self.topic_partition} belongs to the process that opened it",
@@ -260,15 +266,14 @@ class StoreLog(WritableLog):
     def close(self) -> None:
         """Do nothing: the store closes its logs."""
 
-    def compact(
-        self, from_start: bool, roll: bool, dry_run: bool, offset_map_bytes: int, progress: Progress | None
-    ) -> CleanResult:
+    def compact(self, options: CompactOptions) -> CleanResult:
         """Clean the log once with the store's cleaner, its rate limit and checkpoint, after a clean in progress."""
-        if roll and self.log.active_segment.size:
+        if options.roll and self.log.active_segment.size:
             self.log.roll()
         return self.cleaner.clean(
-            self.log, from_start=from_start, dry_run=dry_run, map_bytes=offset_map_bytes, progress=progress
-        ).result
+            self.log, from_start=options.from_start, dry_run=options.dry_run, map_bytes=options.offset_map_bytes,
+            progress=options.progress,
+        ).result  # fmt: skip
 
     def retire(self) -> None:
         """Write the pending records of writers, then make every append fail: the store closes or has lost the log."""
@@ -290,7 +295,7 @@ def is_open(path: str) -> bool:
 
 
 _opened: weakref.WeakSet[WritableLog] = weakref.WeakSet()
-_kept: set[WritableLog] = set()
+_kept_alive: set[WritableLog] = set()
 
 
 def _close_at_exit() -> None:

@@ -58,9 +58,10 @@ class Writer:
         if linger_ms is None:
             linger_ms = 0 if sync is True else LINGER_MS
         if not 0 <= linger_ms <= MAX_LINGER_MS:
-            raise IllegalArgument(f"linger_ms is {linger_ms}, 0 to {MAX_LINGER_MS} is accepted")
+            raise IllegalArgument(f"linger_ms is {linger_ms}; it must be 0 to {MAX_LINGER_MS}")
         if batch_bytes < 0 or buffer_memory <= 0:
-            raise IllegalArgument(f"batch_bytes is {batch_bytes} and buffer_memory {buffer_memory}")
+            hint = "batch_bytes must be at least 0, buffer_memory at least 1"
+            raise IllegalArgument(f"batch_bytes is {batch_bytes} and buffer_memory {buffer_memory}", hint=hint)
         self._log = log  # keeps the log open while the writer exists
         self._core = Accumulator(
             opened,
@@ -97,19 +98,19 @@ class Writer:
         if key is None and core.needs_key:
             core.refuse_missing_key()
         if headers:
-            headers = _settled(headers)
+            headers = _as_pairs(headers)
         try:
             while True:
                 with core.lock:
                     batch = core.filling
                     if batch is None or not batch.builder.append(value, key, timestamp, headers):
-                        batch = core.put_locked(value, key, timestamp, headers)
+                        batch = core.start_batch_locked(value, key, timestamp, headers)
                     if batch is not None:
                         return Pending(batch, batch.builder.count - 1)
-                    gate = core.gates.shut_locked()
+                    gate = core.gates.wait_gate_locked()
                 gate.acquire()
         except BadRecord as error:
-            raise refused(error, core.opened.path) from None
+            raise encoding_error(error, core.opened.path) from None
 
     def flush(self) -> None:
         """Wait until every record appended so far is written (and on disk, if `sync` is True).
@@ -160,21 +161,21 @@ class Writer:
         core = getattr(self, "_core", None)
         if core is not None and not core.closed:
             warnings.warn(f"unclosed writer of log {core.name}", ResourceWarning, source=self, stacklevel=2)
-            core.finish_soon()
+            core.request_close()
 
     def __repr__(self) -> str:
         state = "closed" if self._core.closed else "failed" if self._core.failed is not None else "open"
         return f"<Writer {self._core.name} {state}>"
 
 
-def _settled(headers: Headers) -> Headers:
+def _as_pairs(headers: Headers) -> Headers:
     """Return the headers as a list of pairs.
 
     An iterator runs the caller's code, which may itself append, and can be read only once."""
     return [tuple(pair) for pair in (headers.items() if isinstance(headers, dict) else headers)]
 
 
-def refused(error: BadRecord, path: str) -> KafkalogError:
+def encoding_error(error: BadRecord, path: str) -> KafkalogError:
     """Return the public error for a record that the encoder rejected."""
     if error.field == "timestamp":
         return InvalidTimestamp(str(error), path=path, record_errors=[(error.index, str(error))])

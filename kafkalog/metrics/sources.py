@@ -61,7 +61,7 @@ def _labels(log: LogSource) -> Labels:
 def _engines(of: Any) -> Iterable[LogSource]:
     """Return the logs to read: all that are open and not deleted, or that of the `Log` `of`."""
     if of is not None:
-        return [getattr(of, "_engine", of)]
+        return [getattr(of, "_source", of)]
     return [log for log in LOGS.all() if not (log.closed or log.name.endswith(DELETE_DIR_SUFFIX))]
 
 
@@ -101,7 +101,7 @@ def _of_jobs(value: Callable[[Job], float | None]) -> Read:
 
 def _of_cursors(value: Callable[[Cursor], float]) -> Read:
     def read(of: AnyLog | None) -> list[Reading]:
-        wanted = None if of is None else getattr(of, "_engine", of)
+        wanted = None if of is None else getattr(of, "_source", of)
         return [
             ((("cursor", cursor.name), *_labels(cursor.engine)), value(cursor))
             for cursor in CURSORS.all()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "batch_chunks", "batches", "check_tail", "record_tables", "records", "visible_chunks"]
 
-LOOKS: Final = 4
+CONFIRMING_READS: Final = 4
 """Number of reads that must find the same damage: the owner may truncate and rewrite the file, even twice in a row."""
 
 
@@ -53,16 +53,16 @@ def batch_chunks(
     there instead. An intact batch is never skipped. Raises OffsetOutOfRange if the log was truncated, or its start
     moved past the next offset.
     """
-    looks = _Looks()
-    again: _Again | None = None
+    reads_of_damage = _DamageReads()
+    retry: _Retry | None = None
     first = start
     while start < stop:
         before, cuts_before = start, cuts(log)
         try:
-            extent = log.extent(start if again is None else again.offset)
+            extent = log.extent(start if retry is None else retry.offset)
             if sequential and extent.data.size > CHUNK_BYTES:
                 extent.data.file.expect_whole_read()
-            anchor = again.anchor if again is not None and again.base_offset == extent.base_offset else None
+            anchor = retry.anchor if retry is not None and retry.base_offset == extent.base_offset else None
             for chunk in segment_chunks(extent, start, stop, anchor=anchor, check_crc=check_crc):
                 log.metrics.reads.add(len(chunk.data))
                 yield chunk
@@ -72,29 +72,29 @@ def batch_chunks(
         except CorruptRecord as error:
             refresh(log)
             anchor = anchor or Anchor(0, extent.base_offset)  # an index built before the damage may point behind it
-            if looks.are_enough(error):
-                start, anchor = _passed(extent, error, start, stop, skipped, start > first)
-            again = None if anchor is None else _Again(min(start, extent.bound - 1), extent.base_offset, anchor)
+            if reads_of_damage.confirm(error):
+                start, anchor = _skip_damage(extent, error, start, stop, skipped, start > first)
+            retry = None if anchor is None else _Retry(min(start, extent.bound - 1), extent.base_offset, anchor)
             continue
         except StorageError as error:
-            if error.errno != ENOENT or looks.are_enough(error):
+            if error.errno != ENOENT or reads_of_damage.confirm(error):
                 raise
             refresh(log)
             continue
-        again = None
+        retry = None
         if not extent.is_last:
             start = max(start, extent.bound)
             continue
         if start == before and not was_truncated(log, cuts_before):
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
-                    f"the log was cut to end at {log.log_end_offset} while it was read", path=log.path, offset=start
+                    f"the log was truncated to {log.log_end_offset} during the read", path=log.path, offset=start
                 )
             break
     check_tail(log, stop, skipped)
 
 
-class _Again(NamedTuple):
+class _Retry(NamedTuple):
     """The segment of `offset`, to be read again after damage: from `anchor`, if it still has that base offset."""
 
     offset: int
@@ -102,22 +102,22 @@ class _Again(NamedTuple):
     anchor: Anchor
 
 
-class _Looks:
+class _DamageReads:
     """Count of reads that found the same damage, since the owner may be changing the file."""
 
     def __init__(self) -> None:
         self._place: tuple[str | None, int | None] | None = None
         self._count = 0
 
-    def are_enough(self, error: KafkalogError) -> bool:
+    def confirm(self, error: KafkalogError) -> bool:
         """Return True once the place of `error` was damaged in enough reads in a row."""
         place = error.path, error.position
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
-        return self._count >= LOOKS
+        return self._count >= CONFIRMING_READS
 
 
-def _passed(
+def _skip_damage(
     extent: Extent, error: CorruptRecord, start: int, stop: int, skipped: list[Skipped] | None, is_inside: bool
 ) -> tuple[int, Anchor | None]:
     """Return where to continue behind damage: an offset, and the place in the segment if an intact batch follows there.
@@ -161,18 +161,18 @@ def check_tail(log: LogSource, stop: int, skipped: list[Skipped] | None = None) 
     With `skipped` it is recorded there. In a log that is being written, or was not closed, an incomplete tail is no
     damage but the log's end.
     """
-    if stop < log.log_end_offset or (trouble := log.tail_damage) is None:
+    if stop < log.log_end_offset or (damage := log.tail_damage) is None:
         return
     if skipped is None:
-        raise trouble
-    position, offset, size = trouble.position or 0, log.log_end_offset, 0
-    if any((piece.path, piece.position) == (trouble.path, position) for piece in skipped):
+        raise damage
+    position, offset, size = damage.position or 0, log.log_end_offset, 0
+    if any((piece.path, piece.position) == (damage.path, position) for piece in skipped):
         return  # already recorded while reading
-    if isinstance(trouble, MisplacedBatch):
-        size, offset = trouble.size_bytes, trouble.offset or 0
+    if isinstance(damage, MisplacedBatch):
+        size, offset = damage.size_bytes, damage.offset or 0
     elif isinstance(log, LogView):
         size = log.active_segment.stat().st_size - position
-    note_skipped(skipped, Skipped(trouble.path or "", position, size, offset, offset, trouble.message))
+    note_skipped(skipped, Skipped(damage.path or "", position, size, offset, offset, damage.message))
 
 
 def visible_chunks(
@@ -195,11 +195,11 @@ def visible_chunks(
             if chunk.batches.base_offset(last - 1) < undecided.first_offset:
                 break
             last -= 1
-        seen = visible_rows(chunk.batches, chunk.first, last, aborted)
-        if seen is chunk.batches:
+        visible = visible_rows(chunk.batches, chunk.first, last, aborted)
+        if visible is chunk.batches:
             yield chunk if last == chunk.last else chunk._replace(last=last)
-        elif len(seen):
-            yield chunk._replace(batches=seen, first=0, last=len(seen))
+        elif len(visible):
+            yield chunk._replace(batches=visible, first=0, last=len(visible))
         if last < chunk.last and undecided is not None:
             raise undecided.error()
     if committed and skipped is None and log.has_damaged_transactions:
@@ -257,6 +257,6 @@ def batches(
         for row in range(chunk.first, chunk.last):
             if chunk.batches.base_offset(row) >= stop and first_offset(chunk.data, chunk.batches, row) >= stop:
                 return
-            at = chunk.batches.position(row) - chunk.position
-            data = chunk.data[at : at + chunk.batches.size(row)]
+            begin = chunk.batches.position(row) - chunk.position
+            data = chunk.data[begin : begin + chunk.batches.size(row)]
             yield RecordBatch(data, chunk.batches.alone(row), 0)

@@ -25,41 +25,41 @@ def record_at(log: LogSource, offset: int) -> Record:
         refresh(log)
         end = log.log_end_offset
         if offset < 0:
-            offset = _counted_back(log, offset, end)
+            offset = _offset_from_end(log, offset, end)
         if not log.log_start_offset <= offset < end:
             raise out_of_range(log, offset)
         segment = log.segment_of(offset)
     record = None if segment is None else record_at_offset(segment, offset, log)
-    return _walked(log, offset) if record is None else record
+    return _scan_to(log, offset) if record is None else record
 
 
-def _counted_back(log: LogSource, index: int, end: int) -> int:
+def _offset_from_end(log: LogSource, index: int, end: int) -> int:
     """Return the offset `-index` before the log end; raise OffsetOutOfRange if that is before the log start."""
     start = log.log_start_offset
     if index + end >= start:
         return index + end
     raise OffsetOutOfRange(
-        f"{-index} back from the log end {end} lies before the log start",
+        f"{-index} before the log end {end} is before the log start",
         path=log.path,
         offset=index,
-        hint=f"the log holds offsets [{start}, {end})",
+        hint=f"the log has offsets [{start}, {end})",
     )
 
 
-def _walked(log: LogSource, offset: int) -> Record:
+def _scan_to(log: LogSource, offset: int) -> Record:
     """Return the record by reading from `offset`; raise at damage, and OffsetOutOfRange in a gap."""
     for record in records(log, offset, log.log_end_offset):
         if record.offset == offset:
             return record
         raise OffsetOutOfRange(
-            f"no record has the offset; the next one has {record.offset}",
+            f"no record has this offset; the next record has {record.offset}",
             path=log.path,
             offset=offset,
-            hint=f"compaction or a control record leaves such gaps; take log[{record.offset}]",
+            hint=f"compaction and control records leave such gaps; use log[{record.offset}]",
         )
     raise OffsetOutOfRange(
-        f"no record has the offset, and none follows before the log end {log.log_end_offset}",
+        f"no record has this offset, and no record follows before the log end {log.log_end_offset}",
         path=log.path,
         offset=offset,
-        hint="compaction or a control record leaves such gaps",
+        hint="compaction and control records leave such gaps",
     )

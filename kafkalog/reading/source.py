@@ -51,7 +51,7 @@ def isolation_of(name: str | None) -> Isolation:
         known = [known for known in ISOLATIONS if known is not None]
         nearest = closest_match(str(name), known)
         meant = f"did you mean {nearest!r}? Known are" if nearest else "known are"
-        raise IllegalArgument(f"isolation is {name!r}", hint=f"{meant} {', '.join(known)}; left out, all is read")
+        raise IllegalArgument(f"isolation is {name!r}", hint=f"{meant} {', '.join(known)}; None reads everything")
     return isolation
 
 
@@ -62,7 +62,7 @@ def skipped_of(on_damage: str, skipped: list[Skipped] | None) -> list[Skipped] |
     if on_damage != "raise":
         raise IllegalArgument(f"on_damage is {on_damage!r}", hint="give 'raise' or 'skip'")
     if skipped is not None:
-        raise IllegalArgument("skipped is given, and nothing is skipped", hint="give on_damage='skip' with it")
+        raise IllegalArgument("skipped is given, but on_damage is 'raise'", hint="give on_damage='skip' as well")
     return None
 
 
@@ -109,6 +109,6 @@ def first_offset(log: LogSource, start: int, end: int, skips: bool) -> int:
 
 def out_of_range(log: LogSource, offset: int) -> OffsetOutOfRange | CorruptRecord:
     """Return the error for an offset outside the log, with the log's range, or the damage that may hold the offset."""
-    if offset >= log.log_end_offset and (trouble := log.tail_damage) is not None:
-        return trouble
+    if offset >= log.log_end_offset and (damage := log.tail_damage) is not None:
+        return damage
     return read.out_of_range(offset, log.log_start_offset, log.log_end_offset, log.path)

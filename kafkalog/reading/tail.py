@@ -23,7 +23,7 @@ LONGEST_WAIT_S: Final = 0.05
 def check_timeout(timeout: float | None) -> None:
     """Raise IllegalArgument for a timeout that is neither None nor a number of seconds."""
     if timeout is not None and not timeout >= 0:
-        raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait for ever")
+        raise IllegalArgument(f"timeout is {timeout!r}", hint="give seconds, or None to wait forever")
 
 
 class Waiting:
@@ -36,9 +36,9 @@ class Waiting:
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
-        self.begin()
+        self.restart()
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         """Restart the timeout and the waits, after records arrived."""
         self._since = time.monotonic()
         self._wait = FIRST_WAIT_S
@@ -47,10 +47,10 @@ class Waiting:
         """Return the seconds to wait before the next refresh; None after the timeout."""
         wait = self._wait
         if self._timeout is not None:
-            left = self._since + self._timeout - time.monotonic()
-            if left <= 0:
+            remaining = self._since + self._timeout - time.monotonic()
+            if remaining <= 0:
                 return None
-            wait = min(wait, left)
+            wait = min(wait, remaining)
         self._wait = min(self._wait * 2, LONGEST_WAIT_S)
         return wait
 
@@ -86,7 +86,7 @@ def tail(
         if end > start:
             yield from records(log, start, end, committed=isolation == "committed", skipped=skipped)
             start = end
-            waiting.begin()
+            waiting.restart()
             continue
         check_tail(log, start, skipped)
         if not waiting.wait():

@@ -82,7 +82,7 @@ class RangeScan(LogScan):
 
     @property
     def _view(self) -> LogView:
-        return self.log._engine  # type: ignore[return-value]  # a log in mode "r"
+        return self.log._source  # type: ignore[return-value]  # a log in mode "r"
 
     def _chunks(self) -> Iterator[Chunk]:
         start = self.start

@@ -17,6 +17,13 @@ def closest_match(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else part[0] if part else None
 
 
+def not_for_reading(call: str, name: str, known: tuple[str, ...]) -> TypeError:
+    """Return the error for a keyword that `call`, which takes `known`, does not take in mode "r"."""
+    nearest = closest_match(name, known)
+    fix = f"did you mean {nearest}?" if nearest else "settings are for mode 'a'"
+    return TypeError(f"{call}() with mode 'r' takes no keyword {name!r}: {fix}")
+
+
 def unknown_keyword(call: str, given: Mapping[str, object], known: tuple[str, ...]) -> TypeError:
     """Return the error for keywords that `call` does not take: it names a similar one and lists all.
 

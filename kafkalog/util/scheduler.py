@@ -9,7 +9,7 @@ import heapq
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from kafkalog.errors import IllegalState
@@ -60,6 +60,16 @@ class Task:
         return True
 
 
+def _without(queue: list[Task], tasks: Iterable[Task]) -> list[Task]:
+    """Cancel `tasks` and return the heap `queue` without them."""
+    discarded = set(tasks)
+    for task in discarded:
+        task.cancel()
+    left = [task for task in queue if task not in discarded]
+    heapq.heapify(left)
+    return left
+
+
 class Schedules(Protocol):
     """Interface of a scheduler."""
 
@@ -73,13 +83,23 @@ class Schedules(Protocol):
 class Scheduler:
     """Runs tasks on up to `threads` daemon threads, each started when a task finds no idle thread.
 
+    With `ends_when_idle` a thread ends when no task is pending; otherwise it waits for the next one.
+
     Threads: safe. A Ctrl-C waits for the end of a call: inside a condition's methods, which are Python code, it could
     leave the lock taken or lose a wake-up.
     """
 
-    def __init__(self, name: str = "kafkalog-scheduler", clock: Clock = SYSTEM_CLOCK, threads: int = 1) -> None:
+    def __init__(
+        self,
+        name: str = "kafkalog-scheduler",
+        clock: Clock = SYSTEM_CLOCK,
+        threads: int = 1,
+        *,
+        ends_when_idle: bool = False,
+    ) -> None:
         self._name = name
         self._clock = clock
+        self._ends_when_idle = ends_when_idle
         self._changed = threading.Condition()
         self._queue: list[Task] = []  # guarded by self._changed
         self._threads: set[threading.Thread] = set()  # guarded by self._changed
@@ -102,6 +122,12 @@ class Scheduler:
             self._grow_locked()
             self._changed.notify()
         return task
+
+    def discard(self, tasks: Iterable[Task]) -> None:
+        """Cancel `tasks` and remove them from the queue; a run in progress finishes."""
+        with deferred_interrupts(), self._changed:
+            self._queue = _without(self._queue, tasks)
+            self._changed.notify_all()
 
     def resize(self, threads: int) -> None:
         """Limit the threads to `threads` from now on; surplus threads end when they have no task."""
@@ -128,7 +154,7 @@ class Scheduler:
             try:
                 thread.start()
             except RuntimeError as error:
-                _LOG.warning("%s: %s; tasks wait for those there are", name, error)
+                _LOG.warning("%s: %s; tasks wait for a running thread", name, error)
             else:
                 self._threads.add(thread)
 
@@ -138,11 +164,12 @@ class Scheduler:
             with self._changed:
                 if not self._stopped and task.next_run(self._clock.monotonic_ms()):
                     heapq.heappush(self._queue, task)
+            del task  # releases what its function holds, such as a deleted segment
 
     def _next(self) -> Task | None:
-        """Wait for the next due task and return it; return None at shutdown, and to a surplus thread."""
+        """Wait for the next due task and return it; return None at shutdown, and to a thread that is to end."""
         with self._changed:
-            while not self._stopped and len(self._threads) <= self._most:
+            while not self._stopped and len(self._threads) <= self._most and (self._queue or not self._ends_when_idle):
                 wait_ms = self._queue[0].at_ms - self._clock.monotonic_ms() if self._queue else _LONGEST_WAIT_MS
                 if wait_ms <= 0:
                     task = heapq.heappop(self._queue)
@@ -178,6 +205,10 @@ class MockScheduler:
         heapq.heappush(self._queue, task)
         self.tick()
         return task
+
+    def discard(self, tasks: Iterable[Task]) -> None:
+        """Cancel `tasks` and remove them from the queue."""
+        self._queue = _without(self._queue, tasks)
 
     def tick(self) -> int:
         """Run every due task, periodic ones as often as they are due; return the number of runs."""

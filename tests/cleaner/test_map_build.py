@@ -102,7 +102,7 @@ def test_any_log(seed: int, most: int, tmp_path_factory: pytest.TempPathFactory)
     rng = Random(seed)
     history = random_history(rng, close_all=True)
     with history.written(tmp_path_factory.mktemp("log") / "topic-0", MockClock(NOW)) as opened:
-        log = opened._engine
+        log = opened._source
         start = rng.randint(0, history.end)
         end = rng.choice([base for base in log.state.segments.base_offsets if base >= start])
         expected = by_the_rule(log, history, start, end, most)

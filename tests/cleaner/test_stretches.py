@@ -70,7 +70,7 @@ def test_the_clean_is_what_it_is_without(seed: int, tmp_path_factory: pytest.Tem
             patch.setattr(pass_, "_LIVE_SHARE", share)
             patch.setattr(pass_, "Stretches", lambda most=most: Stretches(most))
             with history.written(tmp_path_factory.mktemp("log") / "topic-0", MockClock(NOW)) as opened:
-                log = opened._engine
+                log = opened._source
                 dirty = rng.choice([0, rng.randint(0, log.active_segment.base_offset)])
                 buffer = rng.choice([4096, 16 << 10, 256 << 10])
                 stats = cleaned(log, dirty, io_buffer_bytes=buffer)

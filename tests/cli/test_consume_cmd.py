@@ -104,7 +104,7 @@ def test_an_empty_topic_is_fine(data: Path) -> None:
         (["-t", "t", "-o", "soon"], 2, b"no offset"),
         (["-t", "t", "-o", "s@soon"], 2, b"no time"),
         (["-t", "t", "-o", "1", "-o", "2"], 2, b"two starts"),
-        (["-t", "t", "-G", "my group"], 2, b"no name for a cursor"),
+        (["-t", "t", "-G", "my group"], 2, b"not a valid cursor name"),
         (["-t", "t", "--isolation-level", "read_nothing"], 2, b"read_nothing"),
         (["-t", "t", "-X", "isolation.level=comitted"], 2, b"did you mean 'read_committed'"),
         (["-t", "t", "-X", "isolation=read_committed"], 2, b"did you mean isolation.level"),

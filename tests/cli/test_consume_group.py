@@ -70,7 +70,7 @@ def test_a_lost_place_is_an_error_or_reset(data: Path, cursors: Path) -> None:
     with library.open(data / "t-0", "a") as log:
         log.delete_before(4)
     lost = kafkalog("consume", "-d", data, "-t", "t", "-p", "0", "-G", "g", "--cursors", cursors)
-    assert lost.returncode == 1 and b"lost its place" in lost.stderr and b"begins at 4" in lost.stderr
+    assert lost.returncode == 1 and b"lost its position" in lost.stderr and b"starts at 4" in lost.stderr
     assert positions(data, cursors) == [("g", 0, 2, None)]
     arguments = ("consume", "-d", data, "-t", "t", "-p", "0", "-G", "g", "--cursors", cursors)
     again = kafkalog(*arguments, "-X", "auto.offset.reset=earliest")
@@ -84,7 +84,7 @@ def test_one_reader_has_a_name(data: Path, cursors: Path) -> None:
         held = kafkalog("consume", "-d", data, "-t", "t", "-G", "g", "--cursors", cursors)
     assert held.returncode == 1 and b"in use" in held.stderr
     bad = kafkalog("consume", "-d", data, "-t", "t", "-G", "../g", "--cursors", cursors)
-    assert bad.returncode == 2 and b"no name for a cursor" in bad.stderr
+    assert bad.returncode == 2 and b"not a valid cursor name" in bad.stderr
 
 
 def test_ctrl_c_keeps_what_was_printed(data: Path, cursors: Path) -> None:

@@ -87,7 +87,7 @@ def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], told: str) -> 
 def test_data_directories_are_no_settings(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError) as raised, kafka_server(settings={name: str(tmp_path / "x")}):
         raise AssertionError("it started")
-    assert str(raised.value) == f"{name} is no setting here. Hint: the directory is given by directory=..."
+    assert str(raised.value) == f"{name} cannot be set here. Hint: use directory=... instead"
 
 
 def test_its_log_is_there_afterwards() -> None:
@@ -149,7 +149,7 @@ def test_a_listener_for_controllers_is_not_opened() -> None:
 
 def test_it_starts_once() -> None:
     with kafka_server() as server:
-        with pytest.raises(IllegalState, match="runs already"):
+        with pytest.raises(IllegalState, match="is already running"):
             server.start()
         assert answers(server)
 

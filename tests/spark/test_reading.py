@@ -245,7 +245,7 @@ def test_what_is_written_while_a_range_is_read_is_no_gap(tmp_path: Path) -> None
     log, given = paused(tmp_path, 150)
     path.write_bytes(whole)
     with log:
-        log._engine.refresh()
+        log._source.refresh()
         assert ends(*given) == [25, 50, 75, 100, 125, 150]
 
 
@@ -258,7 +258,7 @@ def test_what_lies_behind_a_damaged_segment_that_gets_another_name(tmp_path: Pat
     log, given = paused(tmp_path, 155)
     swap.rename(path)
     with log:
-        log._engine.refresh()
+        log._source.refresh()
         assert ends(*given) == [25, 50, 100, 125, 150, 155]
 
 

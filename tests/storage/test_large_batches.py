@@ -24,7 +24,7 @@ def test_batches_of_one_size_are_read_once(tmp_path: Path, size: int) -> None:
     path = write_log(tmp_path / "large-0", [size] * 40)
     with kafkalog.open(path) as log:
         assert [record.offset for record in log.records()] == list(range(40))
-        assert log._engine.metrics.reads.total < 1.1 * 40 * size
+        assert log._source.metrics.reads.total < 1.1 * 40 * size
 
 
 numbers = itertools.count()

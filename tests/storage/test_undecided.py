@@ -77,7 +77,7 @@ def test_read_that_ends_at_a_hidden_marker_raises(tmp_path: Path) -> None:
     write(directory, [("plain", 0, 1), ("data", 5, 2), ("commit", 5, 0), ("plain", 0, 1)], has_snapshots=False)
     damage_last_byte(directory / f"{0:020d}.log", marker(3, 5, 1))
     with kafkalog.open(directory) as log:
-        assert log._engine.last_stable_offset == 1
+        assert log._source.last_stable_offset == 1
         found, error = read_committed(log)
         assert found == [0] and "the transaction of producer 5 from offset 1 on may end there" in error
         assert read_committed(log, 0, 1)[0] == [0]

@@ -184,3 +184,35 @@ def test_a_ctrl_c_leaves_no_lock_taken_and_no_task_asleep() -> None:
         scheduler.shutdown()
         if ended is None:
             break
+
+
+def test_a_scheduler_that_ends_when_idle_starts_its_thread_again() -> None:
+    scheduler = Scheduler("kafkalog-idle", ends_when_idle=True)
+    for _ in range(2):
+        ran = threading.Event()
+        scheduler.schedule("now", ran.set)
+        assert ran.wait(30)
+        for thread in threading.enumerate():
+            if thread.name == "kafkalog-idle":
+                thread.join(30)
+                assert not thread.is_alive()
+
+
+def test_discarded_tasks_leave_the_queue() -> None:
+    scheduler = Scheduler("kafkalog-discards", ends_when_idle=True)
+    task = scheduler.schedule("never", lambda: pytest.fail("ran"), delay_ms=3_600_000)
+    threads = [thread for thread in threading.enumerate() if thread.name == "kafkalog-discards"]
+    assert len(threads) == 1
+    scheduler.discard([task])
+    threads[0].join(30)
+    assert task.cancelled and not threads[0].is_alive()
+
+
+def test_mock_discards_tasks() -> None:
+    scheduler = MockScheduler(MockClock())
+    seen: list[str] = []
+    tasks = [scheduler.schedule(name, partial(seen.append, name), delay_ms=5) for name in ("a", "b", "c")]
+    scheduler.discard(tasks[:2])
+    assert scheduler.pending == ["c"]
+    scheduler.advance(5)
+    assert seen == ["c"]

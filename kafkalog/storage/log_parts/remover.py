@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kafkalog.errors import StorageError
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.segment import LogSegment
+
+DELETE_TASK: Final = "delete-file"
 
 
 class LogRemover:
@@ -42,4 +45,4 @@ class LogRemover:
         if core.scheduler is None:
             delete()
         else:
-            core.scheduler.schedule("delete-file", delete, delay_ms=core.config.file_delete_delay_ms)
+            core.scheduler.schedule(DELETE_TASK, delete, delay_ms=core.config.file_delete_delay_ms)
