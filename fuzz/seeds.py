@@ -6,8 +6,8 @@ from hashlib import sha1
 from pathlib import Path
 
 from kafkalog._core.bytes.crc import crc32c
-from kafkalog.records import lz4_frame, xerial, zstd_frame
 from kafkalog.records.builder import RecordsBuilder
+from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
 from kafkalog.records.legacy import LegacyBuilder
 
@@ -51,11 +51,11 @@ def frames() -> list[bytes]:
     """What each codec makes of nothing, little and more, in the forms that Kafka meets."""
     made: list[bytes] = []
     for content in (b"", b"abc", TEXT):
-        view = memoryview(content)
-        zipped, framed = gzip.compress(content, mtime=0), xerial.compress(view)
+        zipped, framed = gzip.compress(content, mtime=0), bytes(compress(CompressionType.SNAPPY, content))
         made += [zipped, zipped + zipped, framed, framed + framed, framed[20:]]
-        made += [lz4_frame.compress(view), lz4_frame.compress(view, 3), lz4_frame.compress(view, None, 0)]
-        squeezed = bytes(zstd_frame.compress(view))
+        for options in ({}, {"level": 3}, {"magic": 0}):
+            made.append(bytes(compress(CompressionType.LZ4, content, **options)))
+        squeezed = bytes(compress(CompressionType.ZSTD, content))
         made += [squeezed, squeezed + squeezed, b"\x50\x2a\x4d\x18\x02\x00\x00\x00ab" + squeezed]
     return made
 

@@ -21,8 +21,8 @@ from kafkalog.errors import (
 )
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE, OffsetCheckpoint
-from tests.cleaner.filtering import made
-from tests.cleaner.test_pass_splits import FAR, overflowing
+from tests.cleaner.filtering import build_batch
+from tests.cleaner.test_pass_splits import FAR, write_overflowing
 from tests.interruptions import interrupted_at
 
 
@@ -185,7 +185,7 @@ def test_a_ctrl_c_anywhere_leaves_a_log_that_can_be_compacted_and_closed(tmp_pat
 
 def test_a_segment_that_has_to_be_split_first_is_split(tmp_path: Path) -> None:
     """CLN-26, CLN-40: the counters are those of the clean that came to its end, not of the one before the split."""
-    overflowing(tmp_path, made(0, (b"1", b"old")), made(FAR + 1, (b"1", b"new"))).close()
+    write_overflowing(tmp_path, build_batch(0, (b"1", b"old")), build_batch(FAR + 1, (b"1", b"new"))).close()
     (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
     with kafkalog.open(tmp_path / "topic-0", "a", cleanup_policy="compact") as log:
         found = log.compact()
@@ -231,6 +231,6 @@ def test_a_log_of_a_store_is_cleaned_by_its_store(tmp_path: Path) -> None:
 def test_a_map_for_no_key_is_refused(tmp_path: Path, size: int) -> None:
     """CLN-5: it would do nothing, and not say so."""
     with open_filled(tmp_path) as log:
-        with pytest.raises(IllegalArgument, match="not even one key"):
+        with pytest.raises(IllegalArgument, match="no room for a key"):
             log.compact(roll=True, offset_map_bytes=size)
         assert len(list(log)) == 60

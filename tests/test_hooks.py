@@ -136,9 +136,9 @@ def test_removing(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said() -> None:
-    with pytest.raises(IllegalArgument, match="there are open, append"):
+    with pytest.raises(IllegalArgument, match="events are open, append"):
         hooks.on("appended", print)
-    with pytest.raises(TypeError, match="cannot be called"):
+    with pytest.raises(TypeError, match="must be callable"):
         hooks.on("append", "print")  # type: ignore[arg-type]
 
 

@@ -239,14 +239,14 @@ def test_a_recovery_can_be_interrupted_and_begun_again(tmp_path: Path) -> None:
 def test_an_interrupt_is_let_through_once_and_in_the_main_thread_only() -> None:
     block = deferred_interrupts()
     with block:
-        block.let_through()  # none waits
+        block.run_pending()  # none waits
         signal.raise_signal(signal.SIGINT)
-        thread = threading.Thread(target=block.let_through)
+        thread = threading.Thread(target=block.run_pending)
         thread.start()
         thread.join()
         with pytest.raises(KeyboardInterrupt):
-            block.let_through()
-        block.let_through()
+            block.run_pending()
+        block.run_pending()
 
 
 _API_FILES = tuple(

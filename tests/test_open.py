@@ -96,7 +96,7 @@ def test_paths_that_are_missing_or_not_what_is_meant(tmp_path: Path) -> None:
     assert isinstance(missing.value, FileNotFoundError)
     assert os.listdir(tmp_path) == []
     (tmp_path / "t-1").write_text("a file")
-    with pytest.raises(NotAPartition, match="a file where"):
+    with pytest.raises(NotAPartition, match="a file has the name"):
         kafkalog.open(tmp_path / "t-1", "a")
     assert (tmp_path / "t-1").read_text() == "a file"
     with pytest.raises(NotAPartition, match="data directory is a file"):

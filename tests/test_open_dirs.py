@@ -287,7 +287,7 @@ def test_topics_follow_the_store(held: Held) -> None:
         (("a",), {"log_retention_ms": "soon"}, ConfigError, "whole number"),
         (("a",), {"log_retention_ms": 0}, ConfigError, r"log\.retention\.ms=0"),
         (("a",), {"snyc": True}, TypeError, "did you mean sync"),
-        (("a",), {"cordoned_log_dirs": "/elsewhere"}, ConfigError, "no data directory here"),
+        (("a",), {"cordoned_log_dirs": "/elsewhere"}, ConfigError, "not a data directory here"),
         (("r",), {"log_retention_ms": 5}, TypeError, "settings are for mode 'a'"),
         (("r",), {"sync": True}, TypeError, "settings are for mode 'a'"),
         (("r",), {"mod": "a"}, TypeError, "did you mean mode"),

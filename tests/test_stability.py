@@ -51,7 +51,7 @@ def test_a_file_of_a_later_version_is_refused_and_kept(tmp_path: Path) -> None:
     later = file.read_text().replace('"version": 1', '"version": 2')
     file.write_text(later)
     done = command("topics", "create", "-d", tmp_path, "-t", "more")
-    assert done.returncode == 1 and b"version 2 is not known" in done.stderr
+    assert done.returncode == 1 and b"version 2 is unknown" in done.stderr
     assert file.read_text() == later
 
 

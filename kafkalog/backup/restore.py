@@ -70,7 +70,7 @@ def restore_backup(
     held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
     try:
         for lock in held:
-            lock.forsake()  # the clean-shutdown marker comes from the backup, if at all
+            lock.withhold_marker()  # the clean-shutdown marker comes from the backup, if at all
         copier = Copier(fs, tell)
         stagings = [
             _Staging(path, manifest, directory, place, copier, fs)

@@ -101,7 +101,7 @@ def candidate(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> tuple[Can
     offsets = cleanable_offsets(state, config, checkpoint, now_ms)
     first = offsets.first_dirty_offset
     if offsets.is_repaired and not (config.delete and checkpoint is not None and checkpoint < first):
-        _LOG.warning("%s: the cleaner checkpoint %s lies outside the log: all of it is dirty", log.name, checkpoint)
+        _LOG.warning("%s: the cleaner checkpoint %s is outside the log: all of it is dirty", log.name, checkpoint)
     delay_ms = compaction_delay_ms(state, config, first, now_ms)
     reason = COMPACTION_LAG if delay_ms > 0 else DIRTY_RATIO
     return Candidate(LogToClean.of(log, first, offsets.first_uncleanable_offset, reason), delay_ms), offsets
@@ -124,15 +124,15 @@ def choose(candidates: Iterable[Candidate]) -> Choice:
     """
     found = tuple(candidates)
     delays = [one.delay_ms for one in found if one.delay_ms > 0]
-    worth = [one.log for one in found if is_worth_it(one.log)]
-    worth.sort(key=lambda log: log.cleanable_ratio, reverse=True)
+    chosen = [one.log for one in found if should_be_cleaned(one.log)]
+    chosen.sort(key=lambda log: log.cleanable_ratio, reverse=True)
     dirtiest = max((one.log.cleanable_ratio for one in found), default=0.0)
-    return Choice(tuple(worth), dirtiest, len(delays), max(delays, default=0))
+    return Choice(tuple(chosen), dirtiest, len(delays), max(delays, default=0))
 
 
-def is_worth_it(log: LogToClean) -> bool:
+def should_be_cleaned(log: LogToClean) -> bool:
     """Return True if the log should be cleaned without a request."""
     if log.needs_compaction_now and log.cleanable_bytes > 0:
         return True
-    least: float = log.log.config.min_cleanable_dirty_ratio
-    return log.cleanable_ratio > least
+    threshold: float = log.log.config.min_cleanable_dirty_ratio
+    return log.cleanable_ratio > threshold

@@ -47,7 +47,7 @@ class CleanableLog(Protocol):
 
 
 class Cleanable(Protocol):
-    """A log and the range whose keys go into the map: `LogToClean`, or a `Part` of another log."""
+    """A log and the range whose keys go into the map: `LogToClean`, or a `CleanRange` of another log."""
 
     @property
     def log(self) -> CleanableLog: ...
@@ -58,7 +58,7 @@ class Cleanable(Protocol):
         """The base offset of a segment."""
 
 
-class Part(NamedTuple):
+class CleanRange(NamedTuple):
     """The simplest `Cleanable`."""
 
     log: CleanableLog

@@ -27,7 +27,7 @@ from kafkalog.util.guards import finalize_off_thread
 from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
-ASKED_FOR: Final = -1
+REQUESTED_THREAD: Final = -1
 """Thread number of a clean that a caller requested."""
 
 
@@ -49,7 +49,7 @@ class Pass(Protocol):
     ) -> CleanResult: ...
 
 
-class Share(NamedTuple):
+class MemoryShare(NamedTuple):
     """One thread's memory: bytes of its offset map, the map's load factor, bytes of each of its two buffers."""
 
     map_bytes: int
@@ -57,24 +57,24 @@ class Share(NamedTuple):
     io_buffer_bytes: int
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> Share:
+    def of(cls, config: BrokerConfig) -> MemoryShare:
         """Divide the memory among the threads (CLN-43): at most 2 GiB of map for each; any excess is logged."""
         threads = config.log_cleaner_threads
         map_bytes = config.log_cleaner_dedupe_buffer_size // threads
         if map_bytes > MAX_INT:
-            _LOG.warning("log.cleaner.dedupe.buffer.size: more than 2 GiB for each thread are not used")
+            _LOG.warning("log.cleaner.dedupe.buffer.size: a thread uses at most 2 GiB of it")
             map_bytes = MAX_INT
         load_factor = min(config.log_cleaner_io_buffer_load_factor, 1.0)
         return cls(map_bytes, load_factor, config.log_cleaner_io_buffer_size // threads // 2)
 
 
-class _One(NamedTuple):
+class _CleanTask(NamedTuple):
     """One clean: its log, its thread, its memory; it stops when `is_wanted` returns False."""
 
     found: LogToClean
     thread: int
     is_wanted: Callable[[], bool]
-    share: Share
+    share: MemoryShare
     dry_run: bool = False
     progress: Callable[[CleanerStats], object] | None = None
 
@@ -100,16 +100,16 @@ class LogCleaner:
         self.manager = LogCleanerManager(pool, offsets, clock, failed)
         self.throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, clock)
         self.book = CleanerBook()
-        self.share = Share.of(config)
+        self.share = MemoryShare.of(config)
         self._config = config
         self._clean = clean
         self._clock = clock
         self._age_ms = age_ms
-        self._aged_ms = clock.monotonic_ms()
+        self._last_retention_ms = clock.monotonic_ms()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply other settings: the rate at once, memory with the next clean of each thread (CLN-42, CLN-43)."""
-        self.share = Share.of(config)
+        self.share = MemoryShare.of(config)
         self._config = config
         self.throttle.bytes_per_s = config.log_cleaner_io_max_bytes_per_second
 
@@ -124,34 +124,37 @@ class LogCleaner:
         """
         interrupts = deferred_interrupts()
 
-        def goes_on() -> bool:
-            interrupts.let_through()
+        def should_continue() -> bool:
+            interrupts.run_pending()
             return is_wanted()
 
         cleaned = 0
         try:
             with interrupts, finalize_off_thread():  # a Ctrl-C is let through when no log is left in progress
-                while goes_on() and not self.manager.states.stopped:
+                while should_continue() and not self.manager.states.stopped:
                     found = self.manager.grab(self._age_ms())
                     if found is None:
-                        self._age_all(after_ms=0)
+                        self._apply_retention_to_all(after_ms=0)
                         break
-                    cleaned += self._clean_found(found, thread, goes_on)
-                    self._age_all(after_ms=self._config.log_cleaner_backoff_ms)
+                    cleaned += self._clean_found(found, thread, should_continue)
+                    self._apply_retention_to_all(after_ms=self._config.log_cleaner_backoff_ms)
         except Exception:
-            self.book.thread_failed()
+            self.book.record_thread_failure()
             raise
         return cleaned
 
     def _clean_found(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> bool:
         """Clean a log; return False if the clean was aborted or made no progress. The next log follows at once.
 
-        MemoryError is raised: no log caused it. The log is put off beyond the back-off, so that it is not the first
-        again.
+        A log without progress is postponed (KAFKA-8764). MemoryError is raised: no log caused it. The log is postponed
+        beyond the back-off, so that it is not the first again.
         """
         backoff_ms = max(self._config.log_cleaner_backoff_ms, 1)
         try:
-            return self._cleaned(found, thread, is_wanted) is not None
+            clean = self._clean_grabbed(_CleanTask(found, thread, is_wanted, self.share))
+        except CleaningAborted as error:
+            _LOG.info("%s", error.message)
+            return False
         except MemoryError as error:
             self.manager.note_error(found.log, error, 2 * backoff_ms)
             raise
@@ -159,15 +162,19 @@ class LogCleaner:
             if not found.log.closed:
                 self.manager.note_error(found.log, error, backoff_ms)
             return True
+        if clean.end_offset is None or clean.end_offset <= clean.start_offset:
+            self.manager.postpone(found.log, backoff_ms)
+            return False
+        return True
 
-    def _age_all(self, after_ms: int) -> None:
+    def _apply_retention_to_all(self, after_ms: int) -> None:
         """Apply retention to all compacted logs unless that was done less than `after_ms` ago."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._aged_ms >= after_ms:
-            self._aged_ms = now_ms
-            self.manager.work_on_each(self._age)
+        if now_ms - self._last_retention_ms >= after_ms:
+            self._last_retention_ms = now_ms
+            self.manager.for_each_idle(self._apply_retention)
 
-    def _age(self, log: UnifiedLog) -> None:
+    def _apply_retention(self, log: UnifiedLog) -> None:
         """Apply retention to a compacted log: by its start, and by age and size if its policy includes delete."""
         try:
             deleted = log.delete_old_segments(self._age_ms())
@@ -176,7 +183,7 @@ class LogCleaner:
                 self.manager.note_error(log, error)
             return
         if deleted:
-            _LOG.info("%s: retention deleted %d segments; it starts at %d", log.name, deleted, log.log_start_offset)
+            _LOG.info("%s: retention deleted %d segments up to offset %d", log.name, deleted, log.log_start_offset)
 
     # One log
 
@@ -199,25 +206,26 @@ class LogCleaner:
         """
         if not log.config.compact:
             raise IllegalState(
-                f"{log.topic_partition} is not compacted: its cleanup.policy has no compact",
+                f"{log.topic_partition} is not compacted: its cleanup.policy does not include compact",
                 path=log.path,
-                hint='alter_topic(name, {"cleanup.policy": "compact"}) first, if records without a key may go',
+                hint='alter_topic(name, {"cleanup.policy": "compact"}) first, if records without a key may be deleted',
             )
         if not dry_run:
-            self.manager.take_back(log)
+            self.manager.reinstate(log)
         interrupts = deferred_interrupts()
 
-        def look_up() -> bool:
-            interrupts.let_through()
+        def check_interrupts() -> bool:
+            interrupts.run_pending()
             return True
 
         share = self.share._replace(map_bytes=min(map_bytes, self.share.map_bytes))
         check_map_bytes(share.map_bytes, share.load_factor)
 
         def clean_once() -> Clean:
-            found = self.manager.grab_one(log, self._age_ms(), look_up, from_start=from_start, dry_run=dry_run)
+            found = self.manager.grab_one(log, self._age_ms(), check_interrupts, from_start=from_start, dry_run=dry_run)
             try:
-                return self._clean_grabbed(_One(found, ASKED_FOR, look_up, share, dry_run, progress))
+                task = _CleanTask(found, REQUESTED_THREAD, check_interrupts, share, dry_run, progress)
+                return self._clean_grabbed(task)
             except OSError as error:
                 self.manager.note_error(log, error)
                 raise
@@ -225,28 +233,16 @@ class LogCleaner:
         with interrupts, finalize_off_thread():  # a Ctrl-C is let through when the log is not left in progress
             return after_splits(clean_once)
 
-    def _cleaned(self, found: LogToClean, thread: int, is_wanted: Callable[[], bool]) -> Clean | None:
-        """Return the clean; None if it was aborted or made no progress: the log is put off then (KAFKA-8764)."""
-        try:
-            clean = self._clean_grabbed(_One(found, thread, is_wanted, self.share))
-        except CleaningAborted as error:
-            _LOG.info("%s", error.message)
-            return None
-        if clean.end_offset is None or clean.end_offset <= clean.start_offset:
-            self.manager.put_off(found.log, max(self._config.log_cleaner_backoff_ms, 1))
-            return None
-        return clean
-
-    def _clean_grabbed(self, one: _One) -> Clean:
+    def _clean_grabbed(self, task: _CleanTask) -> Clean:
         """Clean a log that is in progress, and end the work on it even after an error."""
-        log = one.found.log
+        log = task.found.log
         end_offset: int | None = None
         is_over, is_aborted = False, False
         try:
             stats = CleanerStats(perf_counter())
-            clean = Clean.of(one.found, os.path.dirname(log.path), one.thread, self._clock.milliseconds(), stats)
-            self.book.began(clean)
-            result = self._pass(one, stats)
+            clean = Clean.of(task.found, os.path.dirname(log.path), task.thread, self._clock.milliseconds(), stats)
+            self.book.record_start(clean)
+            result = self._pass(task, stats)
             end_offset = max(result.end_offset, clean.start_offset)  # 0 if nothing was dirty
             clean = clean._replace(end_offset=end_offset, stats=result.stats)
             is_over = True
@@ -255,25 +251,25 @@ class LogCleaner:
             raise
         finally:
             try:
-                self.manager.done_cleaning(log, None if one.dry_run else end_offset)
+                self.manager.done_cleaning(log, None if task.dry_run else end_offset)
             finally:
-                if is_over and not one.dry_run:
-                    self.book.ended(clean)
+                if is_over and not task.dry_run:
+                    self.book.record_end(clean)
                 else:
-                    self.book.gave_up(aborted=is_aborted, failed=not (is_over or is_aborted))
-        if not one.dry_run:
-            self._tell(clean)
+                    self.book.record_incomplete(aborted=is_aborted, failed=not (is_over or is_aborted))
+        if not task.dry_run:
+            self._log_result(clean)
         return clean
 
-    def _pass(self, one: _One, stats: CleanerStats) -> CleanResult:
-        found, share = one.found, one.share
+    def _pass(self, task: _CleanTask, stats: CleanerStats) -> CleanResult:
+        found, share = task.found, task.share
 
         def check() -> None:
-            if not one.is_wanted():
-                raise CleaningAborted(f"the cleaning of {found.topic_partition} ends with its thread")
+            if not task.is_wanted():
+                raise CleaningAborted(f"the clean of {found.topic_partition} was aborted: its thread ends")
             self.manager.check(found.log)
-            if one.progress is not None:
-                one.progress(stats)
+            if task.progress is not None:
+                task.progress(stats)
 
         return self._clean(
             found,
@@ -286,14 +282,14 @@ class LogCleaner:
             check_done=check,
             throttled=lambda count: self.throttle.throttle(count, check),
             stats=stats,
-            dry_run=one.dry_run,
+            dry_run=task.dry_run,
         )
 
-    def _tell(self, clean: Clean) -> None:
+    def _log_result(self, clean: Clean) -> None:
         _LOG.info("cleaner thread %d %s", clean.thread, clean.report())
         choice = self.manager.choice
         if choice.delayed:
-            _LOG.info("%d logs should have been cleaned before, by %d ms", choice.delayed, choice.longest_delay_ms)
+            _LOG.info("%d logs are overdue for cleaning, by up to %d ms", choice.delayed, choice.longest_delay_ms)
         if clean.stats.invalid_messages_read:
             _LOG.warning(
                 "%s: %d records without a key were dropped", clean.topic_partition, clean.stats.invalid_messages_read

@@ -46,10 +46,10 @@ def group_segments(
     """
     groups: list[list[S]] = []
     log_bytes = offset_bytes = time_bytes = 0
-    for at, segment in enumerate(segments):
+    for index, segment in enumerate(segments):
         size = segment.size
         offset_size, time_size = segment.offset_index.size_in_bytes, segment.time_index.size_in_bytes
-        end = segments[at + 1].base_offset if at + 1 < len(segments) else first_uncleanable_offset
+        end = segments[index + 1].base_offset if index + 1 < len(segments) else first_uncleanable_offset
         if (
             groups
             and log_bytes + size <= max_bytes

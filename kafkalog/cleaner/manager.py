@@ -24,8 +24,8 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.interrupts import deferred_interrupts
 
 _LOG: Final = logging.getLogger(__name__)
-PUT_OFF_MS: Final = 15_000
-_LOOKS: Final = 8  # scans of all logs before a thread backs off without one
+POSTPONE_MS: Final = 15_000
+_MAX_SCANS: Final = 8  # scans of all logs before a thread backs off without one
 
 
 class Pool(Protocol):
@@ -75,7 +75,7 @@ class LogCleanerManager:
         self._choosing = threading.Lock()  # one scan of all logs at a time
         # each operation on these is atomic in the interpreter: they need no lock
         self._uncleanable: dict[tuple[str, TopicPartition], str] = {}
-        self._put_off: dict[TopicPartition, int] = {}  # until this monotonic time in ms
+        self._postponed: dict[TopicPartition, int] = {}  # until this monotonic time in ms
 
     # Choosing
 
@@ -87,8 +87,8 @@ class LogCleanerManager:
         log.
         """
         with self._choosing:
-            for _ in range(_LOOKS):
-                choice = self._look(now_ms)
+            for _ in range(_MAX_SCANS):
+                choice = self._scan(now_ms)
                 for log in choice.cleanable:
                     if self._begin(log.log, watched=True):
                         return log
@@ -96,19 +96,19 @@ class LogCleanerManager:
                     break
         return None
 
-    def _look(self, now_ms: int) -> Choice:
+    def _scan(self, now_ms: int) -> Choice:
         """Examine all logs that no thread works on; from now on `states` records which ones are touched."""
         busy = self.states.watch()
         self.last_look_ms = self._clock.milliseconds()
-        self.forget_gone()
+        self.forget_removed()
         read = self._offsets.read()
-        logs = (log for log in self._compacted() if log.topic_partition not in busy and not self._is_put_off(log))
+        logs = (log for log in self._compacted() if log.topic_partition not in busy and not self._is_postponed(log))
         found = [self._candidate(log, read, now_ms) for log in logs]
         self.choice = choose(one for one in found if one is not None)
         return self.choice
 
     def _is_idle(self, log: UnifiedLog) -> bool:
-        return not self.states.stopped and self.states.of(log.topic_partition) is None and self._is_there(log)
+        return not self.states.stopped and self.states.of(log.topic_partition) is None and self._is_current(log)
 
     def _candidate(self, log: UnifiedLog, read: Mapping[str, Offsets], now_ms: int) -> Candidate | None:
         """Return a log as it would be cleaned; None if its checkpoint is unreadable or it cannot be examined."""
@@ -116,13 +116,13 @@ class LogCleanerManager:
         if offsets is None:
             return None
         try:
-            return self._looked_at(log, offsets, now_ms)
+            return self._examine(log, offsets, now_ms)
         except Exception as error:
             if not (log.closed or log.failed):
                 self.note_error(log, error)
             return None
 
-    def _looked_at(self, log: UnifiedLog, offsets: Offsets, now_ms: int, *, dry_run: bool = False) -> Candidate:
+    def _examine(self, log: UnifiedLog, offsets: Offsets, now_ms: int, *, dry_run: bool = False) -> Candidate:
         found, range_ = candidate(log, offsets.get(log.topic_partition), now_ms)
         if range_.is_repaired and not dry_run:
             self._offsets.record(log, range_.first_dirty_offset)
@@ -132,7 +132,7 @@ class LogCleanerManager:
         self,
         log: UnifiedLog,
         now_ms: int,
-        look_up: Callable[[], object] = lambda: None,
+        check_interrupts: Callable[[], object] = lambda: None,
         *,
         from_start: bool = False,
         dry_run: bool = False,
@@ -140,19 +140,19 @@ class LogCleanerManager:
         """Return a log as it would be cleaned now, however little is dirty, marked as in progress by this thread.
 
         With `from_start` all of it is dirty, whatever the checkpoint says; with `dry_run` an unusable checkpoint is not
-        repaired. While another thread works on the log this waits and calls `look_up`, which may raise. The caller
-        calls `done_cleaning` afterwards. IllegalState if the log is paused or gone; StorageError if its directory's
-        checkpoint cannot be read.
+        repaired. While another thread works on the log this waits and calls `check_interrupts`, which may raise. The
+        caller calls `done_cleaning` afterwards. IllegalState if the log is paused or gone; StorageError if its
+        directory's checkpoint cannot be read.
         """
         partition = log.topic_partition
-        while self._is_there(log) and not self.states.stopped:
-            self.states.wait_for(partition, look_up)
+        while self._is_current(log) and not self.states.stopped:
+            self.states.wait_for(partition, check_interrupts)
             with self._choosing:
                 self.states.watch()
                 offsets = self._offsets.read().get(os.path.dirname(log.path))
                 if offsets is None:
                     raise StorageError("the cleaner's checkpoint cannot be read", path=os.path.dirname(log.path))
-                found = self._looked_at(log, {} if from_start else offsets, now_ms, dry_run=dry_run).log
+                found = self._examine(log, {} if from_start else offsets, now_ms, dry_run=dry_run).log
                 if self._begin(log, watched=True):
                     return found._replace(reason=ASKED)
             state = self.states.of(partition)
@@ -161,13 +161,13 @@ class LogCleanerManager:
         raise IllegalState(
             f"{partition} cannot be cleaned now",
             path=log.path,
-            hint="it is being deleted, cut or moved, or the store is being closed",
+            hint="it is being deleted, truncated or moved, or the store is being closed",
         )
 
     def _begin(self, log: UnifiedLog, *, watched: bool = False) -> bool:
-        return self.states.begin(log.topic_partition, lambda: self._is_there(log), watched=watched)
+        return self.states.begin(log.topic_partition, lambda: self._is_current(log), watched=watched)
 
-    def _is_there(self, log: UnifiedLog) -> bool:
+    def _is_current(self, log: UnifiedLog) -> bool:
         key = log.topic_partition
         return self._pool.current_logs.get(key) is log and key not in self._pool.moving_logs
 
@@ -176,7 +176,7 @@ class LogCleanerManager:
         moving = self._pool.moving_logs
         for key, log in self._pool.current_logs.items():
             if log.config.compact and key not in moving and not (log.closed or log.failed):
-                if self.why_uncleanable(log) is None:
+                if self.uncleanable_reason(log) is None:
                     yield log
 
     # Outcomes
@@ -184,7 +184,7 @@ class LogCleanerManager:
         """Raise CleaningAborted if the clean must stop; StorageError if the log was closed or failed."""
         self.states.check(log.topic_partition)
         if log.closed or log.failed:
-            raise StorageError(f"log {log.name} takes no writes any more", path=log.path)
+            raise StorageError(f"log {log.name} no longer accepts writes", path=log.path)
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int | None) -> None:
         """End the work on a log that is clean up to `end_offset` (None: unknown).
@@ -199,7 +199,7 @@ class LogCleanerManager:
         finally:
             self.states.done(partition)
 
-    def work_on_each(self, step: Callable[[UnifiedLog], object]) -> None:
+    def for_each_idle(self, step: Callable[[UnifiedLog], object]) -> None:
         """Call `step` on each idle compacted log, marked as in progress by this thread meanwhile (CLN-36, 37)."""
         for log in tuple(self._compacted()):
             if self._begin(log):
@@ -214,11 +214,11 @@ class LogCleanerManager:
 
         A Ctrl-C waits for the end of the block.
         """
-        others = [log for log in logs if not log.config.compact]
+        candidates = [log for log in logs if not log.config.compact]
         with deferred_interrupts():
-            idle = self.states.pause_idle({log.topic_partition for log in others})
+            idle = self.states.pause_idle({log.topic_partition for log in candidates})
             try:
-                yield [log for log in others if log.topic_partition in idle]
+                yield [log for log in candidates if log.topic_partition in idle]
             finally:
                 for key in idle:
                     self.states.resume(key)
@@ -238,19 +238,19 @@ class LogCleanerManager:
 
     # Set aside
 
-    def note_error(self, log: UnifiedLog, error: Exception, put_off_ms: int = PUT_OFF_MS) -> None:
+    def note_error(self, log: UnifiedLog, error: Exception, postpone_ms: int = POSTPONE_MS) -> None:
         """Handle an error of a log: put the log off after a disk error, else set it aside (CLN-28, CLN-39).
 
         A full disk, missing memory, or another thread that cleans the log only puts it off: the clean is retried later.
         A segment file removed by another process does not come back, so its log is set aside.
         """
         if isinstance(error, MemoryError):
-            _LOG.warning("%s could not be cleaned: there was not enough memory", log.path)
-            self.put_off(log, put_off_ms)
+            _LOG.warning("cannot clean %s: not enough memory", log.path)
+            self.postpone(log, postpone_ms)
             return
         if not _is_of_lost_segment(error, log) and (isinstance(error, OSError) or type(error) is IllegalState):
-            _LOG.warning("%s could not be cleaned: %s", log.path, error)
-            self.put_off(log, put_off_ms)
+            _LOG.warning("cannot clean %s: %s", log.path, error)
+            self.postpone(log, postpone_ms)
             if self._failed is not None:
                 self._failed(log, error)
         else:
@@ -258,41 +258,44 @@ class LogCleanerManager:
 
     def set_aside(self, log: UnifiedLog, error: BaseException) -> None:
         """Stop cleaning a log because of an error; other logs are still cleaned (CLN-39)."""
-        _LOG.warning("%s is not cleaned any more: %s", log.path, error, exc_info=error)
+        _LOG.warning("%s is no longer cleaned: %s", log.path, error, exc_info=error)
         self._uncleanable[os.path.dirname(log.path), log.topic_partition] = f"{type(error).__name__}: {error}"
 
-    def take_back(self, log: UnifiedLog) -> None:
+    def reinstate(self, log: UnifiedLog) -> None:
         """Make a log that was set aside or put off eligible for cleaning again."""
         self._uncleanable.pop((os.path.dirname(log.path), log.topic_partition), None)
-        self._put_off.pop(log.topic_partition, None)
+        self._postponed.pop(log.topic_partition, None)
 
-    def put_off(self, log: UnifiedLog, ms: int) -> None:
+    def postpone(self, log: UnifiedLog, ms: int) -> None:
         """Do not choose a log for `ms` milliseconds, so that others have their turn."""
-        self._put_off[log.topic_partition] = self._clock.monotonic_ms() + ms
+        self._postponed[log.topic_partition] = self._clock.monotonic_ms() + ms
 
-    def _is_put_off(self, log: UnifiedLog) -> bool:
-        return self._put_off.get(log.topic_partition, 0) > self._clock.monotonic_ms()
+    def _is_postponed(self, log: UnifiedLog) -> bool:
+        return self._postponed.get(log.topic_partition, 0) > self._clock.monotonic_ms()
 
-    def why_uncleanable(self, log: UnifiedLog) -> str | None:
+    def uncleanable_reason(self, log: UnifiedLog) -> str | None:
         """Return the reason why a log was set aside; None if it was not."""
         return self._uncleanable.get((os.path.dirname(log.path), log.topic_partition))
 
     @property
     def uncleanable(self) -> list[Uncleanable]:
         """The partitions that are set aside, without those of failed directories (CLN-39)."""
-        aside = dict(self._uncleanable).items()
-        return [Uncleanable(key, directory, why) for (directory, key), why in aside if self._lies_in(directory, key)]
+        return [
+            Uncleanable(key, directory, reason)
+            for (directory, key), reason in dict(self._uncleanable).items()
+            if self._is_in(directory, key)
+        ]
 
-    def _lies_in(self, directory: str, key: TopicPartition) -> bool:
+    def _is_in(self, directory: str, key: TopicPartition) -> bool:
         log = self._pool.current_logs.get(key)
         return log is not None and os.path.dirname(log.path) == directory
 
     def uncleanable_bytes(self, directory: str, now_ms: int) -> int:
         """Return the dirty bytes of the partitions of a data directory that are set aside."""
-        aside = [one for one in self.uncleanable if one.directory == directory]
-        offsets = self._offsets.read().get(directory, {}) if aside else {}
+        skipped = [one for one in self.uncleanable if one.directory == directory]
+        offsets = self._offsets.read().get(directory, {}) if skipped else {}
         total = 0
-        for one in aside:
+        for one in skipped:
             log = self._pool.current_logs.get(one.topic_partition)
             if log is not None:
                 total += dirty_bytes(log, offsets.get(one.topic_partition), now_ms)
@@ -300,19 +303,19 @@ class LogCleanerManager:
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
         """Record that a partition moved to another data directory; if set aside, it remains so (CLN-33)."""
-        why = self._uncleanable.pop((source, partition), None)
-        if why is not None:
-            self._uncleanable[target, partition] = why
+        reason = self._uncleanable.pop((source, partition), None)
+        if reason is not None:
+            self._uncleanable[target, partition] = reason
 
-    def forget_gone(self) -> None:
+    def forget_removed(self) -> None:
         """Forget partitions that were set aside or put off and no longer exist."""
         logs = self._pool.current_logs
         for directory, key in tuple(self._uncleanable):
-            if not self._lies_in(directory, key):
+            if not self._is_in(directory, key):
                 self._uncleanable.pop((directory, key), None)
-        for key in tuple(self._put_off):
+        for key in tuple(self._postponed):
             if key not in logs:
-                self._put_off.pop(key, None)
+                self._postponed.pop(key, None)
 
 
 def _is_of_lost_segment(error: Exception, log: UnifiedLog) -> bool:

@@ -9,7 +9,7 @@ from kafkalog._core.batch.scan import REASON_MAGIC, REASON_SIZE, BatchTable, sca
 from kafkalog._core.clean.live_offsets import LiveOffsets
 from kafkalog._core.clean.map_filler import MapFiller
 from kafkalog._core.log.txns import AbortedRanges
-from kafkalog.cleaner.scanned_ranges import Stretch, Stretches
+from kafkalog.cleaner.scanned_ranges import ScannedRange, ScannedRanges
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.types import CheckDone, CleanerStats, Throttled
 from kafkalog.errors import CorruptRecord
@@ -38,7 +38,7 @@ def build_map(
     check_done: CheckDone,
     throttled: Throttled,
     live: LiveOffsets | None = None,
-    stretches: Stretches | None = None,
+    scanned_ranges: ScannedRanges | None = None,
 ) -> bool:
     """Rebuild the map with the last offset of each key in [start, end); return True if all keys fit.
 
@@ -46,7 +46,7 @@ def build_map(
     `latest_offset` is the last offset that it covers; else that is `end` - 1, even if no record has that offset
     (CLN-4). Null keys and the keys of aborted transactions and control records are ignored (CLN-6, CLN-14, CLN-18). An
     empty range leaves the map empty. `stats.map_messages_read` and `stats.map_bytes_read` count what was read. `live`,
-    made for this range, gets the records that are the last of their keys; `stretches` gets the verified byte ranges.
+    made for this range, gets the records that are the last of their keys; `scanned_ranges` gets the verified ranges.
 
     CorruptRecord or InvalidRecord, with file and position, for a damaged batch; StorageError. Only the map was changed
     then. An exception that `check_done` raises between two chunks is passed on.
@@ -57,22 +57,22 @@ def build_map(
     if not dirty:
         return True
     aborted = AbortedRanges(entry[1:4] for entry in collect_aborted(state, dirty[0], start, end))
-    most = int(offset_map.slots * load_factor)
-    filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=most, live=live)
-    stretches = Stretches(0) if stretches is None else stretches
+    max_keys = int(offset_map.slots * load_factor)
+    filler = MapFiller(offset_map, aborted, start_offset=start, end_offset=end, most=max_keys, live=live)
+    scanned_ranges = ScannedRanges(0) if scanned_ranges is None else scanned_ranges
     try:
         for number, segment in enumerate(dirty, 1):
             # from the first batch if all of the segment is wanted: no index is consulted then
-            within = segment.base_offset < start
-            reader.begin(segment.records, segment.offset_index.lookup(start).position if within else 0)
+            starts_inside = segment.base_offset < start
+            reader.begin(segment.records, segment.offset_index.lookup(start).position if starts_inside else 0)
             try:
                 range_ = segment.base_offset, bound_of(state.segments, segment.base_offset)
                 for data, table in _chunks(reader, *range_, check_done, throttled):
                     before = filler.messages_read, filler.unusual
-                    if not _take(filler, reader, data, table):
+                    if not _add_keys(filler, reader, data, table):
                         return False
                     stats.map_bytes_read += table.valid_bytes
-                    stretches.add(segment.base_offset, _stretch(filler, before, reader, table))
+                    scanned_ranges.add(segment.base_offset, _scanned_range(filler, before, reader, table))
             finally:
                 reader.end()
             offset_map.update_latest_offset((dirty[number].base_offset if number < len(dirty) else end) - 1)
@@ -83,10 +83,12 @@ def build_map(
     return True
 
 
-def _stretch(filler: MapFiller, before: tuple[int, int], reader: SegmentReader, table: BatchTable) -> Stretch:
+def _scanned_range(
+    filler: MapFiller, before: tuple[int, int], reader: SegmentReader, table: BatchTable
+) -> ScannedRange:
     """Return the range that the filler took from the chunk; `before` are its earlier message and unusual counts."""
     messages, unusual = filler.messages_read - before[0], filler.unusual - before[1]
-    return Stretch(
+    return ScannedRange(
         reader.position, table.valid_bytes, table.first_offset, table.last_offset, messages, unusual == 0
     )
 
@@ -103,7 +105,7 @@ def _chunks(
             return
         throttled(len(data) - carried)
         table = scan(data, base_position=reader.position)
-        next_offset = _refuse_damage(table, next_offset, bound, reader.records.path)
+        next_offset = _check_table(table, next_offset, bound, reader.records.path)
         carried = len(data) - table.valid_bytes
         if len(table):
             yield data, table
@@ -112,19 +114,19 @@ def _chunks(
             reader.grow(claimed_size(bytes(data[:LOG_OVERHEAD])))
 
 
-def _take(filler: MapFiller, reader: SegmentReader, data: memoryview, table: BatchTable) -> bool:
+def _add_keys(filler: MapFiller, reader: SegmentReader, data: memoryview, table: BatchTable) -> bool:
     """Put the keys of a chunk into the map; return False if the map is full."""
     for run in plain_runs(data, table, base_position=reader.position):
         goes_on = filler.take(run.data, run.table, run.first, run.last, run.base_position)
         if filler.is_full:
             return False
         if not goes_on:
-            run.note(filler)
+            run.record_damage(filler)
         run.raise_failure(reader.records.path)
     return True
 
 
-def _refuse_damage(table: BatchTable, next_offset: int, bound: int, path: str) -> int:
+def _check_table(table: BatchTable, next_offset: int, bound: int, path: str) -> int:
     """Return the offset that comes next.
 
     CorruptRecord for an impossible size field, an unknown format, a checksum that does not match, or offsets that do
@@ -134,6 +136,6 @@ def _refuse_damage(table: BatchTable, next_offset: int, bound: int, path: str) -
     if table.stop_reason == REASON_SIZE:
         raise bad_size(table.stop_value, path, table.stop_position)
     if table.stop_reason == REASON_MAGIC:
-        what = f"a batch is of format {table.stop_value}, which nobody knows"
-        raise CorruptRecord(what, path=path, position=table.stop_position, hint=HINT)
+        message = f"a batch has the unknown format {table.stop_value}"
+        raise CorruptRecord(message, path=path, position=table.stop_position, hint=HINT)
     return next_offset

@@ -19,7 +19,7 @@ from kafkalog.cleaner.cleanable import Cleanable
 from kafkalog.cleaner.groups import group_segments
 from kafkalog.cleaner.map_build import build_map
 from kafkalog.cleaner.retain import Retainer, last_records_of, legacy_delete_horizon_ms
-from kafkalog.cleaner.scanned_ranges import Stretches
+from kafkalog.cleaner.scanned_ranges import ScannedRanges
 from kafkalog.cleaner.segment_reader import SegmentReader
 from kafkalog.cleaner.segment_writer import SegmentWriter
 from kafkalog.cleaner.transactions import CleanedTransactions
@@ -64,13 +64,15 @@ def clean(
     """
     stats = CleanerStats(perf_counter()) if stats is None else stats
     log = to_clean.log
-    with log.being_cleaned() as cuts:
-        one = _Pass(to_clean, offset_map, now_ms, load_factor, io_buffer_bytes, check_done, throttled, stats, cuts)
+    with log.being_cleaned() as truncation_count:
+        one = _Pass(
+            to_clean, offset_map, now_ms, load_factor, io_buffer_bytes, check_done, throttled, stats, truncation_count
+        )
         try:
             end_offset = one.run(dry_run)
         except KafkalogError as error:
             if not isinstance(error, CleaningAborted) and not log.closed and not log.failed:
-                log.check_unchanged(one.segments, cuts)  # a change of the log is then the cause
+                log.check_unchanged(one.segments, truncation_count)  # a change of the log is then the cause
             raise
     stats.end_s = perf_counter()
     return CleanResult(end_offset, stats)
@@ -89,7 +91,7 @@ class _Pass:
         check_done: CheckDone,
         throttled: Throttled,
         stats: CleanerStats,
-        cuts: int,
+        truncation_count: int,
     ) -> None:
         self.to_clean = to_clean
         self.log = to_clean.log
@@ -99,11 +101,11 @@ class _Pass:
         self.check_done = check_done
         self.throttled = throttled
         self.stats = stats
-        self.cuts = cuts
+        self.truncation_count = truncation_count
         self.reader = SegmentReader(io_buffer_bytes, self.log.fs)
         self.writer = SegmentWriter(io_buffer_bytes)
         self.transactions = CleanedTransactions()
-        self.stretches = Stretches()
+        self.scanned_ranges = ScannedRanges()
         self.live = LiveOffsets(
             to_clean.first_dirty_offset,
             to_clean.first_uncleanable_offset,
@@ -147,8 +149,10 @@ class _Pass:
         state = self.log.state
         bound = min(state.last_stable_offset, state.segments.active.base_offset)
         if self.to_clean.first_uncleanable_offset > bound:
-            what = f"log {self.log.name} was to be cleaned up to {self.to_clean.first_uncleanable_offset}"
-            raise CleaningAborted(f"{what}, it is decided up to {bound}", path=self.log.path, hint="choose again")
+            message = f"log {self.log.name} was to be cleaned up to {self.to_clean.first_uncleanable_offset}"
+            raise CleaningAborted(
+                f"{message}, but it is decided only up to {bound}", path=self.log.path, hint="select the log again"
+            )
 
     def _build_map(self) -> int:
         _LOG.info("building the offset map of log %s from %d", self.log.name, self.to_clean.first_dirty_offset)
@@ -163,7 +167,7 @@ class _Pass:
             check_done=self.check_done,
             throttled=self.throttled,
             live=self.live,
-            stretches=self.stretches,
+            scanned_ranges=self.scanned_ranges,
         )
         self.stats.map_complete_s = perf_counter()
         end_offset: int = self.offset_map.latest_offset + 1
@@ -183,7 +187,7 @@ class _Pass:
             cleaned.flush()
             self.check_done()
             bases = [segment.base_offset for segment in group]
-            _LOG.info("log %s: segments %s become one of %d bytes", self.log.name, bases, cleaned.size)
+            _LOG.info("log %s: merging segments %s into one of %d bytes", self.log.name, bases, cleaned.size)
             self._replace((cleaned,), group)
         except BaseException:
             replacer.drop_unused((cleaned,))
@@ -192,7 +196,7 @@ class _Pass:
     def _replacer(self) -> LogReplacer:
         """Return the log's component that replaces segments."""
         if not isinstance(self.log, UnifiedLog):
-            raise IllegalState(f"log {self.log.name} is only looked at: it cannot be written", path=self.log.path)
+            raise IllegalState(f"log {self.log.name} is open read-only: it cannot be written", path=self.log.path)
         return self.log.replacer
 
     def _split(self, segment: LogSegment) -> None:
@@ -206,11 +210,11 @@ class _Pass:
 
     def _replace(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
         try:
-            self._replacer().replace_segments(new, old, self.cuts)
+            self._replacer().replace_segments(new, old, self.truncation_count)
         finally:
             if self.log.segments.get(new[0].base_offset) is new[0]:  # also after an error that followed the swap
-                gone = {segment.base_offset for segment in old}
-                self.segments = tuple(segment for segment in self.segments if segment.base_offset not in gone)
+                replaced = {segment.base_offset for segment in old}
+                self.segments = tuple(segment for segment in self.segments if segment.base_offset not in replaced)
 
     def _rewrite(self, group: Sequence[LogSegment], cleaned: LogSegment | None) -> None:
         last_records = last_records_of(self.log.producers)
@@ -225,7 +229,7 @@ class _Pass:
             try:
                 self._rewrite_segment(segment, bound, cleaned)
             except SegmentOffsetOverflow as error:
-                _LOG.warning("%s: it is split first", error)
+                _LOG.warning("%s: splitting the segment first", error)
                 if cleaned is not None:  # the first part has the same name
                     self._replacer().drop_unused((cleaned,))
                 path = segment.path  # until it is renamed
@@ -245,14 +249,14 @@ class _Pass:
         try:
             while reader.unread:
                 self.check_done()
-                stretch, most = self.stretches.at(segment.base_offset, reader.position)
-                if stretch is not None and self.retainer.drops(stretch):
-                    stats.bytes_read += stretch.size
-                    stats.messages_read += stretch.messages
-                    reader.skip(stretch.size)
-                    next_offset = stretch.last_offset + 1
+                scanned_range, most = self.scanned_ranges.find(segment.base_offset, reader.position)
+                if scanned_range is not None and self.retainer.drops(scanned_range):
+                    stats.bytes_read += scanned_range.size
+                    stats.messages_read += scanned_range.messages
+                    reader.skip(scanned_range.size)
+                    next_offset = scanned_range.last_offset + 1
                     continue
-                found = self.retainer.filter(reader.chunk(most), reader.position, is_checked=stretch is not None)
+                found = self.retainer.filter(reader.chunk(most), reader.position, is_checked=scanned_range is not None)
                 if not found.bytes_read:
                     reader.grow(found.needed_bytes)
                     continue

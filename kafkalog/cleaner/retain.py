@@ -10,7 +10,7 @@ from kafkalog._core.clean.last_records import LastRecords
 from kafkalog._core.clean.live_offsets import LiveOffsets
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog._core.log.producer import ProducerState
-from kafkalog.cleaner.scanned_ranges import Stretch
+from kafkalog.cleaner.scanned_ranges import ScannedRange
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.compression import DECODED_LIMIT_BYTES
 from kafkalog.records.filter import FilterResult, filter_to
@@ -85,6 +85,6 @@ class Retainer:
             is_checked=is_checked,
         )
 
-    def drops(self, stretch: Stretch) -> bool:
+    def drops(self, scanned_range: ScannedRange) -> bool:
         """Return True if nothing of a range is kept, so that it need not be read again."""
-        return stretch.is_plain and self._retention.drops(stretch.first_offset, stretch.last_offset)
+        return scanned_range.is_plain and self._retention.drops(scanned_range.first_offset, scanned_range.last_offset)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-MOST_STRETCHES: Final = 1 << 15
+MAX_RANGES: Final = 1 << 15
 """About 8 MB of them; with buffers of 256 KiB they cover 8 GiB. Later ranges are read and verified again."""
 
 
-class Stretch(NamedTuple):
+class ScannedRange(NamedTuple):
     """Complete batches that are adjacent in a segment and came in one chunk.
 
     `is_plain` means that keys alone decide about all `messages`, whose offsets lie from `first_offset` to
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
     is_plain: bool
 
 
-class Stretches:
+class ScannedRanges:
     """The verified ranges of a log's segments, by the segment's base offset and in file order.
 
     Threads: belongs to the clean.
@@ -36,20 +36,20 @@ class Stretches:
 
     __slots__ = ("_all", "_count", "_most", "_positions")
 
-    def __init__(self, most: int = MOST_STRETCHES) -> None:
-        self._all: dict[int, list[Stretch]] = {}
+    def __init__(self, most: int = MAX_RANGES) -> None:
+        self._all: dict[int, list[ScannedRange]] = {}
         self._positions: dict[int, list[int]] = {}
         self._count = 0
         self._most = most
 
-    def add(self, base_offset: int, stretch: Stretch) -> None:
+    def add(self, base_offset: int, scanned_range: ScannedRange) -> None:
         """Add the next range of a segment; ranges beyond the limit are ignored."""
         if self._count < self._most:
             self._count += 1
-            self._all.setdefault(base_offset, []).append(stretch)
-            self._positions.setdefault(base_offset, []).append(stretch.position)
+            self._all.setdefault(base_offset, []).append(scanned_range)
+            self._positions.setdefault(base_offset, []).append(scanned_range.position)
 
-    def at(self, base_offset: int, position: int) -> tuple[Stretch | None, int]:
+    def find(self, base_offset: int, position: int) -> tuple[ScannedRange | None, int]:
         """Return the range that begins at a position of a segment, or None, and the size of that part in bytes.
 
         The part ends with the range, else where the next range begins; 0 if there is none.
@@ -60,8 +60,8 @@ class Stretches:
             return None, 0
         if positions[place] > position:
             return None, positions[place] - position
-        stretch = self._all[base_offset][place]
-        return stretch, stretch.size
+        scanned_range = self._all[base_offset][place]
+        return scanned_range, scanned_range.size
 
     def __len__(self) -> int:
         return self._count

@@ -65,11 +65,11 @@ class SegmentReader:
         if self._start:
             view[:have] = view[self._start : self._end]
             self._start, self._end = 0, have
-        wanted = min(len(view), self.unread, most or self.unread) - have
-        if wanted > 0:
-            read = FileSlice(self._file, self.position + have, wanted).read_into(view[have:])
-            if read < wanted:
-                raise self._corrupt(f"the file ends {wanted - read} bytes before it should")
+        count = min(len(view), self.unread, most or self.unread) - have
+        if count > 0:
+            read = FileSlice(self._file, self.position + have, count).read_into(view[have:])
+            if read < count:
+                raise self._corrupt(f"the file is {count - read} bytes too short")
             self._end += read
         return view[: min(self._end, most or self._end)]
 
@@ -94,8 +94,9 @@ class SegmentReader:
         CorruptRecord if the segment does not hold it: a damaged size field allocates no memory.
         """
         if needed > self.unread or needed <= len(self._buffer):
-            claim = f"a batch claims {needed} bytes, {self.unread} are left" if needed else "a batch is cut off"
-            raise self._corrupt(claim)
+            if not needed:
+                raise self._corrupt("a batch is truncated")
+            raise self._corrupt(f"a batch claims {needed} bytes, but only {self.unread} are left")
         if needed > LARGE_BATCH_BYTES and not is_worth_reading(self._file, self.position, needed):
             raise self._corrupt(f"the batch of {needed} bytes does not match its CRC")
         grown = page_buffer(needed)

@@ -16,7 +16,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.interrupts import deferred_interrupts
 
 Kind = Literal["in progress", "aborted", "paused"]
-_LOOK_S: Final = 0.1  # a waiter checks again after this time, in case a wake-up is missed
+_CHECK_INTERVAL_S: Final = 0.1  # a waiter checks again after this time, in case a wake-up is missed
 
 
 class State(NamedTuple):
@@ -69,17 +69,17 @@ class CleaningStates:
     # The cleaner
 
     def begin(
-        self, partition: TopicPartition, is_there: Callable[[], bool] = _always, *, watched: bool = False
+        self, partition: TopicPartition, is_current: Callable[[], bool] = _always, *, watched: bool = False
     ) -> bool:
         """Mark the partition as in progress by this thread and return True; the caller calls `done` later.
 
-        Return False if it has a state or if `is_there`, which takes no lock, returns False. With `watched`, also return
-        False if its state changed since `watch`: what was read of it may be wrong.
+        Return False if it has a state or if `is_current`, which takes no lock, returns False. With `watched`, also
+        return False if its state changed since `watch`: what was read of it may be wrong.
         """
         with deferred_interrupts(), self._changed:
             if self._stopped or partition in self._states or (watched and partition in self._touched):
                 return False
-            if not is_there():
+            if not is_current():
                 return False
             self._set_locked(partition, State("in progress", thread=threading.get_ident()))
             return True
@@ -88,11 +88,11 @@ class CleaningStates:
         """Raise CleaningAborted if the cleaner must stop its work on the partition."""
         state = self._states.get(partition)
         if self._stopped or state is None or state.kind != "in progress":
-            raise CleaningAborted(f"the cleaning of {partition} was aborted")
+            raise CleaningAborted(f"the clean of {partition} was aborted")
 
     def is_aborted(self, partition: TopicPartition) -> bool:
         """Return True if the clean of a partition must stop. IllegalState if the partition is not being cleaned."""
-        return self._worked_on(partition).kind == "aborted"
+        return self._active_state(partition).kind == "aborted"
 
     def done(self, partition: TopicPartition) -> None:
         """End the work on a partition: it is paused if it was aborted, else has no state.
@@ -100,25 +100,25 @@ class CleaningStates:
         IllegalState if no thread works on it.
         """
         with deferred_interrupts(), self._changed:
-            state = self._worked_on(partition)
+            state = self._active_state(partition)
             self._set_locked(partition, State("paused", state.pauses) if state.kind == "aborted" else None)
 
-    def _worked_on(self, partition: TopicPartition) -> State:
+    def _active_state(self, partition: TopicPartition) -> State:
         state = self._states.get(partition)
         if state is None or state.kind == "paused":
-            raise IllegalState(f"nobody cleans {partition}: it is {'in no state' if state is None else state}")
+            raise IllegalState(f"no thread cleans {partition}: it {'has no state' if state is None else f'is {state}'}")
         return state
 
-    def wait_for(self, partition: TopicPartition, look_up: Callable[[], object] = _always) -> None:
-        """Wait until no thread cleans the partition; meanwhile call `look_up`, without a lock. It may raise."""
+    def wait_for(self, partition: TopicPartition, check_interrupts: Callable[[], object] = _always) -> None:
+        """Wait until no thread cleans the partition; call `check_interrupts`, which may raise, meanwhile, unlocked."""
         while True:
             with deferred_interrupts(), self._changed:
                 state = self._states.get(partition)
                 if state is None or state.kind == "paused":
                     return
-                self._refuse_own(partition, state)
-                self._changed.wait(_LOOK_S)
-            look_up()
+                self._reject_own_thread(partition, state)
+                self._changed.wait(_CHECK_INTERVAL_S)
+            check_interrupts()
 
     # Others
 
@@ -132,22 +132,24 @@ class CleaningStates:
             if state is None or state.kind == "paused":
                 self._set_locked(partition, State("paused", 1 if state is None else state.pauses + 1))
                 return
-            self._refuse_own(partition, state)
+            self._reject_own_thread(partition, state)
             self._set_locked(partition, State("aborted", state.pauses + 1, state.thread))
             while self._states[partition].kind == "aborted":
-                self._changed.wait(_LOOK_S)
+                self._changed.wait(_CHECK_INTERVAL_S)
 
-    def _refuse_own(self, partition: TopicPartition, state: State) -> None:
+    def _reject_own_thread(self, partition: TopicPartition, state: State) -> None:
         if state.thread == threading.get_ident():
-            raise IllegalState(f"{partition} is being cleaned by the thread that is to wait for it: a hook may not")
+            raise IllegalState(
+                f"{partition} is being cleaned by this thread, which cannot wait for itself: a hook may not do this"
+            )
 
     def resume(self, partition: TopicPartition) -> None:
         """Release one pause. IllegalState if the partition is not paused."""
         with deferred_interrupts(), self._changed:
             state = self._states.get(partition)
             if state is None or state.kind != "paused":
-                what = "in no state" if state is None else state
-                raise IllegalState(f"the cleaning of {partition} cannot be resumed: it is {what}, not paused")
+                what = "has no state" if state is None else f"is {state}"
+                raise IllegalState(f"the cleaning of {partition} cannot be resumed: it {what}, not paused")
             self._set_locked(partition, None if state.pauses == 1 else State("paused", state.pauses - 1))
 
     def abort(self, partition: TopicPartition) -> None:
@@ -171,4 +173,4 @@ class CleaningStates:
             while any(
                 state.kind != "paused" and state.thread != threading.get_ident() for state in self._states.values()
             ):
-                self._changed.wait(_LOOK_S)
+                self._changed.wait(_CHECK_INTERVAL_S)

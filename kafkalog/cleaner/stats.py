@@ -52,7 +52,7 @@ class Clean(NamedTuple):
         seconds, map_s = stats.elapsed_s, stats.map_s
         copy_s = max(seconds - map_s, 0.0)
         lines = (
-            f"cleaned {self.topic_partition} ({self.reason}), dirty were [{self.start_offset}, {self.end_offset})",
+            f"cleaned {self.topic_partition} ({self.reason}), dirty range [{self.start_offset}, {self.end_offset})",
             f"{_mb(stats.bytes_read)} of log in {_rate(stats.bytes_read, seconds)}",
             f"indexed {_mb(stats.map_bytes_read)} in {_rate(stats.map_bytes_read, map_s)}, "
             f"map {100 * stats.buffer_utilization:.1f} % full",
@@ -141,36 +141,36 @@ class CleanerBook:
         """The totals so far."""
         return self._totals
 
-    def began(self, clean: Clean) -> None:
+    def record_start(self, clean: Clean) -> None:
         """Record that this thread began a clean."""
         with self._lock:
             self._running[threading.get_ident()] = clean
 
-    def ended(self, clean: Clean) -> None:
+    def record_end(self, clean: Clean) -> None:
         """Record that this thread finished its clean."""
         stats = clean.stats
         with self._lock:
             self._running.pop(threading.get_ident(), None)
             self._last[clean.thread] = clean
-            so_far = self._totals
-            self._totals = so_far._replace(
-                cleans=so_far.cleans + 1,
-                bytes_read=so_far.bytes_read + stats.bytes_read,
-                bytes_written=so_far.bytes_written + stats.bytes_written,
-                messages_read=so_far.messages_read + stats.messages_read,
-                messages_written=so_far.messages_written + stats.messages_written,
-                invalid_messages=so_far.invalid_messages + stats.invalid_messages_read,
-                seconds=so_far.seconds + stats.elapsed_s,
+            totals = self._totals
+            self._totals = totals._replace(
+                cleans=totals.cleans + 1,
+                bytes_read=totals.bytes_read + stats.bytes_read,
+                bytes_written=totals.bytes_written + stats.bytes_written,
+                messages_read=totals.messages_read + stats.messages_read,
+                messages_written=totals.messages_written + stats.messages_written,
+                invalid_messages=totals.invalid_messages + stats.invalid_messages_read,
+                seconds=totals.seconds + stats.elapsed_s,
             )
 
-    def gave_up(self, *, aborted: bool, failed: bool) -> None:
+    def record_incomplete(self, *, aborted: bool, failed: bool) -> None:
         """Record that this thread's clean was aborted, failed, or was a dry run."""
         with self._lock:
             self._running.pop(threading.get_ident(), None)
-            so_far = self._totals
-            self._totals = so_far._replace(aborted=so_far.aborted + aborted, failures=so_far.failures + failed)
+            totals = self._totals
+            self._totals = totals._replace(aborted=totals.aborted + aborted, failures=totals.failures + failed)
 
-    def thread_failed(self) -> None:
+    def record_thread_failure(self) -> None:
         """Count an error of a cleaner thread that no log caused; the thread continues after its back-off."""
         with self._lock:
             self._totals = self._totals._replace(thread_failures=self._totals.thread_failures + 1)

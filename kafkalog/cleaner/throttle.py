@@ -10,12 +10,8 @@ from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 
 CHECK_MS: Final = 300
 """Interval between checks of the rate, in ms."""
-_FOR_EVER_MS: Final = 2**53
+_MAX_SLEEP_MS: Final = 2**53
 _SLICE_MS: Final = 100  # a sleeping thread calls its `check` this often
-
-
-def _nothing() -> None:
-    pass
 
 
 class Throttle:
@@ -47,24 +43,24 @@ class Throttle:
                 self._bytes_per_s = bytes_per_s
                 self._since_ms = min(self._since_ms, self._clock.monotonic_ms())
 
-    def throttle(self, count: int, check: Callable[[], object] = _nothing) -> None:
+    def throttle(self, count: int, check: Callable[[], object] = lambda: None) -> None:
         """Sleep until `count` more bytes fit the rate; `check` is called meanwhile and may raise."""
         with self._lock:
             self.total_bytes += count
             self._bytes += count
-            self._look_locked()
+            self._check_rate_locked()
         while (left_ms := self._left_ms()) > 0:
             check()
             self._clock.sleep(min(left_ms, _SLICE_MS))
 
-    def _look_locked(self) -> None:
+    def _check_rate_locked(self) -> None:
         now_ms = self._clock.monotonic_ms()
         elapsed_ms = now_ms - self._since_ms
         if elapsed_ms < CHECK_MS or self._bytes <= 0:
             return
         sleep_ms = 0
         if self._bytes_per_s > 0:
-            needed_ms = min(self._bytes * 1000 / self._bytes_per_s, _FOR_EVER_MS)
+            needed_ms = min(self._bytes * 1000 / self._bytes_per_s, _MAX_SLEEP_MS)
             sleep_ms = max(round(needed_ms - elapsed_ms), 0)
         self._since_ms = now_ms + sleep_ms
         self._bytes = 0

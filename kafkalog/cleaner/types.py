@@ -25,8 +25,8 @@ def check_map_bytes(map_bytes: int, load_factor: float) -> None:
     """Raise IllegalArgument if an offset map of that size has no room for a key: nothing could be cleaned (CLN-5)."""
     if not map_bytes // BYTES_PER_SLOT * load_factor > 1:
         raise IllegalArgument(
-            f"an offset map of {map_bytes} bytes, {load_factor:.0%} full, holds not even one key",
-            hint=f"it takes {BYTES_PER_SLOT} bytes a key",
+            f"an offset map of {map_bytes} bytes, {load_factor:.0%} full, has no room for a key",
+            hint=f"each key takes {BYTES_PER_SLOT} bytes",
         )
 
 
@@ -60,8 +60,8 @@ class LogToClean(NamedTuple):
         That segment and later ones are not cleaned. The sums have no 32-bit limit (CLN-29).
         """
         segments = log.state.segments
-        above = segments.non_active_from(uncleanable_offset)
-        end: int = (above[0] if above else segments.active).base_offset
+        later = segments.non_active_from(uncleanable_offset)
+        end: int = (later[0] if later else segments.active).base_offset
         clean_bytes, cleanable_bytes = bytes_of(segments, first_dirty_offset, end)
         return cls(log.topic_partition, log, first_dirty_offset, end, clean_bytes, cleanable_bytes, reason)
 

@@ -161,7 +161,7 @@ class LogStore:
 
     def _new_handle(self, log: UnifiedLog) -> Log:
         manager = self._manager
-        log_dir = manager.directory_of(log).held
+        log_dir = manager.directory_of(log).online_log_dir
         opened = StoreLog(
             log, log_dir, log.path, log.topic_partition, sync=self._sync, fs=manager.fs, clock=manager.clock,
             cleaner=manager.cleaner,
@@ -247,7 +247,7 @@ class LogStore:
 
     def _reschedule_jobs(self) -> None:
         for job in self.jobs:
-            job.follow()
+            job.reschedule()
 
     def _partitions_of(self, name: str) -> list[TopicPartition]:
         found = [key for key in self.partitions if key.topic == name]
@@ -263,7 +263,7 @@ class LogStore:
         """Return the error of an offline directory, which is why `what` is so; None if all are online."""
         for directory in self._manager.directories:
             if not directory.is_online:
-                cause = directory.offline()
+                cause = directory.unavailable()
                 return StorageError(
                     f"{what}; {cause.message}", errno=cause.errno, path=directory.path, hint=cause.hint
                 )

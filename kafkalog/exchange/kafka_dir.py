@@ -168,7 +168,7 @@ def import_directory(
     held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
     try:
         held[0].before_first_write()
-        held[0].forsake()
+        held[0].withhold_marker()
         if not is_backup:
             held.append(LogDir.acquire(origin, fs=fs, exclusive=True))
         left = [one for one in found if not fs.exists(os.path.join(place, str(one.topic_partition)))]

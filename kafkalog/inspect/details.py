@@ -94,7 +94,7 @@ class DetailTally:
         try:
             for run in plain_runs(data, visible_rows(table, 0, len(table)), base_position=start):
                 records = decode(run.data, run.table, run.first, run.last, base_position=run.base_position)
-                run.note(records)
+                run.record_damage(records)
                 if len(records):
                     self._add_records(run, records)
                 run.raise_failure(path)

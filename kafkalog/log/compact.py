@@ -114,7 +114,7 @@ def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_
     stats = CleanerStats(perf_counter())
 
     def check_done() -> None:
-        interrupts.let_through()
+        interrupts.run_pending()
         if options.progress is not None and not opened.closed:
             options.progress(stats)
         if opened.closed:  # by the progress, too
@@ -132,7 +132,7 @@ def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_
     result = result._replace(end_offset=max(result.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
     if has_checkpoint and not options.dry_run:
         key, end = opened.topic_partition, result.end_offset
-        if not record_cleaner_offset(directory, key, end, fs=fs, still_so=lambda: log.cuts == cuts):
+        if not record_cleaner_offset(directory, key, end, fs=fs, is_still_valid=lambda: log.cuts == cuts):
             reason = f"log {key} was truncated while it was being cleaned"
             raise CleaningAborted(reason, path=opened.path, hint="clean it again")
     return result

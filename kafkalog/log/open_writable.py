@@ -101,7 +101,7 @@ def open_for_append(
     interrupts = deferred_interrupts()
 
     def report(recovery: RecoveryProgress) -> None:
-        interrupts.let_through()
+        interrupts.run_pending()
         if progress is not None:
             progress(recovery)
 

@@ -55,13 +55,6 @@ def record_log_start(directory: str, log: UnifiedLog, *, fs: FileSystem = OS) ->
     _change(directory, LOG_START_FILE, changed, fs)
 
 
-def record_recovery_point(
-    directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
-) -> None:
-    """Write the recovery point to disk. CorruptCheckpoint, StorageError."""
-    _record(directory, RECOVERY_POINT_FILE, topic_partition, offset, fs)
-
-
 def lower_recovery_point(
     directory: str, topic_partition: TopicPartition, offset: int, *, fs: FileSystem = OS
 ) -> None:
@@ -69,21 +62,21 @@ def lower_recovery_point(
     _lower(directory, RECOVERY_POINT_FILE, {topic_partition: offset}, fs)
 
 
-def lower_cleaner_offsets(directory: str, most: Mapping[TopicPartition, int], *, fs: FileSystem = OS) -> None:
+def lower_cleaner_offsets(directory: str, limits: Mapping[TopicPartition, int], *, fs: FileSystem = OS) -> None:
     """Lower the partitions' cleaner offsets on disk to at most these offsets. StorageError.
 
     Records appended after a truncation were never cleaned. A higher offset would keep their keys out of the next
     clean's map, and restore records that a tombstone among them deleted (MGR-25). So the offset is lowered before a
     truncation, and again when a log is opened that ends below it.
     """
-    _lower(directory, CLEANER_OFFSET_FILE, most, fs)
+    _lower(directory, CLEANER_OFFSET_FILE, limits, fs)
 
 
 def record_close(
     directory: str, topic_partition: TopicPartition, recovery_point: int, high_watermark: int, *, fs: FileSystem = OS
 ) -> None:
     """Write the recovery point and the high watermark of a closed log to disk."""
-    record_recovery_point(directory, topic_partition, recovery_point, fs=fs)
+    _record(directory, RECOVERY_POINT_FILE, topic_partition, recovery_point, fs)
     _record(directory, HIGH_WATERMARK_FILE, topic_partition, high_watermark, fs)
 
 
@@ -135,7 +128,7 @@ def read_cleaner_offsets(directory: str, *, fs: FileSystem = OS) -> dict[TopicPa
     try:
         return OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs).read()
     except CorruptCheckpoint as error:
-        _LOG.warning("%s: its logs are cleaned from their beginning", error)
+        _LOG.warning("%s: its logs will be cleaned from the beginning", error)
         return {}
 
 
@@ -145,34 +138,34 @@ def record_cleaner_offset(
     offset: int,
     *,
     fs: FileSystem = OS,
-    still_so: Callable[[], bool] = lambda: True,
+    is_still_valid: Callable[[], bool] = lambda: True,
 ) -> bool:
     """Write a partition's cleaner offset to disk and return True; removed partitions are left out (CLN-33).
 
-    A damaged file is rewritten. If `still_so` returns False, nothing is written and False is returned; it is called
-    under the lock, so that no other thread lowers the offset in between. StorageError.
+    A damaged file is rewritten. If `is_still_valid` returns False, nothing is written and False is returned; it is
+    called under the lock, so that no other thread lowers the offset in between. StorageError.
     """
     checkpoint = OffsetCheckpoint(os.path.join(directory, CLEANER_OFFSET_FILE), fs=fs)
     with _write_lock:
-        if not still_so():
+        if not is_still_valid():
             return False
         before = read_cleaner_offsets(directory, fs=fs)
         try:
-            here = {key: at for key, at in before.items() if fs.exists(os.path.join(directory, str(key)))}
+            existing = {key: known for key, known in before.items() if fs.exists(os.path.join(directory, str(key)))}
         except OSError as error:
-            raise StorageError.from_os(error, "look for the partitions", path=directory) from error
-        checkpoint.write({**here, topic_partition: offset})
+            raise StorageError.from_os(error, "list the partitions", path=directory) from error
+        checkpoint.write({**existing, topic_partition: offset})
     return True
 
 
-def forget(directory: str, gone: Iterable[TopicPartition], *, fs: FileSystem = OS) -> None:
+def forget(directory: str, removed: Iterable[TopicPartition], *, fs: FileSystem = OS) -> None:
     """Remove these partitions' entries from all checkpoints of a directory: a new partition must not find them.
 
     CorruptCheckpoint, StorageError.
     """
-    keys = frozenset(gone)
+    keys = frozenset(removed)
     for file in _FILES if keys else ():
-        _change(directory, file, lambda offsets: {k: at for k, at in offsets.items() if k not in keys}, fs)
+        _change(directory, file, lambda offsets: {k: offset for k, offset in offsets.items() if k not in keys}, fs)
 
 
 def recovery_point_of(log: UnifiedLog) -> int:
@@ -204,18 +197,18 @@ def _write(
     checkpoint = OffsetCheckpoint(path, fs=fs)
     with _write_lock:
         offsets = {log.topic_partition: offset_of(log) for log in logs if not log.name.endswith(DELETE_DIR_SUFFIX)}
-        wanted = {key: offset for key, offset in offsets.items() if offset is not None}
+        written = {key: offset for key, offset in offsets.items() if offset is not None}
         try:
             before = checkpoint.read()
         except CorruptCheckpoint as error:
-            _LOG.warning("%s: it is written anew", error)
-            checkpoint.write(wanted)
+            _LOG.warning("%s: rewriting the file", error)
+            checkpoint.write(written)
             return
         for key, offset in before.items():
             if key not in offsets and fs.exists(os.path.join(directory, str(key))):
-                wanted[key] = offset
-        if wanted != before or not fs.exists(path):
-            checkpoint.write(wanted)
+                written[key] = offset
+        if written != before or not fs.exists(path):
+            checkpoint.write(written)
 
 
 def _record(directory: str, file: str, topic_partition: TopicPartition, offset: int, fs: FileSystem) -> None:
@@ -225,15 +218,15 @@ def _record(directory: str, file: str, topic_partition: TopicPartition, offset: 
 
 def _with(offsets: _Offsets, topic_partition: TopicPartition, offset: int | None) -> _Offsets:
     """Return the offsets with a partition's offset set, or removed if it is None."""
-    given = {} if offset is None else {topic_partition: offset}
-    return {key: at for key, at in offsets.items() if key != topic_partition} | given
+    entry = {} if offset is None else {topic_partition: offset}
+    return {key: other for key, other in offsets.items() if key != topic_partition} | entry
 
 
-def _lower(directory: str, file: str, most: Mapping[TopicPartition, int], fs: FileSystem) -> None:
-    """Lower the partitions' offsets on disk to at most those in `most`."""
+def _lower(directory: str, file: str, limits: Mapping[TopicPartition, int], fs: FileSystem) -> None:
+    """Lower the partitions' offsets on disk to at most those in `limits`."""
 
     def lowered(offsets: _Offsets) -> _Offsets:
-        return {key: min(at, most.get(key, at)) for key, at in offsets.items()}
+        return {key: min(offset, limits.get(key, offset)) for key, offset in offsets.items()}
 
     _change(directory, file, lowered, fs)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.cleaner import LogCleaner
-from kafkalog.cleaner.manager import Offsets
+from kafkalog.cleaner.manager import Offsets, Pool
 from kafkalog.cleaner.types import CleanResult, LogToClean
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
@@ -22,7 +22,6 @@ from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.job import Job
 from kafkalog.storage.failure import is_disk_failure
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.types import TopicPartition
 from kafkalog.util.clock import AgeClock, Clock
 from kafkalog.util.interrupts import deferred_interrupts
 from kafkalog.util.scheduler import Scheduler, Schedules
@@ -30,13 +29,9 @@ from kafkalog.util.scheduler import Scheduler, Schedules
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Store(Protocol):
+class Store(Pool, Protocol):
     """The interface of a LogManager that the cleaner uses; no member takes a lock."""
 
-    @property
-    def current_logs(self) -> Mapping[TopicPartition, UnifiedLog]: ...
-    @property
-    def moving_logs(self) -> Mapping[TopicPartition, UnifiedLog]: ...
     @property
     def online(self) -> Iterable[DataDirectory]: ...
     def note_failure(self, directory: DataDirectory, error: BaseException) -> object: ...
@@ -55,7 +50,7 @@ class CheckpointFiles:
             try:
                 found[directory.path] = read_cleaner_offsets(directory.path, fs=directory.fs)
             except OSError as error:
-                _LOG.warning("%s: its logs are not cleaned: %s", directory.path, error)
+                _LOG.warning("%s: cannot clean its logs: %s", directory.path, error)
                 note_disk_failure(self._store, directory.path, error)
         return found
 
@@ -145,50 +140,50 @@ class CleanerJobs:
         """Run jobs from now on if there are compacted logs, on threads of their own if `scheduler` has any."""
         with self._lock:
             self._scheduler = scheduler
-        self.follow()
+        self.apply()
 
-    def follow_log(self, log: UnifiedLog) -> None:
+    def log_added(self, log: UnifiedLog) -> None:
         """Start jobs if a log that was created or altered is the first compacted one."""
         if log.config.compact and not self._threads:
-            self.follow()
+            self.apply()
 
-    def follow_deleted(self, log: UnifiedLog) -> None:
+    def log_deleted(self, log: UnifiedLog) -> None:
         """End the jobs if the deleted log was the last compacted one."""
         if log.config.compact and self._threads and not self._has_work():
-            self.follow()
+            self.apply()
 
-    def follow(self, config: BrokerConfig | None = None) -> None:
+    def apply(self, config: BrokerConfig | None = None) -> None:
         """Apply other settings (None: unchanged) or policies: run `log.cleaner.threads` jobs, or none (CLN-43).
 
         Waits until surplus jobs have ended. A Ctrl-C waits for the end. A job that could not start for lack of a thread
         is started by the next call.
         """
         with deferred_interrupts():
-            self._follow(config)
+            self._apply(config)
 
-    def _follow(self, config: BrokerConfig | None) -> None:
+    def _apply(self, config: BrokerConfig | None) -> None:
         with self._lock:
             self.config = config = self.config if config is None else config
             if self._scheduler is None:
                 return
-            wanted = config.log_cleaner_threads if config.log_cleaner_enable and self._has_work() else 0
+            count = config.log_cleaner_threads if config.log_cleaner_enable and self._has_work() else 0
             before = self._threads
-            more = [_CleanerThread(number, self, self._clock) for number in range(len(before), wanted)]
-            kept, surplus = before[:wanted], before[wanted:]
-            self._threads = (*kept, *more)
-            scheduler = self._threads_for(self._scheduler, wanted)
-            own = None
-            if not wanted:
-                own, self._own = self._own, None
-        for thread in kept:
-            thread.job.follow()
-        for thread in (*kept, *more):
+            added = [_CleanerThread(number, self, self._clock) for number in range(len(before), count)]
+            remaining, surplus = before[:count], before[count:]
+            self._threads = (*remaining, *added)
+            scheduler = self._threads_for(self._scheduler, count)
+            pool = None
+            if not count:
+                pool, self._own = self._own, None
+        for thread in remaining:
+            thread.job.reschedule()
+        for thread in (*remaining, *added):
             self._start(thread, scheduler)
             if not thread.is_wanted:  # stopped meanwhile, before it began
                 thread.job.stop()
         _end(surplus)
-        if own is not None:
-            own.shutdown()
+        if pool is not None:
+            pool.shutdown()
 
     def _start(self, thread: _CleanerThread, scheduler: Schedules) -> None:
         with self._lock:

@@ -46,7 +46,7 @@ class ClusterImage:
     features: levels by name; topics: by name; configs: settings by (resource type, resource name), the name "" being
     every broker's; next_producer_id: the first id that no broker was given; acls: records of access control entries by
     their id; scram: records of users' keys by (user, number of the mechanism); quotas: limits by key, by tuples of
-    (type, name) pairs sorted by type, the name None being the default; passed_over: counts, by record number, of
+    (type, name) pairs sorted by type, the name None being the default; skipped: counts, by record number, of
     records from a newer Kafka that are not needed here.
 
     Threads: one at a time.
@@ -60,7 +60,7 @@ class ClusterImage:
         self.acls: dict[str, Message] = {}
         self.scram: dict[tuple[str, int], Message] = {}
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
-        self.passed_over: Counter[int] = Counter()
+        self.skipped: Counter[int] = Counter()
         self._dynamic_voters: frozenset[int] | None = None
         self._static_voters: frozenset[int] | None = None
         self._names: dict[str, str] = {}  # topic id -> name

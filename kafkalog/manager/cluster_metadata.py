@@ -83,9 +83,9 @@ def choose_metadata(found: Sequence[ClusterMetadata]) -> ClusterMetadata | None:
     if not same:
         return None
     raise IllegalArgument(
-        f"{same[1].path} has a broker's metadata too, and the two differ", path=same[0].path,
-        hint="the one in metadata.log.dir (without it: the first of log.dirs) is in use: move "
-        f"{METADATA_DIRECTORY if rank else BOOTSTRAP_FILE} of the other out of its data directory",
+        f"{same[1].path} also has a broker's metadata, and the two differ", path=same[0].path,
+        hint="the broker uses the one in metadata.log.dir (default: the first of log.dirs): move "
+        f"{METADATA_DIRECTORY if rank else BOOTSTRAP_FILE} out of the other data directory",
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
             end, problem = view.log_end_offset, view.damage
     bootstrap = ""
     if not records:
-        bootstrap, beginning = _beginning(directory, BOOTSTRAP_SNAPSHOT in names, fs)
+        bootstrap, beginning = _bootstrap(directory, BOOTSTRAP_SNAPSHOT in names, fs)
         if not bootstrap and problem is None:
             return None
         for batch in beginning:
@@ -128,7 +128,7 @@ def read_cluster_metadata(path: str | os.PathLike[str], *, fs: FileSystem = OS) 
     return ClusterMetadata(directory, image, not records, end, epoch, problem, bootstrap, bool(names))
 
 
-def _beginning(directory: str, has_snapshot: bool, fs: FileSystem) -> tuple[str, list[RecordBatch]]:
+def _bootstrap(directory: str, has_snapshot: bool, fs: FileSystem) -> tuple[str, list[RecordBatch]]:
     """Return the file that a controller begins an empty log with, "" for none, and the batches that it copies."""
     path = os.path.join(directory, METADATA_DIRECTORY, BOOTSTRAP_SNAPSHOT)
     if has_snapshot and (batches := [one for one in read_batches(path, fs) if not one.header.is_control]):
@@ -189,7 +189,7 @@ def _replay_batch(image: ClusterImage, batch: RecordBatch, path: str) -> int:
             known = RECORDS.get(error.number)
             if known is not None and known.name in NEEDED:
                 raise _too_new(image, known.name, path, record.offset) from None
-            image.passed_over[error.number] += 1
+            image.skipped[error.number] += 1
         except MessageError as error:
             error.path, error.offset = path, record.offset
             raise
@@ -199,6 +199,6 @@ def _replay_batch(image: ClusterImage, batch: RecordBatch, path: str) -> int:
 
 def _too_new(image: ClusterImage, name: str, path: str, offset: int) -> MessageError:
     return MessageError(
-        f"the {name} was written by a newer Kafka (metadata.version {image.metadata_version}) in a version not known",
-        path=path, offset=offset, hint="use a release of kafkalog that knows this version of Kafka",
+        f"a newer Kafka (metadata.version {image.metadata_version}) wrote the {name} in an unknown version",
+        path=path, offset=offset, hint="use a kafkalog release that supports this version of Kafka",
     )  # fmt: skip

@@ -43,60 +43,61 @@ class Creation(NamedTuple):
         offline = list(manager.offline)
         if not self.is_new and offline:
             raise StorageError(
-                f"{self.topic_partition} is not here, and may be in a directory that is offline",
+                f"{self.topic_partition} is missing, and may be in an offline directory",
                 path=offline[0].path,
-                hint="bring the directory back, or say that the partition is new",
+                hint="bring the directory back online, or create the partition as new",
             ) from offline[0].offline_error
         if not self.is_future:
             partition_dir_name(self.topic_partition)
         failures: list[Exception] = []
         for directory in self._candidates(manager):
             try:
-                return self._make_in(directory, manager, topics)
+                return self._create_in(directory, manager, topics)
             except OSError as error:
-                _LOG.warning("%s is not made in %s: %s", self.topic_partition, directory.path, error)
+                _LOG.warning("cannot create %s in %s: %s", self.topic_partition, directory.path, error)
                 failures.append(error)
-                manager.disk_error(directory, error)
+                manager.handle_error(directory, error)
         raise StorageError(
-            f"no data directory takes {self.topic_partition}: {failures[0]}",
+            f"no data directory accepts {self.topic_partition}: {failures[0]}",
             errno=failures[0].errno if isinstance(failures[0], OSError) else None,
         ) from failures[0]
 
     def _candidates(self, manager: LogManager) -> list[DataDirectory]:
-        wanted = manager.preferred.get(self.topic_partition, self.directory)
-        chosen = None if wanted is None else find_directory(manager.directories, wanted)
+        preferred = manager.preferred.get(self.topic_partition, self.directory)
+        chosen = None if preferred is None else find_directory(manager.directories, preferred)
         if self.is_future:
-            return [self._future_home(manager, chosen)]
+            return [self._future_directory(manager, chosen)]
         if chosen is not None:
-            chosen.held  # noqa: B018 - raises where it is offline
+            chosen.online_log_dir  # noqa: B018 - raises where it is offline
             return [chosen]
         return directories_in_order(manager.directories, manager.config.cordoned_log_dirs)
 
-    def _future_home(self, manager: LogManager, chosen: DataDirectory | None) -> DataDirectory:
+    def _future_directory(self, manager: LogManager, chosen: DataDirectory | None) -> DataDirectory:
         current = manager.get(self.topic_partition)
         if chosen is None:
-            raise IllegalState(f"no directory is named for the future log of {self.topic_partition}")
+            raise IllegalState(f"no directory is given for the future log of {self.topic_partition}")
         if current is None:
-            raise IllegalState(f"{self.topic_partition} is not here, so it cannot move")
+            raise IllegalState(f"{self.topic_partition} does not exist, so it cannot be moved")
         if os.path.dirname(current.path) == chosen.path:
-            raise IllegalState(f"{self.topic_partition} lies in that directory already", path=chosen.path)
+            raise IllegalState(f"{self.topic_partition} is already in that directory", path=chosen.path)
         return chosen
 
-    def _make_in(self, directory: DataDirectory, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
-        key, log_dir = self.topic_partition, directory.held
+    def _create_in(self, directory: DataDirectory, manager: LogManager, topics: StoreTopics) -> UnifiedLog:
+        key, log_dir = self.topic_partition, directory.online_log_dir
         name = future_dir_name(key) if self.is_future else partition_dir_name(key)
         path = os.path.join(directory.path, name)
         holds_segments(path, directory.fs)
-        siblings = [(other, log.path) for other, log in manager.logs.items() if other.topic == key.topic]
         known = topics.get(key.topic)
-        own = self.settings if known is None and self.settings is not None else topics.settings_of(key.topic)
+        settings = self.settings if known is None and self.settings is not None else topics.settings_of(key.topic)
         log = open_partition(
             log_dir,
             path,
-            manager.config.log_config(own),
+            manager.config.log_config(settings),
             NEW,
-            make=lambda made: make_directory(
-                made, topics.ensure(directory, key, siblings, self.settings, self.topic_id).topic_id, directory.fs
+            make=lambda created: make_directory(
+                created,
+                topics.ensure(directory, key, manager.logs, self.settings, self.topic_id).topic_id,
+                directory.fs,
             ),
             fs=directory.fs,
             clock=manager.clock,
@@ -104,6 +105,6 @@ class Creation(NamedTuple):
             producer_expiration_ms=manager.config.producer_id_expiration_ms,
             on_disk_failure=lambda error: manager.note_failure(directory, error),
         )
-        directory.put(log, is_future=self.is_future)
-        _LOG.debug("made %s", path)
+        directory.register((log,), is_future=self.is_future)
+        _LOG.debug("created %s", path)
         return log

@@ -51,30 +51,30 @@ class DataDirectory:
         return self.offline_error is None
 
     @property
-    def held(self) -> LogDir:
+    def online_log_dir(self) -> LogDir:
         """Its lock; StorageError if the directory is offline."""
         if self.log_dir is None or self.offline_error is not None:
-            raise self.offline()
+            raise self.unavailable()
         return self.log_dir
 
-    def offline(self) -> StorageError:
+    def unavailable(self) -> StorageError:
         """Return the error to raise for a request to this offline directory."""
         cause = self.offline_error
-        what, path, hint = str(cause), self.path, "look after the disk, then start again"
+        reason, path, hint = str(cause), self.path, "check the disk, then restart"
         if isinstance(cause, KafkalogError) and not isinstance(cause, OSError):  # damage in a file
-            what, path, hint = cause.message, cause.path or path, cause.hint or hint
-        made = StorageError(
-            f"the data directory is offline: {what}", errno=cause.errno if isinstance(cause, OSError) else None,
+            reason, path, hint = cause.message, cause.path or path, cause.hint or hint
+        error = StorageError(
+            f"the data directory is offline: {reason}", errno=cause.errno if isinstance(cause, OSError) else None,
             path=path, hint=hint,
         )  # fmt: skip
-        made.__cause__ = cause
-        return made
+        error.__cause__ = cause
+        return error
 
     def note_failure(self, error: Exception) -> None:
         """Stop new writes to this directory. Never blocks, so it may be called under a log's lock."""
         if self.offline_error is None:
             self.offline_error = error
-            cause = self.offline()
+            cause = self.unavailable()
             for log in self.all_logs:
                 log.fence(cause)
 
@@ -83,14 +83,14 @@ class DataDirectory:
         log_dir, self.log_dir = self.log_dir, None
         logs, self.logs, self.future_logs = self.all_logs, NO_LOGS, NO_LOGS
         self.problems = MappingProxyType({})
-        cause = self.offline()
+        cause = self.unavailable()
         for log in logs:
             try:
                 log.abandon(cause)
             except (OSError, KafkalogError) as worse:
                 _LOG.warning("%s: %s", log.path, worse)
         if log_dir is not None:
-            log_dir.forsake()
+            log_dir.withhold_marker()
             try:
                 log_dir.release()
             except OSError as worse:  # closing the lock file failed, but the lock is released all the same
@@ -101,38 +101,24 @@ class DataDirectory:
         """Current and future logs."""
         return (*self.logs.values(), *self.future_logs.values())
 
-    def put(self, log: UnifiedLog, *, is_future: bool = False) -> None:
-        """Register a log."""
+    def register(self, logs: Iterable[UnifiedLog], *, is_future: bool = False) -> None:
+        """Register current or future logs."""
+        self._replace({**self._logs(is_future), **{log.topic_partition: log for log in logs}}, is_future)
+
+    def unregister(self, keys: Collection[TopicPartition], *, is_future: bool = False) -> None:
+        """Unregister current or future logs."""
+        self._replace({key: log for key, log in self._logs(is_future).items() if key not in keys}, is_future)
+
+    def _logs(self, is_future: bool) -> Logs:
+        return self.future_logs if is_future else self.logs
+
+    def _replace(self, logs: dict[TopicPartition, UnifiedLog], is_future: bool) -> None:
         if is_future:
-            self.future_logs = MappingProxyType({**self.future_logs, log.topic_partition: log})
+            self.future_logs = MappingProxyType(logs)
         else:
-            self.logs = MappingProxyType({**self.logs, log.topic_partition: log})
+            self.logs = MappingProxyType(logs)
 
-    def put_more(self, logs: Iterable[UnifiedLog]) -> None:
-        """Register several current logs."""
-        self.logs = MappingProxyType(self.logs | {log.topic_partition: log for log in logs})
-
-    def put_all(
-        self, logs: Mapping[TopicPartition, UnifiedLog], future_logs: Mapping[TopicPartition, UnifiedLog]
-    ) -> None:
-        """Replace the registered logs by the loaded ones."""
-        self.logs = MappingProxyType(dict(logs))
-        self.future_logs = MappingProxyType(dict(future_logs))
-
-    def drop_all(self, gone: Collection[TopicPartition]) -> None:
-        """Unregister several current logs."""
-        self.logs = MappingProxyType({key: log for key, log in self.logs.items() if key not in gone})
-
-    def drop(self, topic_partition: TopicPartition, *, is_future: bool = False) -> None:
-        """Unregister a log."""
-        logs = self.future_logs if is_future else self.logs
-        left = MappingProxyType({key: log for key, log in logs.items() if key != topic_partition})
-        if is_future:
-            self.future_logs = left
-        else:
-            self.logs = left
-
-    def holds(self, path: str | None) -> bool:
+    def contains(self, path: str | None) -> bool:
         """Return True if a path is the directory's or lies in it."""
         return path is not None and (path == self.path or path.startswith(self.path + os.sep))
 

@@ -26,7 +26,7 @@ from kafkalog.util.fileio import FileSystem
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Doomed(NamedTuple):
+class PendingRemoval(NamedTuple):
     """A partition directory pending removal; `log` is its log, open for current readers, or None."""
 
     due_ms: int
@@ -46,13 +46,13 @@ class DeletionQueue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[Doomed] = []  # guarded by self._lock
+        self._waiting: list[PendingRemoval] = []  # guarded by self._lock
         self._orders = itertools.count()
 
     def add(self, directory: DataDirectory, path: str, due_ms: int, log: UnifiedLog | None = None) -> None:
         """Queue the directory `path` for removal at `due_ms`."""
         with self._lock:
-            heapq.heappush(self._waiting, Doomed(due_ms, next(self._orders), directory, path, log))
+            heapq.heappush(self._waiting, PendingRemoval(due_ms, next(self._orders), directory, path, log))
 
     def run(self, now_ms: int, retry_ms: int, failed: Callable[[DataDirectory, Exception], object]) -> int:
         """Remove the directories that are due and return their number.
@@ -73,7 +73,7 @@ class DeletionQueue:
             raise failures[0]
         return len(due)
 
-    def _take_due(self, now_ms: int) -> list[Doomed]:
+    def _take_due(self, now_ms: int) -> list[PendingRemoval]:
         due = []
         with self._lock:
             while self._waiting and self._waiting[0].due_ms <= now_ms:
@@ -118,25 +118,25 @@ def rename_for_delete(directory: DataDirectory, log: UnifiedLog, *, sync: bool =
         raise unsynced
     if directory.log_dir is not None:
         directory.log_dir.partition_closed(before, True)
-    _LOG.info("%s is deleted: renamed to %s", before, log.path)
+    _LOG.info("deleted %s: renamed to %s", before, log.path)
     return unsynced
 
 
-def remove(doomed: Doomed) -> None:
+def remove(pending: PendingRemoval) -> None:
     """Remove a directory and all in it; after a StorageError some of it remains for the next attempt.
 
     Nothing is done in a data directory that is offline: its next start removes the directory.
     """
-    doomed.close()
-    fs = doomed.directory.fs
-    if not doomed.directory.is_online:
+    pending.close()
+    fs = pending.directory.fs
+    if not pending.directory.is_online:
         return
     try:
-        remove_tree(doomed.path, fs)
-        fs.fsync_dir(os.path.dirname(doomed.path))
+        remove_tree(pending.path, fs)
+        fs.fsync_dir(os.path.dirname(pending.path))
     except OSError as error:
-        raise StorageError.from_os(error, "remove the deleted partition", path=doomed.path) from error
-    _LOG.info("removed %s", doomed.path)
+        raise StorageError.from_os(error, "remove the deleted partition", path=pending.path) from error
+    _LOG.info("removed %s", pending.path)
 
 
 def remove_tree(path: str, fs: FileSystem) -> None:
@@ -147,14 +147,14 @@ def remove_tree(path: str, fs: FileSystem) -> None:
     if os.path.islink(path):
         fs.unlink_if_exists(path)
         return
-    left, attempts = [path], 4
-    while left:
-        below = _emptied(left[-1], fs)
-        if below:
-            left += below
+    stack, attempts = [path], 4
+    while stack:
+        subdirectories = _remove_files(stack[-1], fs)
+        if subdirectories:
+            stack += subdirectories
             continue
         try:
-            fs.rmdir(left[-1])
+            fs.rmdir(stack[-1])
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -162,10 +162,10 @@ def remove_tree(path: str, fs: FileSystem) -> None:
             if error.errno != errno.ENOTEMPTY or attempts == 0:
                 raise
             continue  # an append in progress has written its epochs there meanwhile
-        left.pop()
+        stack.pop()
 
 
-def _emptied(path: str, fs: FileSystem) -> list[str]:
+def _remove_files(path: str, fs: FileSystem) -> list[str]:
     """Remove the files of a directory and return the directories in it."""
     try:
         with fs.entries(path) as entries:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -39,14 +40,14 @@ class DirectorySet:
     def logs(self) -> Logs:
         """The current logs: a snapshot that does not change."""
         if self._failing:
-            self._settle()
+            self._take_failed_offline()
         return self._logs
 
     @property
     def future_logs(self) -> Logs:
         """The logs that will replace current ones in other directories."""
         if self._failing:
-            self._settle()
+            self._take_failed_offline()
         return self._future_logs
 
     @property
@@ -91,8 +92,8 @@ class DirectorySet:
 
     def _publish(self) -> None:
         """Rebuild the snapshots of all logs."""
-        self._logs = _merged(one.logs for one in self.directories)
-        self._future_logs = _merged(one.future_logs for one in self.directories)
+        self._logs = _merge(one.logs for one in self.directories)
+        self._future_logs = _merge(one.future_logs for one in self.directories)
 
     # Disk failures
     def fail_directory(self, path: str | os.PathLike[str], error: Exception) -> None:
@@ -103,11 +104,11 @@ class DirectorySet:
         real = os.path.realpath(path)
         directory = next((one for one in self.directories if one.path == real), None)
         if directory is None:
-            raise IllegalArgument(f"{real} is no data directory of this manager")
+            raise IllegalArgument(f"{real} is not a data directory of this manager")
         directory.note_failure(error)
-        self._settle()
+        self._take_failed_offline()
 
-    def disk_error(self, directory: DataDirectory, error: Exception) -> None:
+    def handle_error(self, directory: DataDirectory, error: Exception) -> None:
         """Handle an error in a directory: a disk failure or damage takes it offline; a full disk does not."""
         if is_disk_failure(error) or isinstance(error, (FormatError, CorruptRecord)):
             self.fail_directory(directory.path, error)
@@ -121,12 +122,10 @@ class DirectorySet:
             directory.note_failure(error)
             self._failing = True
             if self.scheduler is not None:
-                try:
-                    self.scheduler.schedule("handle-log-dir-failure", self._settle, delay_ms=1)
-                except IllegalState:  # shut down: the next call to this manager takes it offline
-                    pass
+                with suppress(IllegalState):  # shut down: the next call to this manager takes it offline
+                    self.scheduler.schedule("handle-log-dir-failure", self._take_failed_offline, delay_ms=1)
 
-    def _settle(self) -> None:
+    def _take_failed_offline(self) -> None:
         """Take directories offline whose failure was noted."""
         with self._lock:
             self._failing = False
@@ -136,12 +135,12 @@ class DirectorySet:
             self._publish()
 
 
-def _merged(maps: Iterable[Logs]) -> Logs:
+def _merge(maps: Iterable[Logs]) -> Logs:
     """Merge the maps of logs; a single non-empty map is returned without a copy."""
     filled = [one for one in maps if one]
     if len(filled) == 1:
         return filled[0]
-    made: dict[TopicPartition, UnifiedLog] = {}
+    merged: dict[TopicPartition, UnifiedLog] = {}
     for one in filled:
-        made = made | one  # a proxy's own "or" copies keys with their hashes
-    return MappingProxyType(made)
+        merged = merged | one  # a proxy's own "or" copies keys with their hashes
+    return MappingProxyType(merged)

@@ -65,10 +65,10 @@ def take_inventory(directory: str, fs: FileSystem) -> Inventory:
             raise NotAPartition(
                 error.message,
                 path=path,
-                hint="a data directory holds partition directories only: move it elsewhere",
+                hint="a data directory may contain only partition directories: move this one elsewhere",
             ) from None
         if not is_directory:
-            _LOG.warning("%s is a file where a partition directory is meant: ignored", path)
+            _LOG.warning("ignoring %s: a file with the name of a partition directory", path)
             continue
         kinds[kind].append(PartitionPlace(topic_partition, path))
     live, future, deleted, stray = (tuple(sorted(found)) for found in kinds.values())
@@ -77,23 +77,26 @@ def take_inventory(directory: str, fs: FileSystem) -> Inventory:
 
 def check_no_duplicates(inventories: Iterable[Inventory]) -> None:
     """Raise IllegalState, naming both directories, if a partition or a future one exists twice."""
-    for what, places in zip(("partition", "future replica"), _by_kind(inventories), strict=True):
+    listed = list(inventories)
+    live = [place for inventory in listed for place in inventory.live]
+    future = [place for inventory in listed for place in inventory.future]
+    for what, places in (("partition", live), ("future replica", future)):
         known: dict[TopicPartition, str] = {}
         for topic_partition, path in places:
             other = known.setdefault(topic_partition, path)
             if other is not path:
                 raise IllegalState(
-                    f"the {what} {topic_partition} is in {other} as well",
+                    f"the {what} {topic_partition} is also in {other}",
                     path=path,
-                    hint="one of them is left from an interrupted move between directories: "
-                    "keep the one that is complete and move the other away",
+                    hint="one of them is left over from an interrupted move between directories: "
+                    "keep the complete one and move the other away",
                 )
 
 
-def either(*rules: IsStray | None) -> IsStray | None:
+def any_rule(*rules: IsStray | None) -> IsStray | None:
     """Return a rule that is True if one of these rules is; None if there is no rule."""
-    given = [rule for rule in rules if rule is not None]
-    return (lambda key, topic_id: any(rule(key, topic_id) for rule in given)) if given else None
+    active = [rule for rule in rules if rule is not None]
+    return (lambda key, topic_id: any(rule(key, topic_id) for rule in active)) if active else None
 
 
 def without_strays(
@@ -110,8 +113,8 @@ def without_strays(
         for place in inventory.live
         if is_stray(place.topic_partition, read_partition_metadata(fs, place.path))
     )
-    kept = tuple(sorted(set(inventory.live) - set(strays)))
-    return inventory._replace(live=kept), strays
+    remaining = tuple(sorted(set(inventory.live) - set(strays)))
+    return inventory._replace(live=remaining), strays
 
 
 def set_aside(inventory: Inventory, strays: Iterable[PartitionPlace], fs: FileSystem) -> Inventory:
@@ -127,11 +130,6 @@ def set_aside(inventory: Inventory, strays: Iterable[PartitionPlace], fs: FileSy
         _LOG.warning("%s belongs to no topic: renamed to %s", place.path, target)
         renamed.append(PartitionPlace(place.topic_partition, target))
     return inventory._replace(stray=(*inventory.stray, *renamed))
-
-
-def _by_kind(inventories: Iterable[Inventory]) -> tuple[list[PartitionPlace], list[PartitionPlace]]:
-    listed = list(inventories)
-    return [one for each in listed for one in each.live], [one for each in listed for one in each.future]
 
 
 def _entries(directory: str, fs: FileSystem) -> list[tuple[str, bool]]:

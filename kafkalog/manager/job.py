@@ -86,7 +86,7 @@ class Job:
         with self._lock:
             self._scheduler, self._task = scheduler, task
 
-    def follow(self) -> None:
+    def reschedule(self) -> None:
         """Apply a changed period: the next run is one period from now."""
         period_ms = self.period_ms
         with self._lock:
@@ -110,8 +110,8 @@ class Job:
         every = f"every {period_ms} ms" if 0 < period_ms < FAR_MS else "once"
         if self.last_run_ms is None:
             return f"<Job {self.name} {every}, not run yet>"
-        how = "went well" if self.last_error is None else f"failed: {self.last_error}"
-        return f"<Job {self.name} {every}, {self.runs} runs, the last {self.last_duration_ms} ms, {how}>"
+        outcome = "succeeded" if self.last_error is None else f"failed: {self.last_error}"
+        return f"<Job {self.name} {every}, {self.runs} runs, the last took {self.last_duration_ms} ms and {outcome}>"
 
 
 def _period_or_once(period_ms: int) -> int:

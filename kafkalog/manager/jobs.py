@@ -82,8 +82,8 @@ def jobs_of(store: Store, ages: AgeClock) -> tuple[Job, ...]:
         return [log for directory in store.directories for log in directory.all_logs]
 
     def retain() -> object:
-        with store.retention_of(logs()) as mine:
-            return cleanup_logs(mine, ages.milliseconds(), failed=failed)
+        with store.retention_of(logs()) as idle:
+            return cleanup_logs(idle, ages.milliseconds(), failed=failed)
 
     def expire() -> object:
         return expire_producers(logs(), ages.milliseconds(), store.config.producer_id_expiration_ms, failed=failed)

@@ -43,7 +43,7 @@ class KnownTopics(NamedTuple):
         if topic in self.own:
             return self.own[topic]
         if self.cluster is not None and topic in self.cluster.image.topics:
-            return understood(TOPIC_TABLE, self.cluster.image.topic_settings(topic), f"topic {topic}")
+            return valid_settings(TOPIC_TABLE, self.cluster.image.topic_settings(topic), f"topic {topic}")
         return None
 
     def store_settings(self) -> dict[str, str]:
@@ -52,33 +52,33 @@ class KnownTopics(NamedTuple):
             return {}
         node = -1 if self.node_id is None else self.node_id
         settings = self.cluster.image.broker_settings(node)
-        return understood(BROKER_TABLE, settings, "the broker", unknown_is_fine=True)
+        return valid_settings(BROKER_TABLE, settings, "the broker", ignore_unknown=True)
 
     def config_of(self, topic: str, store: BrokerConfig) -> LogConfig:
         """Return a topic's configuration in a store; `KEEP_ALL` for an unknown one, unless the store sets a retention.
         """
         settings = self.settings_of(topic)
         if settings is None:
-            settings = {} if self.is_aged(topic, store) else KEEP_ALL
+            settings = {} if self.has_known_retention(topic, store) else KEEP_ALL
         return store.log_config(settings)
 
-    def is_aged(self, topic: str, store: BrokerConfig) -> bool:
+    def has_known_retention(self, topic: str, store: BrokerConfig) -> bool:
         """Return False for an unknown topic in a store that sets no retention."""
         return self.settings_of(topic) is not None or bool(_RETENTION & store.overrides().keys())
 
-    def settings_elsewhere(self, topics: Iterable[str], store: BrokerConfig) -> dict[str, Mapping[str, str]]:
+    def other_settings(self, topics: Iterable[str], store: BrokerConfig) -> dict[str, Mapping[str, str]]:
         """Return settings of those `topics` that no topics file has: the broker's, or `KEEP_ALL` for unknown ones."""
         found: dict[str, Mapping[str, str]] = {}
         unknown = []
         for topic in sorted(set(topics) - self.own.keys()):
             settings = self.settings_of(topic)
-            if settings is None and not self.is_aged(topic, store):
+            if settings is None and not self.has_known_retention(topic, store):
                 unknown.append(topic)
                 settings = KEEP_ALL
             found[topic] = settings or {}
         if unknown:
-            shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-            _LOG.warning("nobody knows the settings of %s: nothing of it is deleted by age or size", shown)
+            names = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+            _LOG.warning("the settings of %s are unknown: nothing is deleted by age or size", names)
         return found
 
     def has_replicas(self, topic_partition: TopicPartition) -> bool:
@@ -108,10 +108,10 @@ def read_known_topics(directories: Iterable[str], *, fs: FileSystem = OS) -> Kno
             from kafkalog.manager.cluster_metadata import read_cluster_metadata
 
             found += filter(None, [read_cluster_metadata(directory, fs=fs)])
-    return KnownTopics(own, _sound_metadata(found) if found else None, node_id)
+    return KnownTopics(own, _choose_metadata(found) if found else None, node_id)
 
 
-def _sound_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:
+def _choose_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:
     """Return the metadata that applies.
 
     CorruptRecord if its log ends in damage, IllegalArgument if none can be chosen with certainty.
@@ -121,15 +121,15 @@ def _sound_metadata(found: list[ClusterMetadata]) -> ClusterMetadata | None:
     cluster = choose_metadata(found)
     if cluster is not None and cluster.problem is not None:
         raise CorruptRecord(
-            f"the broker's metadata is damaged, so its settings are not known: {cluster.problem.message}",
+            f"the broker's metadata is damaged, so its settings are unknown: {cluster.problem.message}",
             path=cluster.problem.path,
             offset=cluster.problem.offset,
             position=cluster.problem.position,
-            hint=f"`kafkalog verify` shows it; `kafkalog repair --apply {cluster.log_path}` cuts a torn end",
+            hint=f"`kafkalog verify` shows it; `kafkalog repair --apply {cluster.log_path}` truncates a torn end",
         )
-    if cluster is not None and cluster.image.passed_over:
-        kinds = ", ".join(map(str, sorted(cluster.image.passed_over)))
-        _LOG.warning("%s: passed over records of a newer Kafka that are not needed here: kinds %s", cluster.path, kinds)
+    if cluster is not None and cluster.image.skipped:
+        types = ", ".join(map(str, sorted(cluster.image.skipped)))
+        _LOG.warning("%s: skipped records of a newer Kafka that are not needed: types %s", cluster.path, types)
     return cluster
 
 
@@ -158,17 +158,17 @@ def _may_hold_metadata(directory: str, fs: FileSystem) -> bool:
         return True  # the reader reports the error
 
 
-def understood(
-    table: Table, settings: Mapping[str, str], whose: str, *, unknown_is_fine: bool = False
+def valid_settings(
+    table: Table, settings: Mapping[str, str], owner: str, *, ignore_unknown: bool = False
 ) -> dict[str, str]:
     """Return the broker's settings that this version knows and accepts; log a warning for each other one."""
-    taken = {}
+    accepted = {}
     for name, value in settings.items():
         try:
             parse_value(table.find(name), value)
         except ConfigError as error:
-            if not unknown_is_fine:
-                _LOG.warning("%s: its setting %s=%s does not count: %s", whose, name, value, error.message)
+            if not ignore_unknown:
+                _LOG.warning("%s: ignoring the setting %s=%s: %s", owner, name, value, error.message)
             continue
-        taken[name] = value
-    return taken
+        accepted[name] = value
+    return accepted

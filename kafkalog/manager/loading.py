@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -32,12 +31,11 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.scheduler import Schedules
 
 _LOG: Final = logging.getLogger(__name__)
-_LOOK_UP_S: Final = 0.05
-DAMAGE: Final = (OSError, FormatError, CorruptRecord)
+_CHECK_INTERVAL_S: Final = 0.05
+DIRECTORY_ERRORS: Final = (OSError, FormatError, CorruptRecord)
 """Errors that take one directory offline if they occur in the directory's own files (LOAD-32)."""
-OF_ONE_LOG: Final = (KafkalogError, ValueError, ArithmeticError)
+LOG_ERRORS: Final = (KafkalogError, ValueError, ArithmeticError)
 """Errors that take one log offline if no disk is the cause; any other exception is a bug and ends the start."""
-Offsets = dict[TopicPartition, int]
 
 
 class LoadProgress(NamedTuple):
@@ -99,13 +97,6 @@ class Configs:
         return config
 
 
-def read_offsets(directory: str, fs: FileSystem) -> tuple[Offsets, Offsets]:
-    """Return (log starts, recovery points) of a directory's checkpoints. CorruptCheckpoint, StorageError."""
-    starts = OffsetCheckpoint(os.path.join(directory, LOG_START_FILE), fs=fs).read()
-    points = OffsetCheckpoint(os.path.join(directory, RECOVERY_POINT_FILE), fs=fs).read()
-    return starts, points
-
-
 class DirectoryLoader:
     """Loader of one directory: counts and collects logs, stops at the first disk failure.
 
@@ -124,12 +115,14 @@ class DirectoryLoader:
         self._rules = rules
         self._lock = threading.Lock()
         self._done = 0  # guarded by self._lock
-        self._failure: Exception | None = None  # guarded by self._lock
+        self.failure: Exception | None = None  # guarded by self._lock
+        """The disk error that stopped the loading."""
         self._stopped = False
-        log_dir = directory.held
+        log_dir = directory.online_log_dir
         self._log_dir = log_dir
         self._clean = log_dir.marker_found
-        self._starts, self._points = read_offsets(directory.path, rules.fs)
+        self._starts = OffsetCheckpoint(directory.file(LOG_START_FILE), fs=rules.fs).read()
+        self._points = OffsetCheckpoint(directory.file(RECOVERY_POINT_FILE), fs=rules.fs).read()
 
     def begin(self) -> None:
         """Remove the marker, and checkpoint entries left by a delete that a crash interrupted.
@@ -137,15 +130,15 @@ class DirectoryLoader:
         StorageError, CorruptCheckpoint: nothing may be opened.
         """
         self._log_dir.loading_begins()
-        here = {place.topic_partition for place in self._places}
+        existing = {place.topic_partition for place in self._places}
         path, fs = self.directory.path, self._rules.fs
-        told_of = self._starts.keys() | self._points.keys() | read_cleaner_offsets(path, fs=fs).keys()
-        forget(path, told_of - here, fs=fs)
+        listed = self._starts.keys() | self._points.keys() | read_cleaner_offsets(path, fs=fs).keys()
+        forget(path, listed - existing, fs=fs)
         if self._places:
-            how = "closed well: no recovery" if self._clean else "not closed well: they are recovered"
-            _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, how)
+            state = "cleanly closed: no recovery" if self._clean else "not cleanly closed: recovering them"
+            _LOG.info("loading %d logs of %s, %s", len(self._places), self.directory.path, state)
         for place in self._strays:
-            _LOG.warning("%s belongs to no topic: kept, not opened", place.path)
+            _LOG.warning("%s belongs to no topic: kept, but not opened", place.path)
 
     @property
     def work(self) -> Sequence[PartitionPlace]:
@@ -156,49 +149,44 @@ class DirectoryLoader:
         """Open no further log."""
         self._stopped = True
 
-    @property
-    def failure(self) -> Exception | None:
-        """The disk error that stopped the loading."""
-        return self._failure
-
-    def load_some(self, left: deque[PartitionPlace]) -> None:
-        """Open logs from `left`, shared with other threads, until none is left or the loading stops."""
-        while left:
+    def load_from(self, pending: deque[PartitionPlace]) -> None:
+        """Open logs from `pending`, shared with other threads, until none is left or the loading stops."""
+        while pending:
             try:
-                place = left.popleft()
+                place = pending.popleft()
             except IndexError:  # another thread took the last one
                 return
             self.load_one(place)
 
     def load_one(self, place: PartitionPlace) -> None:
         """Open a log, unless the directory has failed meanwhile; record its error, or the disk's."""
-        if self._stopped or self._failure is not None:
+        if self._stopped or self.failure is not None:
             return
         try:
             began_ms = self._rules.clock.monotonic_ms()
             log = self._open(place)
         except OSError as error:
             with self._lock:
-                self._failure = self._failure or error
+                self.failure = self.failure or error
             return
-        except OF_ONE_LOG as error:
+        except LOG_ERRORS as error:
             self._note_problem(place, error)
             return
         except BaseException:
             self._stopped = True
             raise
-        self._opened(place, log, self._rules.clock.monotonic_ms() - began_ms)
+        self._register(place, log, self._rules.clock.monotonic_ms() - began_ms)
 
     def _note_problem(self, place: PartitionPlace, error: Exception) -> None:
         """Leave a partition offline because of its own error; a failed future log only stays on disk."""
-        _LOG.error("%s is offline, the others are served: %s", place.path, error, exc_info=error)
+        _LOG.error("%s is offline, other partitions are available: %s", place.path, error, exc_info=error)
         if not isinstance(error, KafkalogError):
             error = IllegalState(f"the log cannot be opened: {type(error).__name__}: {error}", path=place.path)
         with self._lock:
             self._done += 1
             if place.path not in self._future and place not in self._strays:
                 self.problems[place.topic_partition] = error
-        self._tell(place.name, None)
+        self._report_progress(place.name, None)
 
     def _open(self, place: PartitionPlace) -> UnifiedLog:
         try:
@@ -206,7 +194,7 @@ class DirectoryLoader:
         except (FormatError, CorruptRecord) as error:
             if not (self._clean and self._rules.recovers_damage):
                 raise
-            _LOG.warning("%s is recovered in a copy, though it was closed well: %s", place.name, error)
+            _LOG.warning("recovering %s in a copy, although it was cleanly closed: %s", place.name, error)
             return self._open_found(place, False)
 
     def _open_found(self, place: PartitionPlace, is_clean: bool) -> UnifiedLog:
@@ -221,19 +209,19 @@ class DirectoryLoader:
             scheduler=rules.scheduler,
             producer_expiration_ms=rules.producer_expiration_ms,
             on_disk_failure=lambda error: rules.on_disk_failure(self.directory, error),
-            progress=None if is_clean else lambda recovery: self._tell(place.name, recovery),
+            progress=None if is_clean else lambda recovery: self._report_progress(place.name, recovery),
             keeps_begun_epochs=rules.keeps_begun_epochs,
             refuses_loss=rules.refuses_loss,
         )
 
-    def _opened(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:
+    def _register(self, place: PartitionPlace, log: UnifiedLog, took_ms: int) -> None:
         if place in self._strays:
             log.close()
             self._log_dir.partition_closed(place.name, True)
             return
         with self._lock:
-            kept = self.future_logs if place.path in self._future else self.logs
-            kept[place.topic_partition] = log
+            logs = self.future_logs if place.path in self._future else self.logs
+            logs[place.topic_partition] = log
             self._done += 1
             done = self._done
         state = log.state
@@ -243,9 +231,9 @@ class DirectoryLoader:
             log.name, state.log_start_offset, state.log_end_offset, len(state.segments), took_ms,
             done, len(self._places), self.directory.path,
         )  # fmt: skip
-        self._tell(place.name, None)
+        self._report_progress(place.name, None)
 
-    def _tell(self, name: str, recovery: RecoveryProgress | None) -> None:
+    def _report_progress(self, name: str, recovery: RecoveryProgress | None) -> None:
         if self._rules.progress is not None:
             with self._lock:
                 logs = (self.directory.path, self._done, len(self._places), name)
@@ -257,11 +245,11 @@ class DirectoryLoader:
         lower_cleaner_offsets(self.directory.path, ends, fs=self._rules.fs)
         self._log_dir.loading_done()
 
-    def threads(self, most: int) -> int:
+    def threads(self, limit: int) -> int:
         """Return the number of loading threads: one after a clean stop, since many short calls delay each other."""
-        return 1 if self._clean else most
+        return 1 if self._clean else limit
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Close the opened logs as a crash would leave them; no marker is written."""
         for log in (*self.logs.values(), *self.future_logs.values()):
             try:
@@ -270,11 +258,11 @@ class DirectoryLoader:
                 _LOG.warning("%s: %s", log.path, error)
 
 
-def load_all(loaders: Sequence[DirectoryLoader], threads: int, let_through: Callable[[], object]) -> None:
+def load_all(loaders: Sequence[DirectoryLoader], threads: int, check_interrupts: Callable[[], object]) -> None:
     """Run all loaders until each has its logs or its disk failure; any other exception stops all and is raised.
 
-    `let_through` is called from time to time and may raise, as for a Ctrl-C. No thread is left at the end, even after
-    an error.
+    `check_interrupts` is called from time to time and may raise, as for a Ctrl-C. No thread is left at the end, even
+    after an error.
     """
     pools: list[ThreadPoolExecutor] = []
     futures: set[Future[None]] = set()
@@ -284,11 +272,11 @@ def load_all(loaders: Sequence[DirectoryLoader], threads: int, let_through: Call
             if work:
                 count = min(loader.threads(threads), len(work))
                 pools.append(ThreadPoolExecutor(count, "kafkalog-load"))
-                left = deque(work)
-                futures.update(pools[-1].submit(loader.load_some, left) for _ in range(count))
+                pending = deque(work)
+                futures.update(pools[-1].submit(loader.load_from, pending) for _ in range(count))
         while futures:
-            done, futures = wait(futures, _LOOK_UP_S, FIRST_EXCEPTION)
-            let_through()
+            done, futures = wait(futures, _CHECK_INTERVAL_S, FIRST_EXCEPTION)
+            check_interrupts()
             for future in done:
                 future.result()
     except BaseException:

@@ -13,6 +13,7 @@ import fcntl
 import os
 import stat
 import struct
+from contextlib import suppress
 from typing import Final
 
 from kafkalog.errors import DirectoryLocked, IllegalState, NotAPartition, StorageError
@@ -25,7 +26,7 @@ from kafkalog.util.system_calls import pack_flock, unpack_flock
 MARKER: Final = b'{"version":0,"brokerEpoch":-1}'
 """Content of the marker that kafkalog writes: clean, without a broker epoch."""
 
-_OF_A_BACKUP: Final = "this is a backup, which nobody writes to: `kafkalog restore` makes a data directory of it"
+_BACKUP_HINT: Final = "this is a read-only backup: `kafkalog restore` creates a data directory from it"
 
 _registry_lock: Final = guard()  # over taking a directory's lock, and releasing it with its marker synced
 _state_lock: Final = guard()  # of all directories; held long only to sync a marker's removal or write
@@ -57,7 +58,7 @@ class LogDir:
         self._created: set[str] = set()  # closed well and made here; guarded by _state_lock
         self._clean: set[str] = set()  # closed well; guarded by _state_lock
         self._unclean: set[str] = set()  # guarded by _state_lock
-        self._whole: bool | None = None  # all partitions are open here; False: not yet, or no longer
+        self._all_loaded: bool | None = None  # all partitions are open here; False: not yet, or no longer
         self.marker_found = False
         self.is_exclusive = False
 
@@ -77,22 +78,22 @@ class LogDir:
             held = _held.get(key)
             if held is not None:
                 if exclusive or held.is_exclusive:
-                    raise _held_as_a_whole(held)
+                    raise _conflict_error(held)
                 held._holders += 1
                 return held
             lock_path = os.path.join(real, LOCK_FILE)
             fd = _open_locked(lock_path, fs)
             try:
-                made = cls(real, fd, key, fs)
-                made.marker_found = made._marker_present = fs.exists(made.marker_path)
-                made.is_exclusive = exclusive
+                log_dir = cls(real, fd, key, fs)
+                log_dir.marker_found = log_dir._marker_present = fs.exists(log_dir.marker_path)
+                log_dir.is_exclusive = exclusive
             except BaseException as error:
                 _close(fd, fs)
                 if isinstance(error, OSError):
                     raise StorageError.from_os(error, "lock the directory", path=lock_path) from error
                 raise
-            _held[key] = made
-            return made
+            _held[key] = log_dir
+            return log_dir
 
     def release(self) -> None:
         """Release one hold. The last one writes the marker if it is due, then unlocks.
@@ -100,16 +101,16 @@ class LogDir:
         StorageError if the marker cannot be written: the data is complete, but the next open finds no marker. The lock
         is released all the same.
         """
-        self._give_up(())
+        self._release(())
 
-    def discard(self, worthless: tuple[str, ...]) -> None:
+    def discard(self, disposable: tuple[str, ...]) -> None:
         """Release a directory that the caller created and could not use; the last hold removes it.
 
-        It stays if it holds more than lock file, marker and the `worthless` files.
+        It stays if it holds more than lock file, marker and the `disposable` files.
         """
-        self._give_up((LOCK_FILE, CLEAN_SHUTDOWN_FILE, *worthless))
+        self._release((LOCK_FILE, CLEAN_SHUTDOWN_FILE, *disposable))
 
-    def _give_up(self, worthless: tuple[str, ...]) -> None:
+    def _release(self, disposable: tuple[str, ...]) -> None:
         if os.getpid() != self._pid:
             return
         with _registry_lock:
@@ -119,21 +120,21 @@ class LogDir:
             if self._holders:
                 return
             try:
-                if not (worthless and self._emptied(worthless)):
+                if not (disposable and self._remove_files(disposable)):
                     self._write_marker()
             finally:
                 del _held[self._key]
                 fd, self._fd = self._fd, -1
                 _close(fd, self._fs)
-                if worthless:
+                if disposable:
                     remove_empty_directory(self.path, self._fs)
 
-    def _emptied(self, worthless: tuple[str, ...]) -> bool:
-        """Remove the `worthless` files; return True if the directory held nothing else and they are removed."""
+    def _remove_files(self, disposable: tuple[str, ...]) -> bool:
+        """Remove the `disposable` files; return True if the directory held nothing else and they are removed."""
         try:
-            if not frozenset(self._fs.names(self.path)) <= frozenset(worthless):
+            if not frozenset(self._fs.names(self.path)) <= frozenset(disposable):
                 return False
-            for name in worthless:
+            for name in disposable:
                 self._fs.unlink_if_exists(os.path.join(self.path, name))
         except OSError:
             return False
@@ -155,17 +156,17 @@ class LogDir:
         """Remove the marker from disk: a crash while partitions load must not look clean (LOAD-30)."""
         self.before_first_write()
         with _state_lock:
-            self._whole = False
+            self._all_loaded = False
 
     def loading_done(self) -> None:
         """Record that all partitions are open: the marker may be written again once all are closed cleanly."""
         with _state_lock:
-            self._whole = True
+            self._all_loaded = True
 
-    def forsake(self) -> None:
+    def withhold_marker(self) -> None:
         """Write no marker from now on: the directory is left as it is."""
         with _state_lock:
-            self._whole = False
+            self._all_loaded = False
 
     def before_first_write(self) -> None:
         """Remove the marker from disk. The caller calls this before anything in the directory changes.
@@ -193,9 +194,9 @@ class LogDir:
         with _state_lock:
             if name in self._open:
                 raise DirectoryLocked(
-                    f"{name} is open for writing in this process already",
+                    f"{name} is already open for writing in this process",
                     path=os.path.join(self.path, name),
-                    hint="use the log that is open (it is thread-safe), or close it first",
+                    hint="use the open log (it is thread-safe), or close it first",
                 )
             # a partition created here and closed cleanly still counts as created when it is opened again
             self._open[name] = created or name in self._created
@@ -219,17 +220,17 @@ class LogDir:
 
     def _write_marker(self) -> None:
         with _state_lock:
-            touched = self._whole or (self._whole is None and bool(self._clean))
-            if self._marker_present or not touched or self._open or self._unclean:
+            is_due = self._all_loaded or (self._all_loaded is None and bool(self._clean))
+            if self._marker_present or not is_due or self._open or self._unclean:
                 return
             try:
-                if self._whole or self.marker_found or self._all_made_here_locked():
+                if self._all_loaded or self.marker_found or self._all_created_here_locked():
                     atomic_write(self._fs, self.marker_path, MARKER)
                     self._marker_present = True
             except OSError as error:
                 raise StorageError.from_os(error, "write the clean-shutdown marker", path=self.marker_path) from error
 
-    def _all_made_here_locked(self) -> bool:
+    def _all_created_here_locked(self) -> bool:
         """Return True if this process created and cleanly closed every partition directory in the data directory."""
         for name in self._fs.names(self.path):
             if name in self._created or name in NOT_PARTITIONS:
@@ -263,10 +264,10 @@ class LogDir:
         return f"<LogDir {self.path} {state}>"
 
 
-def _held_as_a_whole(held: LogDir) -> DirectoryLocked:
+def _conflict_error(held: LogDir) -> DirectoryLocked:
     if held.is_exclusive:
         return DirectoryLocked(
-            "this process has the data directory open as a whole", path=held.path, hint="use the logs that it has open"
+            "this process has the data directory open as a whole", path=held.path, hint="use the logs that are open"
         )
     return DirectoryLocked(
         "this process has partitions of the data directory open", path=held.path, hint="close those logs first"
@@ -296,10 +297,8 @@ def is_locked(path: str | os.PathLike[str], *, fs: FileSystem = OS) -> bool:
 
 def remove_empty_directory(path: str, fs: FileSystem) -> None:
     """Remove a directory if it is empty; errors are ignored."""
-    try:
+    with suppress(OSError):
         fs.rmdir(path)
-    except OSError:
-        pass
 
 
 def _directory_key(path: str, fs: FileSystem, create: bool) -> tuple[int, int]:
@@ -325,7 +324,7 @@ def _open_locked(path: str, fs: FileSystem) -> int:
         try:
             fd = with_room(fs.open, path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            hint = _OF_A_BACKUP if error.errno == errno.EISDIR else None
+            hint = _BACKUP_HINT if error.errno == errno.EISDIR else None
             raise StorageError.from_os(error, "open the lock file", path=path, hint=hint) from error
         try:
             _lock_file(fd, path)
@@ -341,10 +340,8 @@ def _open_locked(path: str, fs: FileSystem) -> int:
 
 def _close(fd: int, fs: FileSystem) -> None:
     """Close the lock file's descriptor; the lock is released with it, even after an error (close(2))."""
-    try:
+    with suppress(OSError):
         fs.close(fd)
-    except OSError:
-        pass
 
 
 def _is_named(fd: int, path: str, fs: FileSystem) -> bool:
@@ -362,16 +359,16 @@ def _lock_file(fd: int, path: str) -> None:
         if error.errno not in (errno.EACCES, errno.EAGAIN):
             raise
         holder = _lock_holder(fd)
-        by = f" by process {holder}" if holder else " by another process"
-        raise DirectoryLocked(f"the data directory is locked{by}", path=path) from None
+        owner = f" by process {holder}" if holder else " by another process"
+        raise DirectoryLocked(f"the data directory is locked{owner}", path=path) from None
 
 
 def _lock_holder(fd: int) -> int | None:
     """Return the id of the other process that holds the lock, 0 if the system has no number for it; None if unlocked.
     """
-    asked = pack_flock({"type": fcntl.F_WRLCK, "whence": os.SEEK_SET})
+    request = pack_flock({"type": fcntl.F_WRLCK, "whence": os.SEEK_SET})
     try:
-        found = unpack_flock(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        found = unpack_flock(fcntl.fcntl(fd, fcntl.F_GETLK, request))
     except (OSError, struct.error):
         return None
     return None if found["type"] == fcntl.F_UNLCK else max(0, found["pid"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import TracebackType
 
 from kafkalog.cleaner.stats import CleanerReport
 from kafkalog.config.broker import BrokerConfig
@@ -23,10 +22,10 @@ from kafkalog.errors import (
 from kafkalog.manager.clean_shutdown import agreed_epoch
 from kafkalog.manager.cleaning import CleanerJobs
 from kafkalog.manager.creation import Creation
-from kafkalog.manager.data_directory import DataDirectory
-from kafkalog.manager.inventory import IsStray, either
+from kafkalog.manager.data_directory import NO_LOGS, DataDirectory
+from kafkalog.manager.inventory import IsStray, any_rule
 from kafkalog.manager.jobs import Job, jobs_of
-from kafkalog.manager.loading import DAMAGE, Configs, LoadProgress, LoadRules
+from kafkalog.manager.loading import DIRECTORY_ERRORS, Configs, LoadProgress, LoadRules
 from kafkalog.manager.log_remover import LogRemover
 from kafkalog.manager.new_partitions import AT_ONCE, NewPartitions, PartitionMaker
 from kafkalog.manager.placement import check_cordoned, find_directory
@@ -107,59 +106,52 @@ class LogManager(LogRemover):
             check_cordoned(settings.cordoned_log_dirs, directories)
             topics = StoreTopics(topic_settings)
             manager = cls(directories, settings, topics, fs=fs, clock=clock, scheduler=scheduler)
-            manager._load(progress, is_stray, recovers_damage, keeps_begun_epochs, refuses_loss)
+            rules = LoadRules(
+                Configs(settings.log_config, topics.settings_of).of,
+                settings.num_recovery_threads_per_data_dir,
+                fs,
+                clock,
+                scheduler,
+                settings.producer_id_expiration_ms,
+                progress,
+                manager.note_failure,
+                recovers_damage,
+                keeps_begun_epochs,
+                refuses_loss,
+            )
+            manager._load(rules, is_stray)
         except BaseException:
             release_all(directories)
             raise
         return manager
 
-    def _load(
-        self,
-        progress: Callable[[LoadProgress], object] | None,
-        is_stray: IsStray | None,
-        recovers_damage: bool,
-        keeps_begun_epochs: bool,
-        refuses_loss: bool,
-    ) -> None:
+    def _load(self, rules: LoadRules, is_stray: IsStray | None) -> None:
         for directory in tuple(self.online):
             try:
                 self._topics.read(directory)
-            except DAMAGE as error:
+            except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
         check_some_online(self.directories)
         self._topics.merge()
-        rules = LoadRules(
-            Configs(self.config.log_config, self._topics.settings_of).of,
-            self.config.num_recovery_threads_per_data_dir,
-            self.fs,
-            self.clock,
-            self.scheduler,
-            self.config.producer_id_expiration_ms,
-            progress,
-            self.note_failure,
-            recovers_damage,
-            keeps_begun_epochs,
-            refuses_loss,
-        )
         inventories = load_directories(
-            self.directories, rules, lambda directory: either(is_stray, self._topics.strays_in(directory))
+            self.directories, rules, lambda directory: any_rule(is_stray, self._topics.strays_in(directory))
         )
         for directory in tuple(self.online):
             try:
                 self._topics.forget_stale(directory)
-                self._name_topics(directory)
-            except DAMAGE as error:
+                self._write_missing_topic_ids(directory)
+            except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
         check_some_online(self.directories)
-        due_ms = self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms
+        due_ms = self._removal_due_ms()
         for directory in self.directories:
             for place in inventories[directory.path].deleted if directory.path in inventories else ():
-                self._doomed.add(directory, place.path, due_ms)
+                self._removals.add(directory, place.path, due_ms)
         self._publish()
 
-    def _name_topics(self, directory: DataDirectory) -> None:
+    def _write_missing_topic_ids(self, directory: DataDirectory) -> None:
         """Write the topic id into partitions that a crash left without one while they were created."""
-        if directory.held.marker_found:
+        if directory.online_log_dir.marker_found:
             return
         for key, log in directory.logs.items():
             entry = self._topics.get(key.topic)
@@ -195,7 +187,7 @@ class LogManager(LogRemover):
                 config = self.config_of(topic)
                 altered = [log for log in self._all_logs() if log.topic_partition.topic == topic]
                 was_compact = self._set_configs((log, config) for log in altered)
-            self._follow_policies(was_compact)
+            self._apply_policies(was_compact)
 
     def _all_logs(self) -> tuple[UnifiedLog, ...]:
         return (*self.logs.values(), *self.future_logs.values())
@@ -210,12 +202,12 @@ class LogManager(LogRemover):
             log.config = config
         return was_compact
 
-    def _follow_policies(self, was_compact: Iterable[UnifiedLog]) -> None:
+    def _apply_policies(self, was_compact: Iterable[UnifiedLog]) -> None:
         """Apply changed policies to the cleaner: abort cleans of logs that are no longer compacted."""
         for log in was_compact:
             if not log.config.compact and self.current_logs.get(log.topic_partition) is log:
                 self.cleaner.manager.states.abort(log.topic_partition)
-        self._cleaning.follow(self.config)
+        self._cleaning.apply(self.config)
 
     def alter_config(self, changes: Mapping[str, object]) -> None:
         """Change settings of the store, by broker names; topics that do not set them follow at once (LOG-76).
@@ -232,7 +224,7 @@ class LogManager(LogRemover):
                 self.config = config
                 logs = self._all_logs()
                 was_compact = self._set_configs((log, self.config_of(log.topic_partition.topic)) for log in logs)
-            self._follow_policies(was_compact)
+            self._apply_policies(was_compact)
 
     @property
     def cleaner_report(self) -> CleanerReport:
@@ -243,7 +235,7 @@ class LogManager(LogRemover):
         """Delete a log and return it; see `LogRemover.delete`. Without compacted logs the cleaner's threads end."""
         log = super().delete(topic_partition, is_future=is_future)
         if log is not None and not is_future:
-            self._cleaning.follow_deleted(log)
+            self._cleaning.log_deleted(log)
         return log
 
     def delete_topic(self, topic: str) -> int:
@@ -254,14 +246,14 @@ class LogManager(LogRemover):
         return count
 
     def delete_topics(
-        self, topics: Collection[str], go_on: Callable[[], object] = lambda: None
+        self, topics: Collection[str], between_batches: Callable[[], object] = lambda: None
     ) -> dict[str, StorageError]:
         """Delete topics with all their partitions and return the errors of those that were not deleted, by name.
 
         The topics files record the delete first, on disk, so that a start after a crash knows of it
         (`StoreTopics.entries`) and calls this again. A StorageError is as for `delete`: some partitions of the topic
-        may then be deleted, and others not; the remaining ones stay, at the next start too. `go_on` is called from time
-        to time and may raise: the next start then continues. LogClosed.
+        may then be deleted, and others not; the remaining ones stay, at the next start too. `between_batches` may
+        raise: the next start then continues. LogClosed.
         """
         names = frozenset(topics)
         keys = sorted(key for key in (*self.logs, *self.problems) if key.topic in names)
@@ -272,31 +264,35 @@ class LogManager(LogRemover):
             except StorageError as error:
                 self._topics.unmark_deleted(tuple(self.online), names)
                 return dict.fromkeys(names, error)
-        removed, failures = self._delete_all(keys, go_on)
+        removed, failures = self._delete_all(keys, between_batches)
         with self._lock:
             self._topics.unmark_deleted(tuple(self.online), failures.keys())
             self._topics.forget(tuple(self.online), names - failures.keys())
         for log in removed:
             if log.config.compact:
-                self._cleaning.follow_deleted(log)
+                self._cleaning.log_deleted(log)
         return failures
 
     # Creation
     def create_partitions(
-        self, wanted: Sequence[NewPartitions], *, epoch: int = 0, go_on: Callable[[], object] = lambda: None
+        self,
+        partitions: Sequence[NewPartitions],
+        *,
+        epoch: int = 0,
+        between_batches: Callable[[], object] = lambda: None,
     ) -> dict[str, KafkalogError]:
         """Create partitions and return the error of each topic that did not get all of its own, by name.
 
         The topics files list them first, on disk: if the call does not finish, they show which partitions are missing.
-        `epoch` is the leader epoch that they begin with. `go_on` is called from time to time and may raise.
+        `epoch` is the leader epoch that they begin with. `between_batches` is called between parts and may raise.
         StorageError if no data directory takes a partition; InvalidTopic, ConfigError, LogClosed.
         """
-        maker = PartitionMaker(self, self._topics, wanted, epoch)
+        maker = PartitionMaker(self, self._topics, partitions, epoch)
         with self._lock:
             self._check_open()
-            places = maker.noted()
+            places = maker.record_topics()
         for first in range(0, len(places), AT_ONCE):
-            go_on()
+            between_batches()
             with self._lock:
                 self._check_open()
                 try:
@@ -304,9 +300,9 @@ class LogManager(LogRemover):
                 finally:
                     self._publish()
                 for log in logs:
-                    self.cleaner.manager.take_back(log)  # one of that name may have been set aside
+                    self.cleaner.manager.reinstate(log)  # one of that name may have been set aside
             for log in logs:
-                self._cleaning.follow_log(log)
+                self._cleaning.log_added(log)
         with self._lock:
             maker.sync()
         return maker.failures
@@ -334,20 +330,20 @@ class LogManager(LogRemover):
                 self._check_open()
                 log = self.get(topic_partition, is_future=is_future)
                 if log is None:
-                    wanted = Creation(topic_partition, is_new, is_future, topic_id, directory, settings)
-                    log = wanted.make(self, self._topics)
-                    self.cleaner.manager.take_back(log)  # one of that name may have been set aside
+                    creation = Creation(topic_partition, is_new, is_future, topic_id, directory, settings)
+                    log = creation.make(self, self._topics)
+                    self.cleaner.manager.reinstate(log)  # one of that name may have been set aside
                     self._publish()
             if is_future:
                 self.cleaner.manager.states.abort(topic_partition)  # the source of the copy must not change
             else:
-                self._cleaning.follow_log(log)
+                self._cleaning.log_added(log)
         known = self._known_id(log) if topic_id is not None else None
         if known is not None and known != topic_id:
             raise InconsistentTopicId(
                 f"topic {topic_partition.topic} has id {known}, not {topic_id}",
                 path=log.path,
-                hint="a topic of that name was deleted and made again: delete the old one first",
+                hint="the topic was deleted and created again: delete the old one first",
             )
         return log
 
@@ -360,7 +356,7 @@ class LogManager(LogRemover):
         """Create the next log of a partition, current or future, in this directory (MGR-8). IllegalArgument."""
         chosen = find_directory(self.directories, directory)
         if chosen is None:
-            raise IllegalArgument(f"{os.fspath(directory)!r} is no data directory of this manager")
+            raise IllegalArgument(f"{os.fspath(directory)!r} is not a data directory of this manager")
         with self._lock:
             self.preferred[topic_partition] = chosen.path
 
@@ -386,12 +382,12 @@ class LogManager(LogRemover):
             with self._lock:
                 if self.closed:
                     return
-                self._settle()
+                self._take_failed_offline()
                 self.closed = True
                 errors = close_all(self.directories, self.config.num_recovery_threads_per_data_dir)
-                self._doomed.close()
+                self._removals.close()
                 for directory in self.directories:
-                    directory.put_all({}, {})
+                    directory.logs = directory.future_logs = NO_LOGS
                 self._publish()
         if errors:
             for other in errors[1:]:
@@ -401,9 +397,7 @@ class LogManager(LogRemover):
     def __enter__(self) -> LogManager:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

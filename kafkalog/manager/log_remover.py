@@ -15,7 +15,7 @@ from kafkalog.manager.cleaning import cleaner_of
 from kafkalog.manager.data_directory import DataDirectory
 from kafkalog.manager.deletion import DeletionQueue, rename_for_delete
 from kafkalog.manager.directory_set import DirectorySet
-from kafkalog.manager.loading import DAMAGE
+from kafkalog.manager.loading import DIRECTORY_ERRORS
 from kafkalog.manager.moving import swap
 from kafkalog.manager.store_topics import StoreTopics
 from kafkalog.storage.log import UnifiedLog
@@ -57,7 +57,7 @@ class LogRemover(DirectorySet):
         self.clock = clock
         self.preferred: dict[TopicPartition, str] = {}  # guarded by self._lock
         self._topics = topics  # guarded by self._lock
-        self._doomed = DeletionQueue()
+        self._removals = DeletionQueue()
         self.ages = AgeClock(clock)
         self.cleaner = cleaner_of(self, config, clock, self.ages)
 
@@ -102,8 +102,8 @@ class LogRemover(DirectorySet):
             for log in filter(None, map(self.get, ends)):
                 found.setdefault(self.directory_of(log), []).append(log)
             for directory, logs in found.items():
-                most = {log.topic_partition: max(ends[log.topic_partition], 0) for log in logs}
-                lower_cleaner_offsets(directory.path, most, fs=directory.fs)
+                limits = {log.topic_partition: max(ends[log.topic_partition], 0) for log in logs}
+                lower_cleaner_offsets(directory.path, limits, fs=directory.fs)
             try:
                 yield
             finally:
@@ -120,21 +120,21 @@ class LogRemover(DirectorySet):
             self._check_open()
             current, future = self.get(topic_partition), self.get(topic_partition, is_future=True)
             if current is None or future is None:
-                what = "future log" if current is not None else "log"
-                raise IllegalState(f"{topic_partition} has no {what} to take the place of the current one")
+                missing = "future log" if current is not None else "current log"
+                raise IllegalState(f"{topic_partition} cannot be replaced: it has no {missing}")
             source, target = self.directory_of(current), self.directory_of(future)
             try:
                 failures = swap(source, target, current, future)
             except StorageError as error:
-                self.disk_error(source if source.holds(error.path) else target, error)
+                self.handle_error(source if source.contains(error.path) else target, error)
                 raise
             self._publish()
             self.cleaner.manager.moved(topic_partition, source.path, target.path)
             self.preferred.pop(topic_partition, None)
-            self._deleted(source, current)
+            self._finish_delete(source, current)
             for directory, failure in failures:
                 _LOG.warning("%s: %s", directory.path, failure)
-                self.disk_error(directory, failure)
+                self.handle_error(directory, failure)
             return future
 
     def delete(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
@@ -151,24 +151,24 @@ class LogRemover(DirectorySet):
             log = self.get(topic_partition, is_future=is_future)
             if log is None:
                 for directory in self.offline:
-                    raise directory.offline()
+                    raise directory.unavailable()
                 return None
             directory = self.directory_of(log)
             try:
                 unsynced = rename_for_delete(directory, log)
             except StorageError as error:
-                self.disk_error(directory, error)
+                self.handle_error(directory, error)
                 raise
-            directory.drop(topic_partition, is_future=is_future)
+            directory.unregister((topic_partition,), is_future=is_future)
             self._publish()
-            self._deleted(directory, log)
+            self._finish_delete(directory, log)
             if unsynced is not None:
-                self.disk_error(directory, unsynced)
+                self.handle_error(directory, unsynced)
                 raise unsynced
             return log
 
     def _delete_all(
-        self, keys: Sequence[TopicPartition], go_on: Callable[[], object]
+        self, keys: Sequence[TopicPartition], between_batches: Callable[[], object]
     ) -> tuple[list[UnifiedLog], dict[str, StorageError]]:
         """Delete partitions and return (the deleted logs, errors by topic); each directory is synced once.
 
@@ -177,7 +177,7 @@ class LogRemover(DirectorySet):
         deleted: list[UnifiedLog] = []
         failures: dict[str, StorageError] = {}
         for first in range(0, len(keys), _AT_ONCE):
-            go_on()
+            between_batches()
             part = [key for key in keys[first : first + _AT_ONCE] if key.topic not in failures]
             with ExitStack() as stack:
                 for key in part:
@@ -187,42 +187,42 @@ class LogRemover(DirectorySet):
                     deleted += self._delete_some(part, failures)
         with self._lock:
             for directory in tuple(self.online):
-                here = [log for log in deleted if os.path.dirname(log.path) == directory.path]
-                self._end_delete(directory, here, failures)
+                logs = [log for log in deleted if os.path.dirname(log.path) == directory.path]
+                self._end_delete(directory, logs, failures)
         return deleted, failures
 
     def _delete_some(self, keys: Sequence[TopicPartition], failures: dict[str, StorageError]) -> list[UnifiedLog]:
         """Rename and unregister partitions and return their logs; `failures` gets the errors of the others."""
-        gone: dict[str, dict[TopicPartition, UnifiedLog]] = {one.path: {} for one in self.directories}
+        removed: dict[str, dict[TopicPartition, UnifiedLog]] = {one.path: {} for one in self.directories}
         for key in keys:
             try:
                 if key in self.future_logs:
                     self.delete(key, is_future=True)
                 log = self.get(key)
-                if log is None and self._deleted_unopened(key):
+                if log is None and self._delete_unopened(key):
                     continue
                 if log is None:
                     for offline in self.offline:
-                        raise offline.offline()
+                        raise offline.unavailable()
                     continue
                 directory = self.directory_of(log)
                 try:
                     rename_for_delete(directory, log, sync=False)
                 except StorageError as error:
-                    self.disk_error(directory, error)
+                    self.handle_error(directory, error)
                     raise
-                gone[directory.path][key] = log
+                removed[directory.path][key] = log
             except StorageError as error:
                 failures.setdefault(key.topic, error)
-        due_ms = self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms
+        due_ms = self._removal_due_ms()
         for directory in self.directories:
-            directory.drop_all(gone[directory.path].keys())
-            for log in gone[directory.path].values():
-                self._doomed.add(directory, log.path, due_ms, log)
+            directory.unregister(removed[directory.path].keys())
+            for log in removed[directory.path].values():
+                self._removals.add(directory, log.path, due_ms, log)
         self._publish()
-        return [log for logs in gone.values() for log in logs.values()]
+        return [log for logs in removed.values() for log in logs.values()]
 
-    def _deleted_unopened(self, key: TopicPartition) -> bool:
+    def _delete_unopened(self, key: TopicPartition) -> bool:
         """Rename a partition that could not be opened; return True if it was found. StorageError."""
         for directory in self.online:
             if key not in directory.problems:
@@ -234,10 +234,10 @@ class LogRemover(DirectorySet):
                 forget(directory.path, (key,), fs=directory.fs)
             except OSError as error:
                 failure = StorageError.from_os(error, f"rename to {target}", path=directory.file(str(key)))
-                self.disk_error(directory, failure)
+                self.handle_error(directory, failure)
                 raise failure from error
-            directory.problems = {other: why for other, why in directory.problems.items() if other != key}
-            self._doomed.add(directory, target, self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms)
+            directory.problems = {other: problem for other, problem in directory.problems.items() if other != key}
+            self._removals.add(directory, target, self._removal_due_ms())
             return True
         return False
 
@@ -250,25 +250,28 @@ class LogRemover(DirectorySet):
                 directory.fs.fsync_dir(directory.path)
         except OSError as error:
             unsynced = StorageError.from_os(error, "sync the data directory", path=directory.path)
-            self.disk_error(directory, unsynced)
+            self.handle_error(directory, unsynced)
             failures |= dict.fromkeys({log.topic_partition.topic for log in logs} - failures.keys(), unsynced)
             return
         try:
             forget(directory.path, [log.topic_partition for log in logs], fs=directory.fs)
-        except DAMAGE as error:
-            self.disk_error(directory, error)
+        except DIRECTORY_ERRORS as error:
+            self.handle_error(directory, error)
 
-    def _deleted(self, directory: DataDirectory, log: UnifiedLog) -> None:
+    def _finish_delete(self, directory: DataDirectory, log: UnifiedLog) -> None:
         """Finish a delete after the rename: queue the files for removal and forget the partition."""
-        delay_ms = self.config.log_segment_delete_delay_ms
-        self._doomed.add(directory, log.path, self.clock.monotonic_ms() + delay_ms, log)
         key = log.topic_partition
+        self._removals.add(directory, log.path, self._removal_due_ms(), log)
         try:
             if key not in directory.logs and key not in directory.future_logs:
                 forget(directory.path, (key,), fs=directory.fs)
             self._topics.forget_if_gone(directory, key.topic, self.logs)
-        except DAMAGE as error:
-            self.disk_error(directory, error)
+        except DIRECTORY_ERRORS as error:
+            self.handle_error(directory, error)
+
+    def _removal_due_ms(self) -> int:
+        """Return the monotonic time at which a log that is deleted now may be removed from disk."""
+        return self.clock.monotonic_ms() + self.config.log_segment_delete_delay_ms
 
     def delete_logs(self) -> int:
         """Remove the deleted partitions that are due from disk and return their number.
@@ -276,11 +279,11 @@ class LogRemover(DirectorySet):
         The first error, a StorageError, is raised after all were tried; failed ones are retried later.
         """
         retry_ms = max(1000, self.config.log_segment_delete_delay_ms)
-        return self._doomed.run(self.clock.monotonic_ms(), retry_ms, self.disk_error)
+        return self._removals.run(self.clock.monotonic_ms(), retry_ms, self.handle_error)
 
     def delete_delay_ms(self) -> int:
         """Return the ms until the next deleted partition is due; `file.delete.delay.ms` if none is pending."""
-        due_ms = self._doomed.next_due_ms
+        due_ms = self._removals.next_due_ms
         if due_ms is None:
             return self.config.log_segment_delete_delay_ms
         return max(0, due_ms - self.clock.monotonic_ms())

@@ -20,7 +20,7 @@ from kafkalog.util.properties import parse_properties
 MAX_FILE_BYTES: Final = 1 << 20
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")
 _ID: Final = re.compile(rf"[A-Za-z0-9_-]{{{ID_LENGTH}}}")
-_HINT: Final = "a broker refuses the directory too: take the ids from another directory of the same broker"
+_HINT: Final = "a broker rejects the directory too: copy the ids from another directory of the same broker"
 
 
 class MetaProperties(NamedTuple):
@@ -52,15 +52,15 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
     pairs = parse_properties(content)
     version = _required(pairs, "version")
     if version not in ("0", "1"):
-        raise ValueError(f"version {ascii(version[:40])} is not known, 0 and 1 are")
+        raise ValueError(f"version {ascii(version[:40])} is unknown, 0 and 1 are supported")
     name = "node.id" if version == "1" else "broker.id"
     number = _required(pairs, name)
     if not _NUMBER.fullmatch(number) or int(number) > 2**31 - 1:
-        raise ValueError(f"{name} {ascii(number[:40])} is no number of a node")
+        raise ValueError(f"{name} {ascii(number[:40])} is not a node id")
     cluster_id = _required(pairs, "cluster.id") if version == "1" else pairs.get("cluster.id")
     directory_id = pairs.get("directory.id")
     if directory_id is not None and not _ID.fullmatch(directory_id):
-        raise ValueError(f"directory.id {ascii(directory_id[:40])} is no id of {ID_LENGTH} characters")
+        raise ValueError(f"directory.id {ascii(directory_id[:40])} is not an id of {ID_LENGTH} characters")
     return MetaProperties(int(version), cluster_id, int(number), directory_id)
 
 
@@ -74,10 +74,10 @@ def _required(pairs: Mapping[str, str], name: str) -> str:
 def check_one_node(found: Mapping[str, MetaProperties]) -> None:
     """Raise IllegalArgument unless the directories (by path) belong to one node and none is a copy of another."""
     items = list(found.items())
-    for at, (path, meta) in enumerate(items):
-        for other, its in items[:at]:
-            ours = meta.cluster_id, meta.node_id
-            if ours != (its.cluster_id, its.node_id) and None not in (meta.cluster_id, its.cluster_id):
+    for index, (path, meta) in enumerate(items):
+        for other, its in items[:index]:
+            identity = meta.cluster_id, meta.node_id
+            if identity != (its.cluster_id, its.node_id) and None not in (meta.cluster_id, its.cluster_id):
                 raise IllegalArgument(
                     f"it belongs to node {meta.node_id} of cluster {meta.cluster_id}, {other} to node {its.node_id} "
                     f"of cluster {its.cluster_id}",
@@ -86,5 +86,5 @@ def check_one_node(found: Mapping[str, MetaProperties]) -> None:
                 )
             if meta.directory_id is not None and meta.directory_id == its.directory_id:
                 raise IllegalArgument(
-                    f"{other} has the same directory.id", path=path, hint="one is a copy of the other: use one of them"
+                    f"{other} has the same directory.id", path=path, hint="one is a copy of the other: use only one"
                 )

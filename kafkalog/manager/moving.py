@@ -31,7 +31,7 @@ def swap(
     """
     key, name = current.topic_partition, current.name
     future.flush()
-    cause = StorageError(f"{key} moves to another directory: ask its manager for the log", path=current.path)
+    cause = StorageError(f"{key} is moving to another directory: get its log from the manager again", path=current.path)
     current.stop_writes(cause)
     try:
         if future.log_end_offset != current.log_end_offset:
@@ -45,15 +45,15 @@ def swap(
     finally:
         if current.name == name:
             current.resume_writes(cause)
-    source.drop(key)
-    target.drop(key, is_future=True)
-    target.put(future)
+    source.unregister((key,))
+    target.unregister((key,), is_future=True)
+    target.register((future,))
     failures: list[tuple[DataDirectory, Exception]] = [] if unsynced is None else [(source, unsynced)]
     try:
         move_cleaner_offset(source.path, target.path, key, fs=target.fs)
     except (StorageError, CorruptCheckpoint) as error:  # the log is then cleaned from its beginning
-        failures.append((source if source.holds(error.path) else target, error))
-    _LOG.info("%s has moved to %s", key, future.path)
+        failures.append((source if source.contains(error.path) else target, error))
+    _LOG.info("moved %s to %s", key, future.path)
     return failures
 
 

@@ -49,16 +49,16 @@ Place = tuple[TopicPartition, str, DataDirectory | None]
 
 
 def places_of(
-    wanted: Iterable[NewPartitions], directories: Sequence[DataDirectory], others: Container[TopicPartition]
+    topics: Iterable[NewPartitions], directories: Sequence[DataDirectory], excluded: Container[TopicPartition]
 ) -> list[Place]:
-    """Assign each partition to the directory with the fewest logs at that point; `others` are placed later."""
+    """Assign each partition to the directory with the fewest logs at that point; `excluded` are placed later."""
     room = [(len(one.logs) + len(one.future_logs), at) for at, one in enumerate(directories)]
     heapify(room)
     places: list[Place] = []
-    for topic in wanted:
+    for topic in topics:
         for number in topic.numbers:
             key = TopicPartition(topic.topic, number)
-            if key in others:
+            if key in excluded:
                 places.append((key, topic.topic_id, None))
                 continue
             logs, at = heappop(room)
@@ -81,10 +81,10 @@ class TopicIds:
     def put(self, directory: str, topic_id: str) -> None:
         """Write the file with the id into a new partition directory; the entry is not synced. OSError."""
         path = os.path.join(directory, PARTITION_METADATA)
-        known = self._made.get(topic_id)
-        if known is not None:
+        existing = self._made.get(topic_id)
+        if existing is not None:
             try:
-                self._fs.link(known, path)
+                self._fs.link(existing, path)
                 return
             except OSError as error:  # no links here, too many links, or the first one's topic was deleted meanwhile
                 _LOG.debug("%s is not linked: %s", path, error)
@@ -108,15 +108,15 @@ class PartitionMaker:
         self._ids: dict[str, TopicIds] = {}
         self._configs = Configs(manager.config.log_config, topics.settings_of)
 
-    def noted(self) -> list[Place]:
+    def record_topics(self) -> list[Place]:
         """Write the topics files and return the places of the partitions; the caller holds the manager's lock.
 
         StorageError if no data directory takes any.
         """
         manager = self._manager
-        homes = directories_in_order(manager.directories, manager.config.cordoned_log_dirs)
-        places = places_of(self._wanted.values(), homes, manager.logs.keys() | manager.preferred.keys())
-        for directory in homes:
+        candidates = directories_in_order(manager.directories, manager.config.cordoned_log_dirs)
+        places = places_of(self._wanted.values(), candidates, manager.logs.keys() | manager.preferred.keys())
+        for directory in candidates:
             names = dict.fromkeys(key.topic for key, _, home in places if home is directory)
             rows = [self._wanted[name] for name in names]
             try:
@@ -126,42 +126,42 @@ class PartitionMaker:
                 )
                 self._ids[directory.path] = TopicIds(directory.fs)
             except OSError as error:
-                _LOG.warning("no partitions are made in %s: %s", directory.path, error)
-                manager.disk_error(directory, error)
+                _LOG.warning("cannot create partitions in %s: %s", directory.path, error)
+                manager.handle_error(directory, error)
         return places
 
     def make(self, places: Iterable[Place]) -> list[UnifiedLog]:
         """Create and register the logs in these places and return them; the caller holds the manager's lock."""
-        made: dict[str, list[UnifiedLog]] = {path: [] for path in self._ids}
-        late: list[Place] = []
+        created: dict[str, list[UnifiedLog]] = {path: [] for path in self._ids}
+        deferred: list[Place] = []
         try:
             for place in places:
                 key, _, directory = place
                 if key.topic in self.failures:
                     continue
                 if directory is None or not directory.is_online or directory.path not in self._ids:
-                    late.append(place)
+                    deferred.append(place)
                     continue
                 try:
-                    made[directory.path].append(self._made(place, directory))
+                    created[directory.path].append(self._create(place, directory))
                 except OSError as error:
-                    _LOG.warning("%s is not made in %s: %s", key, directory.path, error)
-                    self._manager.disk_error(directory, error)
-                    late.append(place)
+                    _LOG.warning("cannot create %s in %s: %s", key, directory.path, error)
+                    self._manager.handle_error(directory, error)
+                    deferred.append(place)
         finally:
             for directory in self._manager.directories:
-                directory.put_more(made.get(directory.path, ()))
-        logs = [log for each in made.values() for log in each]
-        return logs + [log for place in late for log in self._made_anywhere(place)]
+                directory.register(created.get(directory.path, ()))
+        logs = [log for each in created.values() for log in each]
+        return logs + [log for place in deferred for log in self._create_anywhere(place)]
 
-    def _made(self, place: Place, directory: DataDirectory) -> UnifiedLog:
+    def _create(self, place: Place, directory: DataDirectory) -> UnifiedLog:
         manager, (key, topic_id, _) = self._manager, place
         return begin_partition(
-            directory.held,
+            directory.online_log_dir,
             os.path.join(directory.path, partition_dir_name(key)),
             self._configs.of(key.topic),
             self._epoch,
-            lambda made: self._ids[directory.path].put(made, topic_id),
+            lambda created: self._ids[directory.path].put(created, topic_id),
             fs=directory.fs,
             clock=manager.clock,
             scheduler=manager.scheduler,
@@ -169,7 +169,7 @@ class PartitionMaker:
             on_disk_failure=partial(manager.note_failure, directory),
         )
 
-    def _made_anywhere(self, place: Place) -> list[UnifiedLog]:
+    def _create_anywhere(self, place: Place) -> list[UnifiedLog]:
         """Create one log in the first directory that takes it; on an error, record it and return an empty list."""
         key, topic_id, _ = place
         if key.topic in self.failures:
@@ -191,6 +191,6 @@ class PartitionMaker:
                 directory.fs.fsync_dir(directory.path)
             except OSError as error:
                 failure = StorageError.from_os(error, "sync the data directory", path=directory.path)
-                self._manager.disk_error(directory, failure)
+                self._manager.handle_error(directory, failure)
                 self.failures |= dict.fromkeys(self._wanted.keys() - self.failures.keys(), failure)
 

@@ -55,15 +55,15 @@ def open_logs(
         settings = BrokerConfig.from_mapping({**known.store_settings(), **config.overrides()})
         if settings.node_id is not None and known.node_id is not None and settings.node_id != known.node_id:
             raise ConfigError(
-                f"node.id is {settings.node_id}, but the directories are those of node {known.node_id}",
-                hint="their meta.properties says so: leave node.id out, or take the right directories",
+                f"node.id is {settings.node_id}, but the directories belong to node {known.node_id}",
+                hint="their meta.properties says so: omit node.id, or open the right directories",
             )
         if scheduler is None:
             scheduler = Scheduler("kafkalog-jobs", clock, settings.background_threads)
         manager = LogManager.open(
             directories,
             settings,
-            topic_settings=known.settings_elsewhere(topics_in(paths, fs), settings),
+            topic_settings=known.other_settings(topics_in(paths, fs), settings),
             fs=fs,
             clock=clock,
             scheduler=scheduler,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kafkalog.config.topic import LogConfig
@@ -65,7 +66,7 @@ def open_partition(
         _refuse_loss(log_dir, path, found, fs)
     # a recovered partition is known as fully as one created here
     log_dir.partition_opened(name, make is not None or not found.is_clean)
-    before = None if make is None else _names(path, fs)
+    before = frozenset(fs.names(path)) if make is not None and fs.exists(path) else None
     try:
         if make is not None:
             make(path)
@@ -156,11 +157,11 @@ def ensure_topic(
     topic = store.get(name)
     if topic is not None:
         return store.ensure(name, partitions=count)
-    there = tuple(siblings)
+    existing = tuple(siblings)
     if topic_id is None:
-        ids = (read_partition_metadata(fs, path) for _, path in there)
+        ids = (read_partition_metadata(fs, path) for _, path in existing)
         topic_id = next((one for one in ids if one is not None), None)
-    count = max([count, *(other.partition + 1 for other, _ in there)])
+    count = max([count, *(other.partition + 1 for other, _ in existing)])
     return store.ensure(name, partitions=count, settings=settings, topic_id=topic_id)
 
 
@@ -175,26 +176,21 @@ def holds_segments(path: str, fs: FileSystem) -> bool:
         return False
     except NotADirectoryError:
         raise NotAPartition(
-            "a file where a partition directory is meant", path=path, hint="move it away, or take another name"
+            "a file has the name of the partition directory", path=path, hint="move it away, or use another name"
         ) from None
     except OSError as error:
         raise StorageError.from_os(error, "read the partition directory", path=path) from error
     if any(parse_base_offset(name) is not None or name == KEPT_DIRECTORY for name in names):
         return True  # a crash may come after all segments were moved away and before the first new one exists
-    strange = sorted(name for name in names if name.removesuffix(".tmp") not in _KNOWN_FILES)
-    if strange:
+    unknown = sorted(name for name in names if name.removesuffix(".tmp") not in _KNOWN_FILES)
+    if unknown:
         raise NotAPartition(
-            f"the directory has no segment files but holds {ascii(strange[0])}"
-            + (f" and {len(strange) - 1} more" if len(strange) > 1 else ""),
+            f"the directory has no segment files but contains {ascii(unknown[0])}"
+            + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""),
             path=path,
             hint="kafkalog writes only into partition directories and empty ones",
         )
     return False
-
-
-def _names(path: str, fs: FileSystem) -> frozenset[str] | None:
-    """Return the names in a directory; None if it is missing (`holds_segments` has checked that it can be read)."""
-    return frozenset(fs.names(path)) if fs.exists(path) else None
 
 
 def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
@@ -214,10 +210,8 @@ def _removed(path: str, before: frozenset[str] | None, fs: FileSystem) -> bool:
 def make_directory(path: str, topic_id: str, fs: FileSystem) -> None:
     """Create a partition directory with its partition.metadata, and sync the parent's entries as well. StorageError."""
     try:
-        try:
+        with suppress(FileExistsError):
             fs.mkdir(path)
-        except FileExistsError:
-            pass
         fs.fsync_dir(os.path.dirname(path))
     except OSError as error:
         raise StorageError.from_os(error, "create the partition directory", path=path) from error

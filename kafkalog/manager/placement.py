@@ -9,19 +9,19 @@ from kafkalog.errors import ConfigError, IllegalArgument, StorageError
 from kafkalog.manager.data_directory import DataDirectory
 
 
-def find_directory(directories: Sequence[DataDirectory], wanted: str | os.PathLike[str]) -> DataDirectory | None:
+def find_directory(directories: Sequence[DataDirectory], path_or_id: str | os.PathLike[str]) -> DataDirectory | None:
     """Return the directory with that path or directory id; None for an unknown id.
 
     IllegalArgument for a path that is no data directory of this manager.
     """
-    text = os.fspath(wanted)
+    text = os.fspath(path_or_id)
     for directory in directories:
         if text and text == directory.directory_id or os.path.realpath(text) == directory.path:
             return directory
     if len(text) == 22 and os.sep not in text:
         return None
     raise IllegalArgument(
-        f"{text!r} is no data directory of this manager",
+        f"{text!r} is not a data directory of this manager",
         hint="it has " + ", ".join(directory.path for directory in directories),
     )
 
@@ -29,10 +29,10 @@ def find_directory(directories: Sequence[DataDirectory], wanted: str | os.PathLi
 def check_cordoned(cordoned: Collection[str], directories: Sequence[DataDirectory]) -> None:
     """Raise ConfigError if cordoned.log.dirs names any other directory than these; `*` stands for all."""
     known = {one.path for one in directories}
-    strange = [path for path in cordoned if path != "*" and os.path.realpath(path) not in known]
-    if strange:
+    unknown = [path for path in cordoned if path != "*" and os.path.realpath(path) not in known]
+    if unknown:
         raise ConfigError(
-            f"cordoned.log.dirs names {strange[0]}, which is no data directory here",
+            f"cordoned.log.dirs names {unknown[0]}, which is not a data directory here",
             hint=f"the directories are {', '.join(sorted(known))}",
         )
 
@@ -47,10 +47,10 @@ def directories_in_order(
     closed = {os.path.realpath(path) for path in cordoned}
     online = [directory for directory in directories if directory.is_online]
     if not online:
-        raise StorageError("no data directory is in use", hint="look after the disks, then start again")
+        raise StorageError("no data directory is online", hint="check the disks, then restart")
     taking = [directory for directory in online if directory.path not in closed and "*" not in cordoned]
     if not taking:
         raise StorageError(
-            "every data directory in use is cordoned", hint="take one out of cordoned.log.dirs, or add a directory"
+            "every online data directory is cordoned", hint="remove one from cordoned.log.dirs, or add a directory"
         )
     return sorted(taking, key=lambda directory: len(directory.logs) + len(directory.future_logs))

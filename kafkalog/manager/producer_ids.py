@@ -17,7 +17,7 @@ PRODUCER_IDS_FILE: Final = "kafkalog.producer-ids.json"
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 4096
 MAX_PRODUCER_ID: Final = 2**63 - 1
-_HINT: Final = "write the first producer id that no producer has into it, or move it away: then the logs are asked"
+_HINT: Final = "write the first unused producer id into it, or move it away: then the logs are searched"
 
 
 def read_next_producer_id(directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> int:
@@ -28,16 +28,16 @@ def read_next_producer_id(directory: str | os.PathLike[str], *, fs: FileSystem =
     except FileNotFoundError:
         return 0
     except OSError as error:
-        raise StorageError.from_os(error, "read the file of producer ids", path=path) from error
+        raise StorageError.from_os(error, "read the producer id file", path=path) from error
     try:
         data = json.loads(content)
         version, number = data["version"], data["next_producer_id"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise CorruptCheckpoint("the file of producer ids is damaged", path=path, hint=_HINT) from None
+        raise CorruptCheckpoint("the producer id file is damaged", path=path, hint=_HINT) from None
     if type(version) is not int or version != VERSION:
-        raise CorruptCheckpoint(f"version {version!r} of the file of producer ids is not known", path=path)
+        raise CorruptCheckpoint(f"version {version!r} of the producer id file is unknown", path=path)
     if type(number) is not int or not 0 <= number <= MAX_PRODUCER_ID:
-        raise CorruptCheckpoint(f"the file of producer ids says {number!r}", path=path, hint=_HINT)
+        raise CorruptCheckpoint(f"the producer id file contains {number!r}", path=path, hint=_HINT)
     return number
 
 
@@ -48,4 +48,4 @@ def write_next_producer_id(directory: str | os.PathLike[str], number: int, *, fs
     try:
         atomic_write(fs, path, content.encode())
     except OSError as error:
-        raise StorageError.from_os(error, "write the file of producer ids", path=path) from error
+        raise StorageError.from_os(error, "write the producer id file", path=path) from error

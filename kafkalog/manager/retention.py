@@ -47,7 +47,7 @@ def cleanup_logs(logs: Iterable[UnifiedLog], now_ms: int, *, failed: Failed | No
     def delete(log: UnifiedLog) -> int:
         deleted = 0 if log.config.compact else log.delete_old_segments(now_ms)
         if deleted:
-            _LOG.info("%s: retention deleted %d segments; it starts at %d", log.name, deleted, log.log_start_offset)
+            _LOG.info("%s: retention deleted %d segments up to offset %d", log.name, deleted, log.log_start_offset)
         return deleted
 
     return each_log(logs, delete, failed)

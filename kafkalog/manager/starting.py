@@ -20,7 +20,7 @@ from kafkalog.manager.inventory import (
     take_inventory,
     without_strays,
 )
-from kafkalog.manager.loading import DAMAGE, DirectoryLoader, LoadRules, load_all
+from kafkalog.manager.loading import DIRECTORY_ERRORS, DirectoryLoader, LoadRules, load_all
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.meta_properties import MetaProperties, check_one_node, read_meta_properties
 from kafkalog.util.fileio import FileSystem
@@ -33,8 +33,8 @@ _LOG: Final = logging.getLogger(__name__)
 def directory_paths(dirs: Iterable[str | os.PathLike[str]]) -> list[str]:
     """Return the real, absolute paths of data directories, each once; ConfigError for an empty one, or none at all."""
     paths = []
-    for given in dirs:
-        text = os.fspath(given)
+    for directory in dirs:
+        text = os.fspath(directory)
         if not text.strip():
             raise ConfigError("a data directory's path is empty", hint="give the paths of directories")
         paths.append(os.path.realpath(text))
@@ -75,7 +75,7 @@ def _read_identities(directories: Iterable[DataDirectory]) -> None:
             try:
                 meta = read_meta_properties(directory.path, directory.fs)
                 directory.broker_epoch = read_broker_epoch(directory.path, directory.fs)
-            except DAMAGE as error:
+            except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
                 continue
             if meta is not None:
@@ -98,10 +98,10 @@ def check_some_online(directories: Sequence[DataDirectory]) -> None:
     if any(directory.is_online for directory in directories):
         return
     reasons = "; ".join(str(directory.offline_error) for directory in directories)
-    made = directories[0].offline()
+    error = directories[0].unavailable()
     if len(directories) > 1:
-        made = StorageError(f"no data directory can be used: {reasons}", errno=made.errno, hint=made.hint)
-    raise made from directories[0].offline_error
+        error = StorageError(f"no data directory can be used: {reasons}", errno=error.errno, hint=error.hint)
+    raise error from directories[0].offline_error
 
 
 def load_directories(
@@ -127,7 +127,7 @@ def load_directories(
                 inventories[directory.path], strays[directory.path] = without_strays(
                     found, strays_in(directory), directory.fs
                 )
-            except DAMAGE as error:
+            except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
     check_no_duplicates(inventories.values())
     loaders: list[DirectoryLoader] = []
@@ -139,35 +139,32 @@ def load_directories(
                 loader = DirectoryLoader(directory, found, rules)
                 loader.begin()
                 loaders.append(loader)
-            except DAMAGE as error:
+            except DIRECTORY_ERRORS as error:
                 take_offline(directory, error)
     interrupts = deferred_interrupts()
     with interrupts:
         try:
-            load_all(loaders, rules.threads, interrupts.let_through)
+            load_all(loaders, rules.threads, interrupts.run_pending)
         except BaseException:
             for loader in loaders:
-                loader.give_up()
+                loader.abandon()
             raise
         for loader in loaders:
             _finish(loader)
     check_some_online(directories)
-    return {path: found for path, found in inventories.items() if _is_online(directories, path)}
-
-
-def _is_online(directories: Sequence[DataDirectory], path: str) -> bool:
-    return any(directory.path == path and directory.is_online for directory in directories)
+    return {one.path: inventories[one.path] for one in directories if one.is_online}
 
 
 def _finish(loader: DirectoryLoader) -> None:
-    loader.directory.put_all(loader.logs, loader.future_logs)
+    loader.directory.logs = MappingProxyType(loader.logs)
+    loader.directory.future_logs = MappingProxyType(loader.future_logs)
     loader.directory.problems = MappingProxyType(loader.problems)
     if loader.failure is not None:
         take_offline(loader.directory, loader.failure)
         return
     try:
         loader.end()
-    except DAMAGE as error:
+    except DIRECTORY_ERRORS as error:
         take_offline(loader.directory, error)
 
 
@@ -177,5 +174,5 @@ def release_all(directories: Iterable[DataDirectory]) -> None:
         for directory in directories:
             log_dir, directory.log_dir = directory.log_dir, None
             if log_dir is not None:
-                log_dir.forsake()
+                log_dir.withhold_marker()
                 log_dir.release()

@@ -28,20 +28,21 @@ def close_all(directories: Sequence[DataDirectory], threads: int) -> list[Except
 
 
 def _close_directory(directory: DataDirectory, threads: int) -> list[Exception]:
-    log_dir = directory.held
+    log_dir = directory.online_log_dir
     logs = directory.all_logs
     errors: list[Exception] = []
     try:
         closed = side_by_side(lambda log: _close_log(log_dir, log), logs, threads, "kafkalog-close")
         errors += [error for error in closed if error is not None]
         if not errors:
-            write_checkpoints(directory)
+            for write in (write_recovery_points, write_log_starts, write_high_watermarks):
+                write(directory.path, logs, fs=directory.fs)
     except Exception as error:
         errors.append(error)
     try:
         if errors:
-            _LOG.error("%s is not closed well, its next start recovers it: %s", directory.path, errors[0])
-            log_dir.forsake()
+            _LOG.error("%s is not cleanly closed, the next start recovers it: %s", directory.path, errors[0])
+            log_dir.withhold_marker()
         directory.log_dir = None
         log_dir.release()
     except Exception as error:
@@ -57,9 +58,3 @@ def _close_log(log_dir: LogDir, log: UnifiedLog) -> Exception | None:
         failure = error
     log_dir.partition_closed(log.name, failure is None)
     return failure
-
-
-def write_checkpoints(directory: DataDirectory) -> None:
-    """Write recovery points, log starts and high watermarks of a directory's logs to disk. StorageError."""
-    for write in (write_recovery_points, write_log_starts, write_high_watermarks):
-        write(directory.path, directory.all_logs, fs=directory.fs)

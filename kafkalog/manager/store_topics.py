@@ -18,17 +18,16 @@ from kafkalog.manager.topics import TopicEntry, TopicsFile, TopicStore, WantedTo
 from kafkalog.types import TopicPartition
 
 _LOG: Final = logging.getLogger(__name__)
-_Partitions = Iterable[tuple[TopicPartition, str]]
 
 
 class StoreTopics:
-    """The merged topics files of the directories, each read once; `elsewhere` has the settings of other topics.
+    """The merged topics files of the directories, each read once; `other_settings` has the settings of other topics.
 
     Threads: changed under the manager's lock; reads may run beside.
     """
 
-    def __init__(self, elsewhere: Mapping[str, Mapping[str, object]] | None = None) -> None:
-        self._elsewhere = dict(elsewhere or {})
+    def __init__(self, other_settings: Mapping[str, Mapping[str, object]] | None = None) -> None:
+        self._other_settings = dict(other_settings or {})
         self._stores: dict[str, TopicStore] = {}
         self._files: dict[str, TopicsFile] = {}
         self._known: dict[str, TopicEntry] = {}
@@ -44,14 +43,14 @@ class StoreTopics:
 
     def merge(self) -> None:
         """Merge the files that were read."""
-        self._known, self._stale = merged(self._files)
+        self._known, self._stale = merge_files(self._files)
         for path, file in self._files.items():
             for name, entry in file.topics.items():
                 known = self._known.get(name)
                 if name in self._stale.get(path, ()):
-                    _LOG.warning("topic %s was deleted while %s was away: what is left of it is set aside", name, path)
+                    _LOG.warning("topic %s was deleted while %s was absent: its partitions are set aside", name, path)
                 elif known is not None and (known.topic_id, known.settings) != (entry.topic_id, entry.settings):
-                    _LOG.warning("%s has another id or other settings of topic %s: they do not count", path, name)
+                    _LOG.warning("%s has a different id or settings for topic %s: ignoring them", path, name)
 
     def strays_in(self, directory: DataDirectory) -> IsStray | None:
         """Return a rule for partitions of topics deleted while a directory was absent; None if there are none."""
@@ -77,13 +76,13 @@ class StoreTopics:
     def settings_of(self, topic: str) -> Mapping[str, object]:
         """Return the topic's own settings."""
         entry = self._known.get(topic)
-        return self._elsewhere.get(topic, {}) if entry is None else entry.settings
+        return self._other_settings.get(topic, {}) if entry is None else entry.settings
 
     def ensure(
         self,
         directory: DataDirectory,
         topic_partition: TopicPartition,
-        siblings: _Partitions,
+        logs: Logs,
         settings: Mapping[str, object] | None,
         topic_id: str | None,
     ) -> TopicEntry:
@@ -93,13 +92,14 @@ class StoreTopics:
         if known is not None:
             settings, topic_id = known.settings, known.topic_id
         elif settings is None:
-            settings = self._elsewhere.get(name)
-        made = ensure_topic(
+            settings = self._other_settings.get(name)
+        siblings = ((other, log.path) for other, log in logs.items() if other.topic == name)
+        entry = ensure_topic(
             self._store(directory), topic_partition, siblings, settings=settings, topic_id=topic_id, fs=directory.fs
         )
-        if known is None or made.partitions > known.partitions:
-            self._known[name] = made
-        return made
+        if known is None or entry.partitions > known.partitions:
+            self._known[name] = entry
+        return entry
 
     def ensure_all(self, directory: DataDirectory, wanted: Iterable[WantedTopic]) -> None:
         """Create or extend the topics' entries in a directory's file, in one write.
@@ -110,10 +110,10 @@ class StoreTopics:
         for one in wanted:
             known = self._known.get(one.name)
             rows.append(one if known is None else one._replace(settings=known.settings, topic_id=known.topic_id))
-        for made in self._store(directory).ensure_all(rows):
-            known = self._known.get(made.name)
-            if known is None or made.partitions > known.partitions:
-                self._known[made.name] = made
+        for entry in self._store(directory).ensure_all(rows):
+            known = self._known.get(entry.name)
+            if known is None or entry.partitions > known.partitions:
+                self._known[entry.name] = entry
 
     def forget_if_gone(self, directory: DataDirectory, topic: str, logs: Logs) -> None:
         """Remove a topic from a directory's file once it has no partition there, and from memory once none is left.
@@ -134,11 +134,10 @@ class StoreTopics:
         StorageError. After a crash from here on, the next start continues the delete.
         """
         for directory in directories:
-            here = self._store(directory).topics()
-            first = {key.topic: key for key in directory.logs if key.topic in names and key.topic not in here}
-            for name, key in first.items():
-                siblings = [(other, log.path) for other, log in logs.items() if other.topic == name]
-                self.ensure(directory, key, siblings, None, None)
+            listed = self._store(directory).topics()
+            first = {key.topic: key for key in directory.logs if key.topic in names and key.topic not in listed}
+            for key in first.values():
+                self.ensure(directory, key, logs, None, None)
             self._store(directory).mark_deleted(names)
         self._note_deleted(names, True)
 
@@ -148,7 +147,7 @@ class StoreTopics:
             try:
                 self._store(directory).mark_deleted(names, False)
             except StorageError as error:
-                _LOG.error("the next start deletes topics %s, whose delete failed: %s", ", ".join(names), error)
+                _LOG.error("the next start completes the failed delete of topics %s: %s", ", ".join(names), error)
         self._note_deleted(names, False)
 
     def _note_deleted(self, names: Collection[str], is_deleted: bool) -> None:
@@ -167,7 +166,7 @@ class StoreTopics:
             try:
                 self._store(directory).remove(names, ids)
             except StorageError as error:
-                _LOG.error("the delete of topics %s is not noted: %s", ", ".join(names), error)
+                _LOG.error("cannot record the delete of topics %s: %s", ", ".join(names), error)
 
     def alter(
         self, directories: Sequence[DataDirectory], topic: str, logs: Logs, changes: Mapping[str, object]
@@ -176,18 +175,17 @@ class StoreTopics:
 
         UnknownTopicOrPartition, ConfigError, StorageError.
         """
-        siblings = [(key, log.path) for key, log in logs.items() if key.topic == topic]
-        if not siblings and topic not in self._known:
+        if topic not in self._known and not any(key.topic == topic for key in logs):
             raise UnknownTopicOrPartition(f"there is no topic {ascii(topic[:80])} here")
         for directory in reversed(directories):
-            here = [key for key in directory.logs if key.topic == topic]
-            if here or self._store(directory).get(topic) is not None:
-                for key in here[:1]:
-                    self.ensure(directory, key, siblings, None, None)
+            keys = [key for key in directory.logs if key.topic == topic]
+            if keys or self._store(directory).get(topic) is not None:
+                for key in keys[:1]:
+                    self.ensure(directory, key, logs, None, None)
                 self._known[topic] = self._store(directory).alter(topic, changes)
 
 
-def merged(files: Mapping[str, TopicsFile]) -> tuple[dict[str, TopicEntry], dict[str, dict[str, str]]]:
+def merge_files(files: Mapping[str, TopicsFile]) -> tuple[dict[str, TopicEntry], dict[str, dict[str, str]]]:
     """Merge topics files, given by directory. The topics that apply are returned by name.
 
     Also returned are the ids of topics that no longer apply, by directory and name. The first file that has a topic

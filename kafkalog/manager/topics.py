@@ -34,7 +34,7 @@ MAX_GONE: Final = 1000
 MAX_PARTITIONS: Final = MAX_PARTITION + 1
 _HINT: Final = (
     "repair it by hand, or move it away: the records are untouched and readable without it, "
-    "but topic settings go back to the defaults"
+    "but topic settings revert to the defaults"
 )
 _write_lock: Final = guard()
 _Identity = tuple[int, int, int]
@@ -97,22 +97,22 @@ class TopicStore:
 
         CorruptCheckpoint names the file and the fault in it; StorageError if it cannot be read.
         """
-        kept = self._read
+        cached = self._read
         try:
             identity = self._identity()
-            if kept is not None and kept[0] == identity:
-                return kept[1]
+            if cached is not None and cached[0] == identity:
+                return cached[1]
             content = self._fs.read_file(self.path, MAX_FILE_BYTES)
         except FileNotFoundError:
             return TopicsFile({})
         except OSError as error:
             raise StorageError.from_os(error, "read the topics file", path=self.path) from error
         try:
-            made = parse_file(content)
+            parsed = parse_file(content)
         except ValueError as error:
             raise CorruptCheckpoint(f"the topics file is damaged: {error}", path=self.path, hint=_HINT) from None
-        self._read = identity, made
-        return made
+        self._read = identity, parsed
+        return parsed
 
     def _identity(self) -> _Identity:
         """Return values that differ for other contents: the file is replaced, never written in place."""
@@ -165,23 +165,25 @@ class TopicStore:
 
         UnknownTopicOrPartition if the file has no such topic; ConfigError, StorageError: nothing was changed.
         """
-        given = {key_for(setting).name: value for setting, value in changes.items()}
+        new_values = {key_for(setting).name: value for setting, value in changes.items()}
         with _write_lock:
             topics, gone = self.read()
             known = topics.get(name)
             if known is None:
                 raise UnknownTopicOrPartition(f"there is no topic {ascii(name[:80])} here", path=self.path)
-            kept = {setting: value for setting, value in known.settings.items() if setting not in given}
-            made = known._replace(settings=LogConfig.from_stored({**kept, **given}).overrides())
-            self._write_locked({**topics, name: made}, gone)
-        return made
+            unchanged = {setting: value for setting, value in known.settings.items() if setting not in new_values}
+            changed = known._replace(settings=LogConfig.from_stored({**unchanged, **new_values}).overrides())
+            self._write_locked({**topics, name: changed}, gone)
+        return changed
 
     def mark_deleted(self, names: Iterable[str], is_deleted: bool = True) -> None:
         """Record in these topics' existing entries that their delete has begun, or not. StorageError."""
         with _write_lock:
             topics, gone = self.read()
-            here = [topics[name] for name in names if name in topics]
-            changed = {one.name: one._replace(is_deleted=is_deleted) for one in here if one.is_deleted != is_deleted}
+            existing = [topics[name] for name in names if name in topics]
+            changed = {
+                one.name: one._replace(is_deleted=is_deleted) for one in existing if one.is_deleted != is_deleted
+            }
             if changed:
                 self._write_locked({**topics, **changed}, gone)
 
@@ -192,12 +194,12 @@ class TopicStore:
         """
         with _write_lock:
             topics, gone = self.read()
-            here = {name for name in names if name in topics}
+            existing = {name for name in names if name in topics}
             known = frozenset(gone)
-            news = [one for one in dict.fromkeys(deleted_ids) if one not in known]
-            if here or news:
-                left = {name: entry for name, entry in topics.items() if name not in here}
-                self._write_locked(left, (*gone, *news))
+            new_ids = [one for one in dict.fromkeys(deleted_ids) if one not in known]
+            if existing or new_ids:
+                remaining = {name: entry for name, entry in topics.items() if name not in existing}
+                self._write_locked(remaining, (*gone, *new_ids))
 
     def _write_locked(self, topics: Mapping[str, TopicEntry], gone: Sequence[str]) -> None:
         last = _last_of(gone, topics)
@@ -249,52 +251,52 @@ def parse_file(content: bytes) -> TopicsFile:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict) or not isinstance(data.get("topics"), dict):
-        raise ValueError("it is no object with 'version' and 'topics'")
+        raise ValueError("it is not an object with 'version' and 'topics'")
     version = data.get("version")
     if version != VERSION or isinstance(version, bool):
-        raise ValueError(f"version {version!r} is not known, {VERSION} is")
+        raise ValueError(f"version {version!r} is unknown, {VERSION} is supported")
     topics = {name: _parse_topic(name, entry) for name, entry in sorted(data["topics"].items())}
     gone = data.get("gone", [])
     if not isinstance(gone, list) or not all(isinstance(one, str) for one in gone):
-        raise ValueError("'gone' is no list of ids")
+        raise ValueError("'gone' is not a list of ids")
     return TopicsFile(topics, tuple(gone))
 
 
 def _parse_topic(name: str, entry: object) -> TopicEntry:
-    where = f"topic {ascii(name[:80])}"
+    prefix = f"topic {ascii(name[:80])}"
     try:
         validate_topic(name)
         if not isinstance(entry, dict):
-            raise ValueError("its entry is no object")
+            raise ValueError("its entry is not an object")
         configs = entry.get("configs", {})
         if not isinstance(configs, dict):
-            raise ValueError("'configs' is no object")
+            raise ValueError("'configs' is not an object")
         for key, value in configs.items():
             if not isinstance(value, str):
-                raise ValueError(f"the setting {ascii(key[:80])} is no text")
+                raise ValueError(f"the setting {ascii(key[:80])} is not a string")
         if not isinstance(entry.get("id"), str):
-            raise ValueError("'id' is missing or no text")
+            raise ValueError("'id' is missing or not a string")
         check_topic_id(entry["id"])
         check_partitions(entry.get("partitions"))
         if not isinstance(entry.get("deleted", False), bool):
             raise ValueError("'deleted' is neither true nor false")
         LogConfig.from_stored(configs)
     except (InvalidTopic, InvalidPartitions, IllegalArgument, ConfigError) as error:
-        raise ValueError(f"{where}: {error.message}") from None
+        raise ValueError(f"{prefix}: {error.message}") from None
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{prefix}: {error}") from None
     return TopicEntry(name, entry["id"], entry["partitions"], configs, entry.get("deleted", False))
 
 
 def check_partitions(count: object) -> None:
     """Raise InvalidPartitions if a topic cannot have that many partitions."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_PARTITIONS:
-        raise InvalidPartitions(f"the number of partitions is {count!r}, 1 to {MAX_PARTITIONS} is accepted")
+        raise InvalidPartitions(f"the number of partitions is {count!r}, it must be 1 to {MAX_PARTITIONS}")
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise ValueError(f"{ascii(twice[:80])} stands twice")
-    return made
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        repeated = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"{ascii(repeated[:80])} is repeated")
+    return result

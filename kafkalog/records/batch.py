@@ -220,7 +220,7 @@ class RecordBatch:
 
     def _editable(self) -> memoryview:
         if self.header.magic != MAGIC_V2:
-            raise UnsupportedForFormat(f"a batch of format v{self.header.magic} is not changed in place")
+            raise UnsupportedForFormat(f"a batch of format v{self.header.magic} cannot be changed in place")
         view = memoryview(self.buffer).cast("B")
         if view.readonly:
             raise IllegalArgument("the buffer is read-only: copy it into a bytearray first")

@@ -141,24 +141,26 @@ class RecordsBuilder:
         if not self.is_control:
             raise IllegalArgument("control records go into a control batch only")
         if control_type(key).is_marker and not self._header["transactional"]:
-            raise IllegalArgument("a transaction marker needs a batch that is transactional and has a producer")
+            raise IllegalArgument("a transaction marker needs a transactional batch with a producer")
         return self._append(timestamp, key, value, (), offset)
 
     def _append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, offset: int | None
     ) -> int:
         if self._aborted or self.is_closed:
-            raise IllegalState("this builder is closed: it takes no further record")
+            raise IllegalState("this builder is closed: it accepts no more records")
         if timestamp < 0 and timestamp != NO_TIMESTAMP:
-            raise IllegalArgument(f"timestamp {timestamp} is negative: ms since 1970, or -1 for none")
+            raise IllegalArgument(f"timestamp {timestamp} is negative: give ms since 1970, or -1 for none")
         at = self.next_offset if offset is None else offset
         if self._last_offset is not None and at <= self._last_offset:
-            raise IllegalArgument(f"offset {at} does not follow {self._last_offset}: offsets must grow")
+            raise IllegalArgument(f"offset {at} is not above {self._last_offset}: offsets must increase")
         delta = at - self.base_offset
         if not 0 <= delta <= _MAX_INT:
-            raise IllegalArgument(f"offset {at} is {delta} from base offset {self.base_offset}: 0 to {_MAX_INT} fit")
+            raise IllegalArgument(
+                f"offset {at} is {delta} from base offset {self.base_offset}: 0 to {_MAX_INT} are allowed"
+            )
         if not self._inner.append(value, key, timestamp, tuple(headers), offset_delta=delta):
-            raise RecordBatchTooLarge(f"a batch holds at most {_MAX_INT} bytes, this record makes it longer")
+            raise RecordBatchTooLarge(f"a batch has at most {_MAX_INT} bytes, and this record exceeds that")
         self._last_offset = at
         return at
 

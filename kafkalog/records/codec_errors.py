@@ -10,8 +10,8 @@ from kafkalog.records.format import CompressionType, codec_name
 
 __all__ = ["unpack_error"]
 
-_DAMAGED_HINT: Final = "the bytes were damaged, or written wrong, before the batch got its checksum"
-_TOO_LARGE_HINT: Final = "such a batch is a mistake or an attack; raise the limit if it is meant"
+_DAMAGED_HINT: Final = "the bytes were damaged, or written wrong, before the batch's checksum was computed"
+_TOO_LARGE_HINT: Final = "such a batch is a mistake or an attack; raise the limit if it is intended"
 
 
 def unpack_error(unpacker: Unpacker, status: int) -> InvalidRecord:

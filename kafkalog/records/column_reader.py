@@ -32,19 +32,19 @@ def kinds_of(columns: Iterable[str] | None, known: tuple[str, ...] = COLUMNS) ->
     if columns is None:
         columns = known
     if isinstance(columns, (str, bytes)):
-        raise TypeError(f"columns is one {type(columns).__name__}: give a list, [{columns!r}]")
+        raise TypeError(f"columns is a {type(columns).__name__}: give a list, [{columns!r}]")
     names = list(columns)
     if not names:
-        raise IllegalArgument("no column is asked for", hint=f"there are {', '.join(known)}")
+        raise IllegalArgument("no column is given", hint=f"columns are {', '.join(known)}")
     for name in names:
         if name not in known:
             from difflib import get_close_matches
 
-            near = get_close_matches(str(name).lower(), known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise IllegalArgument(f"there is no column {name!r}", hint=f"{hint}there are {', '.join(known)}")
+            nearest = get_close_matches(str(name).lower(), known, n=1)
+            hint = f"did you mean {nearest[0]}? " if nearest else ""
+            raise IllegalArgument(f"there is no column {name!r}", hint=f"{hint}columns are {', '.join(known)}")
     if len(set(names)) < len(names):
-        raise IllegalArgument("a column is asked for twice", hint=f"columns are {', '.join(names)}")
+        raise IllegalArgument("a column is given twice", hint=f"columns are {', '.join(names)}")
     return bytes(COLUMNS.index(name) for name in names)
 
 
@@ -109,7 +109,7 @@ class ColumnReader:
                 row = builder.feed(run.data, run.table, row, run.last, base_position=run.base_position)
             if builder.ended:
                 return
-            run.note(builder)
+            run.record_damage(builder)
             if run.failed:
                 yield from self.rest()
                 run.raise_failure(path)

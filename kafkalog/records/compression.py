@@ -64,11 +64,8 @@ def check_level(codec: CompressionType, level: int | None) -> None:
         raise IllegalArgument(f"{codec_name(codec)} has no levels")
     low, high = LEVELS[codec]
     if not low <= level <= high or (codec == CompressionType.GZIP and level == 0):
-        raise IllegalArgument(f"{codec_name(codec)} has no level {level}", hint=f"levels are {_levels(codec)}")
-
-
-def _levels(codec: CompressionType) -> str:
-    return "1 to 9, or -1" if codec == CompressionType.GZIP else "{} to {}".format(*LEVELS[codec])
+        levels = "1 to 9, or -1" if codec == CompressionType.GZIP else f"{low} to {high}"
+        raise IllegalArgument(f"{codec_name(codec)} has no level {level}", hint=f"levels are {levels}")
 
 
 def compress_into(store: Store, codec: int, data: memoryview, *, level: int | None = None, magic: int = 2) -> None:
@@ -140,7 +137,7 @@ def _tool(codec: int) -> Tool | None:
     return gzip_member.tool() if codec == CompressionType.GZIP else gzip_member.faster_tool()
 
 
-class _Own(threading.local):
+class _ThreadUnpacker(threading.local):
     """The unpacker of one thread."""
 
     def __init__(self) -> None:
@@ -152,10 +149,10 @@ def new_unpacker() -> Unpacker:
     return Unpacker(_tool)
 
 
-_own: Final = _Own()
+_local: Final = _ThreadUnpacker()
 
 
 def unpacker() -> Unpacker:
     """Return this thread's unpacker, or a new one if the caller interrupted that one at work."""
-    own = _own.unpacker
+    own = _local.unpacker
     return new_unpacker() if own.busy else own

@@ -70,7 +70,7 @@ def type_number(key: bytes | None) -> int:
         raise InvalidRecord(_SHORT)
     version, number = _KEY.unpack_from(key)
     if version < 0:
-        raise InvalidRecord(f"the key of a control record has the version {version}")
+        raise InvalidRecord(f"the key of a control record has version {version}")
     return int(number)
 
 
@@ -123,7 +123,7 @@ def _coordinator_epoch(value: bytes | None) -> int:
         raise InvalidRecord(_SHORT)
     version, epoch = _MARKER.unpack_from(value)
     if version < 0:
-        raise InvalidRecord(f"the value of a transaction marker has the version {version}")
+        raise InvalidRecord(f"the value of a transaction marker has version {version}")
     return int(epoch)
 
 
@@ -134,11 +134,11 @@ def marker_parts(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, byte
     ['00000001', '000000000007']
     """
     if not ControlType(kind).is_marker:
-        raise IllegalArgument(f"{ControlType(kind).name} ends no transaction", hint="ABORT and COMMIT do")
+        raise IllegalArgument(f"{ControlType(kind).name} does not end a transaction", hint="ABORT and COMMIT do")
     try:
         return _KEY.pack(_NEWEST, kind), _MARKER.pack(_NEWEST, coordinator_epoch)
     except struct.error:
-        raise IllegalArgument(f"a coordinator epoch has 32 bits, not {coordinator_epoch}") from None
+        raise IllegalArgument(f"coordinator epoch {coordinator_epoch} does not fit 32 bits") from None
 
 
 def control_parts(kind: ControlType, data: Mapping[str, object]) -> tuple[bytes, bytes]:
@@ -155,5 +155,5 @@ def control_parts(kind: ControlType, data: Mapping[str, object]) -> tuple[bytes,
 
     kind = ControlType(kind)
     if kind not in VALUES:
-        raise IllegalArgument(f"{kind.name} is none of KRaft's control records", hint="marker_parts makes markers")
+        raise IllegalArgument(f"{kind.name} is not a control record of KRaft", hint="marker_parts makes markers")
     return _KEY.pack(_NEWEST, kind), encoded(VALUES[kind], {"version": _NEWEST, **data}, 0)

@@ -60,7 +60,7 @@ _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _FLAGS_AND_DELTA: Final = struct.Struct(">hi")
 _MAGICS: Final = (MAGIC_V0, MAGIC_V1, MAGIC_V2)
-_TOO_LONG: Final = "the records make a batch of more than 2 GiB in that format"
+_TOO_LONG: Final = "the records exceed 2 GiB as a batch of that format"
 
 
 def convert(
@@ -94,7 +94,7 @@ def convert(
         raise IllegalArgument(f"there is no format v{magic}", hint="magic is 0, 1 or 2")
     view = memoryview(batches).cast("B")
     table = scan(view)
-    check_frames(table, "converting would give damaged records a right checksum")
+    check_frames(table, "conversion would give damaged records a valid checksum")
     out = bytearray()
     row, rows = 0, table.count
     while row < rows:
@@ -112,12 +112,12 @@ def check_frames(table: BatchTable, hint: str) -> None:
     """Raise CorruptRecord unless the buffer holds whole, valid batches; a partial batch may follow them."""
     if table.stop_reason > REASON_PARTIAL:
         raise CorruptRecord(
-            f"no batch has the size field or format {table.stop_value}", position=table.stop_position, hint=hint
+            f"a batch has the invalid size field or format {table.stop_value}", position=table.stop_position, hint=hint
         )
     if table.first_invalid >= 0:
         batch = table[table.first_invalid]
         raise CorruptRecord(
-            f"the batch of {batch.size} bytes has CRC {batch.crc}, its bytes give {batch.computed_crc}",
+            f"the batch of {batch.size} bytes has CRC {batch.crc}, but its bytes give {batch.computed_crc}",
             offset=batch.base_offset,
             position=batch.position,
             hint=hint,
@@ -154,14 +154,14 @@ def _convert_rows(
                 }
                 if codec:
                     block, plain = plain_row(view, table, row)
-                    made = rebuild(block, plain, **options)
+                    rebuilt = rebuild(block, plain, **options)
                 else:
-                    made = rebuild(view, table, row, end, from_offset=start_offset, **options)
+                    rebuilt = rebuild(view, table, row, end, from_offset=start_offset, **options)
             except KafkalogError as error:
                 error.offset = table.base_offset(row)
                 error.position = table.position(row)
                 raise
-            out += made.data
+            out += rebuilt.data
         row = end
 
 
@@ -201,7 +201,7 @@ def rebuild(
     2 GiB.
     """
     wraps = codec != CompressionType.NONE and magic < MAGIC_V2
-    made = rewrite(
+    rewritten = rewrite(
         buffer,
         table,
         first,
@@ -214,10 +214,10 @@ def rebuild(
         leader_epoch=leader_epoch,
         drop_headers=drop_headers,
     )
-    if made.data is None:
-        raise _refusal(made, table, magic)
-    data = made.data
-    if made.count and codec != CompressionType.NONE:
+    if rewritten.data is None:
+        raise _rewrite_error(rewritten, table, magic)
+    data = rewritten.data
+    if rewritten.count and codec != CompressionType.NONE:
         stamped = append_time >= 0 and magic > MAGIC_V0
         try:
             if not wraps:
@@ -228,19 +228,19 @@ def rebuild(
                     compress(codec, data, level=level, magic=magic),
                     magic=magic,
                     codec=codec,
-                    offset=made.last_offset,
-                    timestamp=append_time if stamped else made.max_timestamp,
+                    offset=rewritten.last_offset,
+                    timestamp=append_time if stamped else rewritten.max_timestamp,
                     append_time=stamped,
                 )
         except OverflowError:
             raise RecordTooLarge(_TOO_LONG) from None
-    largest, offset = made.max_timestamp, made.offset_of_max_timestamp
+    largest, offset = rewritten.max_timestamp, rewritten.offset_of_max_timestamp
     shallow = magic == MAGIC_V2 or codec != CompressionType.NONE
     if append_time >= 0:
-        largest, offset = append_time, made.last_offset if shallow else made.base_offset
+        largest, offset = append_time, rewritten.last_offset if shallow else rewritten.base_offset
     elif shallow and largest >= 0:
-        offset = made.last_offset
-    return Rebuilt(data, made.count, made.last_offset, len(made.data), largest, offset)
+        offset = rewritten.last_offset
+    return Rebuilt(data, rewritten.count, rewritten.last_offset, len(rewritten.data), largest, offset)
 
 
 def repack(
@@ -275,16 +275,16 @@ def repack(
     return Rebuilt(with_payload(header, records, codec), count, last, len(view), largest, last if largest >= 0 else -1)
 
 
-def _refusal(made: Rewritten, table: BatchTable, magic: int) -> KafkalogError:
+def _rewrite_error(rewritten: Rewritten, table: BatchTable, magic: int) -> KafkalogError:
     """Return the typed error for the record that could not be written."""
-    where: dict[str, Any] = {"offset": table.base_offset(made.row)}
-    if made.status == STATUS_HEADERS:
-        return IllegalArgument(f"record {made.record} has headers, which format v{magic} does not have", **where)
-    if made.status == STATUS_NEGATIVE_TIME:
-        text = "the timestamp is negative: ms since 1970, or -1 for none"
-        return InvalidTimestamp(f"record {made.record}: {text}", record_errors=[(made.record, text)], **where)
-    if made.status == STATUS_TOO_LONG:
+    where: dict[str, Any] = {"offset": table.base_offset(rewritten.row)}
+    if rewritten.status == STATUS_HEADERS:
+        return IllegalArgument(f"record {rewritten.record} has headers, which format v{magic} does not have", **where)
+    if rewritten.status == STATUS_NEGATIVE_TIME:
+        text = "the timestamp is negative: give ms since 1970, or -1 for none"
+        return InvalidTimestamp(f"record {rewritten.record}: {text}", record_errors=[(rewritten.record, text)], **where)
+    if rewritten.status == STATUS_TOO_LONG:
         return RecordTooLarge(_TOO_LONG, **where)
-    if made.status == STATUS_OFFSETS:
-        return InvalidRecord(f"the offset of record {made.record} does not follow the one before it", **where)
-    return InvalidRecord(f"record {made.record} of the batch: {STATUS_TEXT[made.status]}", **where)
+    if rewritten.status == STATUS_OFFSETS:
+        return InvalidRecord(f"the offset of record {rewritten.record} does not follow the one before it", **where)
+    return InvalidRecord(f"record {rewritten.record} of the batch: {STATUS_TEXT[rewritten.status]}", **where)

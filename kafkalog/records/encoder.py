@@ -48,11 +48,9 @@ def _writer(schema: Schema, name: str, fields: tuple[Field, ...], version: int) 
         for field in fields
         if field.first <= version <= field.last and (flexible or field.tag is None)
     ]  # fmt: skip
-    return MessageWriter(name, flexible, rows, _refused, _raw_id, str(version))
-
-
-def _refused(words: str, hint: str | None) -> IllegalArgument:
-    return IllegalArgument(words, hint=hint)
+    return MessageWriter(
+        name, flexible, rows, lambda words, hint: IllegalArgument(words, hint=hint), _raw_id, str(version)
+    )
 
 
 def _raw_id(value: object) -> bytes | None:

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FilterResult", "filter_to"]
 
-_HINT: Final = "the log was not cleaned and is as it was; a replica or a backup may have the batch"
+_HINT: Final = "the log was not cleaned and is unchanged; a replica or a backup may have the batch"
 _TEXT: Final = {
-    STATUS_CHECKSUM: "the batch does not match its CRC any more",
-    STATUS_MARKER: "the control batch does not say what it marks",
+    STATUS_CHECKSUM: "the batch no longer matches its CRC",
+    STATUS_MARKER: "the control batch has no readable marker",
     STATUS_OFFSETS: "the offset of a record does not follow that of the one before it",
 }
 
@@ -64,8 +64,8 @@ class FilterResult:
     def __init__(self, chunk: memoryview, scanned: BatchTable, done: RecordFilter) -> None:
         self.scanned = scanned
         self.data = done.finish()
-        whole = len(self.data) == scanned.valid_bytes and done.bytes_retained == done.bytes_read
-        self.table = scanned if whole and self.data.obj is chunk.obj else scan(self.data, check_crc=False)
+        is_unchanged = len(self.data) == scanned.valid_bytes and done.bytes_retained == done.bytes_read
+        self.table = scanned if is_unchanged and self.data.obj is chunk.obj else scan(self.data, check_crc=False)
         self.bytes_read = done.bytes_read
         self.messages_read = done.messages_read
         self.bytes_retained = done.bytes_retained
@@ -117,7 +117,7 @@ def filter_to(
             _write_run(done, table)
         return FilterResult(view, table, done)
     except OverflowError:
-        raise RecordTooLarge("the cleaned batches have more than 2 GiB", path=path, position=position) from None
+        raise RecordTooLarge("the cleaned batches exceed 2 GiB", path=path, position=position) from None
     except KafkalogError as error:
         error.path = path
         error.position = position + (error.position or 0)
@@ -132,14 +132,14 @@ def _write_run(done: RecordFilter, table: BatchTable) -> None:
         done.seal()
         status = done.step()
     if status != STEP_DONE:
-        raise _refusal(status, done, table)
+        raise _filter_error(status, done, table)
 
 
-def _refusal(status: int, done: RecordFilter, table: BatchTable) -> KafkalogError:
+def _filter_error(status: int, done: RecordFilter, table: BatchTable) -> KafkalogError:
     """Return the typed error for a batch that cannot be filtered."""
     row = done.error_row
     if status == STATUS_TOO_LONG:
-        error: KafkalogError = RecordTooLarge("a record of the batch cannot be written in format v2: it has 2 GiB")
+        error: KafkalogError = RecordTooLarge("a record of the batch would reach 2 GiB in format v2")
     elif status in _TEXT:
         error = CorruptRecord(_TEXT[status], hint=_HINT)
     else:

@@ -38,8 +38,8 @@ def _libdeflate() -> Callable[[memoryview, int], Buffer] | None:
 def compress_into(store: Store, data: memoryview, level: int | None = None) -> None:
     """Append one member with `data`; levels are 1 to 9, and -1 and None mean the default."""
     chosen = DEFAULT_LEVEL if level is None or level < 0 else level
-    squeeze = _libdeflate() if len(data) >= _LARGE_BYTES else None
-    store.append(zlib.compress(data, chosen, _GZIP_BITS) if squeeze is None else squeeze(data, chosen))
+    compress_member = _libdeflate() if len(data) >= _LARGE_BYTES else None
+    store.append(zlib.compress(data, chosen, _GZIP_BITS) if compress_member is None else compress_member(data, chosen))
 
 
 def tool() -> Tool:

@@ -20,20 +20,20 @@ MAX_SHORT = 0x7FFF
 _CONSUMER = "consumer"
 
 
-class UnknownRecordType(MessageError):
-    """A record whose key begins with an unknown type, given in `number`."""
+class UnknownRecord(MessageError):
+    """A record of the type `number` that this version cannot parse."""
 
     def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
         super().__init__(message, **where)
         self.number = number
 
 
-class UnknownRecordVersion(MessageError):
-    """A record of the known type `number` in a version newer than the known ones."""
+class UnknownRecordType(UnknownRecord):
+    """A record whose key begins with an unknown type."""
 
-    def __init__(self, message: str = "", *, number: int = -1, **where: Any) -> None:
-        super().__init__(message, **where)
-        self.number = number
+
+class UnknownRecordVersion(UnknownRecord):
+    """A record of a known type in a version newer than the known ones."""
 
 
 class CoordinatorRecord(NamedTuple):
@@ -148,15 +148,11 @@ def metadata_record(value: bytes, records: Mapping[int, Schema]) -> MetadataReco
     return MetadataRecord(number, records[number].name, version, data)
 
 
-def _framing(source: Source, what: str) -> int:
+def _short(source: Source, what: str) -> int:
     try:
-        return source.uvarint()
+        value = source.uvarint()
     except (MessageError, struct.error):
         raise MessageError(f"Error while reading {what}") from None
-
-
-def _short(source: Source, what: str) -> int:
-    value = _framing(source, what)
     if value > MAX_SHORT:
         raise MessageError(f"Value for {what} was too large.")
     return (value + 0x8000) % 0x10000 - 0x8000  # truncated to a signed 16-bit number, as the reference does

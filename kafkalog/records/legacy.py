@@ -80,14 +80,14 @@ class LegacyBuilder:
     ) -> int:
         """Append a record and return its offset, which is the next one unless `offset` is given."""
         if self._built is not None:
-            raise IllegalState("this builder is closed: it takes no further record")
+            raise IllegalState("this builder is closed: it accepts no more records")
         if tuple(headers):
             raise IllegalArgument(f"format v{self.magic} has no headers")
         if timestamp < 0 and timestamp != NO_TIMESTAMP:
-            raise IllegalArgument(f"timestamp {timestamp} is negative: ms since 1970, or -1 for none")
+            raise IllegalArgument(f"timestamp {timestamp} is negative: give ms since 1970, or -1 for none")
         at = self.next_offset if offset is None else offset
         if at < self.next_offset:
-            raise IllegalArgument(f"offset {at} lies below {self.next_offset}, the next one: offsets must grow")
+            raise IllegalArgument(f"offset {at} is below the next one, {self.next_offset}: offsets must increase")
         by_log = self._append_time >= 0
         plain = self.compression == CompressionType.NONE
         written = self._append_time if by_log and plain else timestamp

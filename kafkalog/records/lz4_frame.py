@@ -15,7 +15,7 @@ from kafkalog._core.batch.unpack import Tool
 from kafkalog._core.bytes.store import Store
 from kafkalog._core.bytes.xxhash import xxh32
 
-__all__ = ["DEFAULT_LEVEL", "compress", "compress_into", "tool"]
+__all__ = ["DEFAULT_LEVEL", "compress_into", "tool"]
 
 DEFAULT_LEVEL: Final = 9
 """Level that selects the fast encoder, as in `compression.lz4.level`; all others are levels of the slow encoder."""
@@ -61,24 +61,17 @@ _END_MARK: Final = _WORD.pack(0)
 
 def compress_into(store: Store, data: memoryview, level: int | None = None, magic: int = 2) -> None:
     """Append one frame with `data`; a block that would not shrink is stored raw (REC-46)."""
-    squeeze = _block_encoder()
+    compress_block = _block_encoder()
     store.append(_HEADERS[magic])
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
         if level is None or level == DEFAULT_LEVEL:
             # room that the encoder requires
             most = 16 + len(block) + len(block) // 255
-            store.fill_sized(squeeze, block, most, big_endian=False, raw_flag=_RAW_BLOCK)
+            store.fill_sized(compress_block, block, most, big_endian=False, raw_flag=_RAW_BLOCK)
         else:
             store.append(_slow_block(block, min(level, _HIGHEST)))
     store.append(_END_MARK)
-
-
-def compress(data: memoryview, level: int | None = None, magic: int = 2) -> bytes:
-    """Return one frame with `data`."""
-    store = Store()
-    compress_into(store, data, level, magic)
-    return bytes(store.take())
 
 
 def _slow_block(raw: memoryview, level: int) -> memoryview:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN", "Compression", "choose", "most_plain_bytes", "pack", "parse_compression", "topic_compression"]
 
 _Plain = TypeVar("_Plain", bytearray, "Parcel")
-_AS_IT_COMES: Final = "producer"
+_KEEP_PRODUCER_CODEC: Final = "producer"
 _LEVEL_TEXT_MOST: Final = 12
 # what a codec may add to incompressible data: a fixed part, and one byte per this many bytes
 _GROWTH: Final = {
@@ -54,7 +54,7 @@ def parse_compression(text: str) -> Compression:
     that is not a number or that the codec does not have.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a codec is named by text such as 'zstd' or 'zstd:9', got {type(text).__name__}")
+        raise TypeError(f"a codec is a str such as 'zstd' or 'zstd:9', got {type(text).__name__}")
     return _parsed(text)
 
 
@@ -66,7 +66,9 @@ def _parsed(text: str) -> Compression:
         return Compression(codec)
     digits = given.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _LEVEL_TEXT_MOST):
-        raise IllegalArgument(f"the level of {text!r} is no whole number", hint=f"a level follows the colon: {name}:3")
+        raise IllegalArgument(
+            f"the level of {text!r} is not a whole number", hint=f"a level follows the colon: {name}:3"
+        )
     level = int(given)
     check_level(codec, level)
     return Compression(codec, level)
@@ -76,42 +78,38 @@ def _codec(name: str) -> CompressionType:
     if name == "uncompressed":
         return CompressionType.NONE
     codec = CompressionType.__members__.get(name.upper())
-    if codec is None:
-        raise _unknown(name)
-    return codec
-
-
-def _unknown(name: str) -> UnsupportedCompression:
+    if codec is not None:
+        return codec
     from difflib import get_close_matches
 
     known = [one.name.lower() for one in CompressionType]
     nearest = get_close_matches(name.lower(), known, n=1)
-    fix = f"did you mean {nearest[0]}? Known are" if nearest else "known are"
-    return UnsupportedCompression(f"unknown codec {name!r}", hint=f"{fix} {', '.join(known)}")
+    fix = f"did you mean {nearest[0]}? The codecs are" if nearest else "the codecs are"
+    raise UnsupportedCompression(f"unknown codec {name!r}", hint=f"{fix} {', '.join(known)}")
 
 
 def topic_compression(config: LogConfig) -> Compression | None:
     """Return the codec (it may be NONE) and level that a topic requires; None if it keeps the producer's."""
-    if config.compression_type == _AS_IT_COMES:
+    if config.compression_type == _KEEP_PRODUCER_CODEC:
         return None
     codec = _codec(config.compression_type)
     return Compression(codec, _topic_level(config, codec), True)
 
 
-def choose(config: LogConfig, asked: Compression | None) -> Compression:
+def choose(config: LogConfig, requested: Compression | None) -> Compression:
     """Return the compression of a batch for a topic: the topic's codec, else the one asked for, else none.
 
     A level that the caller gave applies if the codec is the same, since a broker leaves such a batch unchanged.
     Otherwise the topic's `compression.<codec>.level` applies.
     """
-    own = topic_compression(config)
-    if own is None:
-        return asked or PLAIN
-    if not own:
+    required_codec = topic_compression(config)
+    if required_codec is None:
+        return requested or PLAIN
+    if not required_codec:
         return PLAIN
-    if asked is not None and asked.codec == own.codec and asked.level is not None:
-        return own._replace(level=asked.level)
-    return own
+    if requested is not None and requested.codec == required_codec.codec and requested.level is not None:
+        return required_codec._replace(level=requested.level)
+    return required_codec
 
 
 def _topic_level(config: LogConfig, codec: CompressionType) -> int | None:
@@ -152,7 +150,7 @@ def pack(batches: _Plain, compression: Compression, *, limit_bytes: int) -> _Pla
             if packer.seal(codec) > limit_bytes >= len(records) + BATCH_OVERHEAD_BYTES and not required:
                 packer.keep()
     except OverflowError:
-        raise RecordTooLarge(f"{len(batches)} bytes of batches pass 2 GiB when they are compressed") from None
+        raise RecordTooLarge(f"{len(batches)} bytes of batches exceed 2 GiB when compressed") from None
     return packer.take()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,11 +22,12 @@ from kafkalog.errors import (
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 from kafkalog.records.packing import PLAIN, Compression, choose, most_plain_bytes, pack
 from kafkalog.records.validate import ValidationRules, check_batches
+from kafkalog.util.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["BATCH_BYTES", "Placed", "Placer", "TopicTarget", "refusal"]
+__all__ = ["BATCH_BYTES", "Placed", "Placer", "TopicTarget", "arrow_error"]
 
 BATCH_BYTES: Final = 1 << 20
 """Size in bytes that closes a batch, unless max.message.bytes is lower; a single record may exceed it."""
@@ -52,9 +52,9 @@ class TopicTarget(NamedTuple):
     compression: Compression = PLAIN
 
     @classmethod
-    def of(cls, config: LogConfig, partitions: int, asked: Compression | None = None) -> TopicTarget:
-        """Return the target for a topic's settings; `asked` is the compression for a topic that requires none."""
-        return cls(partitions, config, choose(config, asked))
+    def of(cls, config: LogConfig, partitions: int, requested: Compression | None = None) -> TopicTarget:
+        """Return the target for a topic's settings; `requested` is the compression for a topic that requires none."""
+        return cls(partitions, config, choose(config, requested))
 
     @property
     def limit_bytes(self) -> int:
@@ -114,7 +114,7 @@ class Placer:
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         if batch_bytes < BATCH_OVERHEAD_BYTES:
-            raise IllegalArgument(f"a batch limit of {batch_bytes} bytes", hint=f"{BATCH_OVERHEAD_BYTES} is the least")
+            raise IllegalArgument(f"a batch limit of {batch_bytes} bytes", hint=f"use at least {BATCH_OVERHEAD_BYTES}")
         self._topics = topics
         self._targets: dict[str, TopicTarget] = {}
         self._topic = topic
@@ -124,7 +124,7 @@ class Placer:
         self._batch_bytes = batch_bytes
         self._timed = False
         self._failed = False
-        self._now_ms = now_ms or _clock_ms
+        self._now_ms = now_ms or SYSTEM_CLOCK.milliseconds
         try:
             self._encoder = ArrowEncoder(
                 self._limits, topic=topic, batch_rows=batch_rows, sticky_bytes=sticky_bytes,
@@ -152,7 +152,7 @@ class Placer:
         The caller must exhaust the iterator: rows are added as it advances. Raises TypeError if `data` is not Arrow
         data.
         """
-        self._check_whole()
+        self._check_usable()
         now_ms = self._now_ms()
         try:
             source = ArrowSource(data)
@@ -160,28 +160,28 @@ class Placer:
             self._timed = self._timed or "timestamp" in plan.columns
             if self._topic is None and "topic" not in plan.columns:
                 raise IllegalArgument(
-                    "the rows have no column 'topic'", hint="name the topic of all rows, or add the column"
+                    "the rows have no column 'topic'", hint="give one topic for all rows, or add the column"
                 )
             while (rows := next_rows(source, plan)) is not None:
                 row = 0
                 while (row := self._encoder.feed(rows, row, now_ms)) < len(rows):
-                    yield from map(self._placed, self._encoder.take())
+                    yield from map(self._finish_batches, self._encoder.take())
         except BadArrow as error:
-            raise refusal(error) from None
+            raise arrow_error(error) from None
 
     def finish(self) -> Iterator[Placed]:
         """Close all batches and yield the remaining ones."""
-        self._check_whole()
+        self._check_usable()
         self._encoder.seal()
-        yield from map(self._placed, self._encoder.take())
+        yield from map(self._finish_batches, self._encoder.take())
 
-    def _check_whole(self) -> None:
+    def _check_usable(self) -> None:
         if self._failed:
-            raise RuntimeError("batches of this placer could not be given out: what it holds is not whole")
+            raise RuntimeError("an earlier error lost batches of this placer: its data is incomplete")
 
-    def _placed(self, parcel: Parcel) -> Placed:
+    def _finish_batches(self, parcel: Parcel) -> Placed:
         try:
-            batches = self._packed(parcel)
+            batches = self._pack(parcel)
         except BaseException as error:
             self._failed = True
             if isinstance(error, KafkalogError):
@@ -192,7 +192,7 @@ class Placer:
             parcel.max_timestamp,
         )  # fmt: skip
 
-    def _packed(self, parcel: Parcel) -> Buffer:
+    def _pack(self, parcel: Parcel) -> Buffer:
         """Return the batches as the topic requires.
 
         Raises InvalidRecord, InvalidTimestamp or RecordTooLarge for batches that the topic rejects.
@@ -214,16 +214,12 @@ def _check_sizes(batches: Buffer, parcel: Parcel, limit_bytes: int) -> None:
     largest = scan(batches, check_crc=False).max_batch_size
     if largest > limit_bytes:
         raise RecordTooLarge(
-            f"a row for {parcel.topic}-{parcel.partition} makes a batch of {largest} bytes when it is compressed, and "
-            f"the topic takes {limit_bytes}",
+            f"a row for {parcel.topic}-{parcel.partition} makes a batch of {largest} bytes when compressed; "
+            f"the topic accepts at most {limit_bytes}",
             hint="raise max.message.bytes of the topic, or make the value smaller",
         )
 
 
-def refusal(error: BadArrow) -> KafkalogError:
+def arrow_error(error: BadArrow) -> KafkalogError:
     """Return the KafkalogError for rows or columns that the encoder rejects."""
     return _ERRORS.get(error.kind, IllegalArgument)(str(error), hint=error.hint)
-
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000

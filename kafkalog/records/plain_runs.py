@@ -37,7 +37,7 @@ __all__ = ["RUN_BYTES", "PlainRun", "plain_row", "plain_run", "plain_runs", "rec
 RUN_BYTES: Final = 512 << 10
 """Decompressed bytes after which a run ends, so that they are still cached when decoded; no batch is split."""
 _GUESSED_RATIO: Final = 4
-_HINT: Final = "what lies before it was read; a replica or a backup may have the rest"
+_HINT: Final = "the data before it was read; a replica or a backup may have the rest"
 
 
 class PlainRun:
@@ -67,7 +67,7 @@ class PlainRun:
         own = unpacker()
         status = arena.fill(own, last, enough=RUN_BYTES, limit_bytes=min(limit_bytes, MOST_BYTES))
         if status != STATUS_OK:
-            self._failure = _refused(status, arena, own, batches)
+            self._failure = _unpack_failure(status, arena, own, batches)
         self.data, self.table = arena.finish(), arena.table
         self.first, self.last, self.base_position, self.row_before = 0, len(self.table), 0, first
 
@@ -76,7 +76,7 @@ class PlainRun:
         """True if the row after the run could not be made plain, or if a reader met damage inside the run."""
         return self._failure is not None
 
-    def note(self, reader: RecordTable | ColumnBuilder | MapFiller) -> None:
+    def record_damage(self, reader: RecordTable | ColumnBuilder | MapFiller) -> None:
         """Record the damage at which a reader of this run stopped, if any."""
         if reader.status == STATUS_OK:
             return
@@ -160,7 +160,7 @@ def plain_row(
     return run.data, run.table
 
 
-def _refused(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> KafkalogError:
+def _unpack_failure(status: int, arena: Arena, own: Unpacker, batches: BatchTable) -> KafkalogError:
     """Return the error, with its place, for the batch after the last row of the arena."""
     row = arena.first + arena.rows
     at = batches.position(row)

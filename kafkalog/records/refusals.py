@@ -17,7 +17,7 @@ from kafkalog._core.log.admit import (
 )
 from kafkalog.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, KafkalogError, RecordRefused
 
-__all__ = ["ValidatorMetrics", "header_refusal", "record_refusal"]
+__all__ = ["ValidatorMetrics", "header_error", "record_validation_error"]
 
 _SHOWN = 3
 _BY_TIME = (FAULT_TIMESTAMP, FAULT_STAMPED)
@@ -39,15 +39,15 @@ class ValidatorMetrics:
         return f"<ValidatorMetrics {', '.join(f'{name} {getattr(self, name)}' for name in self.__slots__)}>"
 
 
-def header_refusal(header: BatchHeader, fault: int, metrics: ValidatorMetrics | None) -> RecordRefused:
+def header_error(header: BatchHeader, fault: int, metrics: ValidatorMetrics | None) -> RecordRefused:
     """Return the typed error for a header fault (a FAULT_ number of _core.batch.scan)."""
     if fault == FAULT_COUNT:
         span = header.last_offset - header.base_offset + 1
         reason = f"the batch declares {header.count} records and {span} offsets"
     elif fault == FAULT_CONTROL:
-        reason = "control batches are written by the log's own coordinators only"
+        reason = "only the log's own coordinators write control batches"
     else:
-        reason = f"producer {header.producer_id} gives no base sequence"
+        reason = f"producer {header.producer_id} has no base sequence"
     if metrics is not None:
         if fault in (FAULT_COUNT, FAULT_CONTROL):
             metrics.invalid_offset += 1
@@ -56,7 +56,7 @@ def header_refusal(header: BatchHeader, fault: int, metrics: ValidatorMetrics | 
     return InvalidRecord(reason, offset=header.base_offset, position=header.position)
 
 
-def record_refusal(
+def record_validation_error(
     check: RecordCheck,
     header: BatchHeader,
     bounds: tuple[int, int],
@@ -73,17 +73,17 @@ def record_refusal(
         kind = CorruptRecord if check.status == STATUS_CHECKSUM else InvalidRecord
         at = header.position + (check.position if plain else 0)
         return kind(f"record {check.record} of the batch: {text}", offset=header.base_offset, position=at)
-    where = "" if partition is None else f" in topic partition {partition}"
+    suffix = "" if partition is None else f" in topic partition {partition}"
     errors = [
-        (record, _reason(fault, record, offset, timestamp, bounds, header.magic, where))
+        (record, _reason(fault, record, offset, timestamp, bounds, header.magic, suffix))
         for record, fault, offset, timestamp in check.faults
     ]
-    shown = "; ".join(f"record {record}: {reason}" for record, reason in errors[:_SHOWN])
-    more = f" and {check.total - _SHOWN} more" if check.total > _SHOWN else ""
+    details = "; ".join(f"record {record}: {reason}" for record, reason in errors[:_SHOWN])
+    rest = f" and {check.total - _SHOWN} more" if check.total > _SHOWN else ""
     by_time = any(fault in _BY_TIME for _, fault, _, _ in check.faults)
     refused = InvalidTimestamp if by_time else InvalidRecord
     return refused(
-        f"{check.total} records are refused: {shown}{more}",
+        f"{check.total} records are rejected: {details}{rest}",
         record_errors=errors,
         offset=header.base_offset,
         hint="message.timestamp.before.max.ms and message.timestamp.after.max.ms set the bounds" if by_time else None,

@@ -40,16 +40,12 @@ _WORDS: Final = {
 """Error texts of the reference."""
 
 
-def _problem(words: str, position: int) -> MessageError:
-    return MessageError(words)
-
-
 def _uuid(raw: bytes) -> str:
     """Format an id as Kafka does: base64, URL-safe, 22 characters."""
     return base64.urlsafe_b64encode(raw)[:22].decode()
 
 
-_DIALECT: Final = Dialect(_WORDS, _problem, _uuid, True)
+_DIALECT: Final = Dialect(_WORDS, lambda words, position: MessageError(words), _uuid, True)
 
 
 class Field(NamedTuple):
@@ -149,7 +145,7 @@ def schemas(text: str) -> dict[str, Schema]:
                 fields,
             )
         else:
-            raise ValueError(f"{words!r} is no line of a schema")
+            raise ValueError(f"{words!r} is not a line of a schema")
         at = after
     return found
 
@@ -162,7 +158,7 @@ def _fields(
     while at < len(lines) and lines[at][0] > outer:
         match = _FIELD.fullmatch(lines[at][1])
         if match is None:
-            raise ValueError(f"{lines[at][1]!r} is no field of a schema")
+            raise ValueError(f"{lines[at][1]!r} is not a field of a schema")
         inner, after = _fields(lines, at + 1, lines[at][0], structs)
         fields.append(_field(match, inner or structs.get(match["type"], ())))
         at = after

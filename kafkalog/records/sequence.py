@@ -23,4 +23,4 @@ def decrement_sequence(sequence: int, by: int) -> int:
 
 def _check(sequence: int, by: int) -> None:
     if not (0 <= sequence <= MAX_SEQUENCE and 0 <= by <= MAX_SEQUENCE):
-        raise ValueError(f"sequence {sequence} and step {by} must lie between 0 and {MAX_SEQUENCE}")
+        raise ValueError(f"sequence {sequence} and step {by} must be between 0 and {MAX_SEQUENCE}")

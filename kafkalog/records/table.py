@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from kafkalog._core.arrow.capsules import array_of, schema_of, stream_of
 from kafkalog._core.arrow.columns import Columns, gathered
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.util.text import html_table
 
@@ -96,7 +96,7 @@ class Table:
             return TableColumn(self._columns, kinds_of([key], self.columns)[0], self._start, self._stop)
         if isinstance(key, slice):
             if key.step not in (None, 1):
-                raise IllegalArgument(f"a table has no slice with step {key.step}", hint="leave the step out")
+                raise IllegalArgument(f"a table has no slice with step {key.step}", hint="omit the step")
             first, last, _ = key.indices(len(self))
             return type(self)(self._columns, self._start + first, self._start + max(first, last))
         row = _row(operator.index(key), len(self)) + self._start
@@ -121,9 +121,15 @@ class Table:
         timestamp is datetime64[ms, UTC]; key, value, topic and headers are objects, headers as in `Record.headers`.
         Raises ImportError if pandas is not installed.
         """
-        from kafkalog.records.frames import to_pandas
-
-        return to_pandas(self)
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingPackage(
+                f"to_pandas() needs pandas ({error}); Polars, DuckDB and pyarrow read the table directly",
+                hint="pip install 'kafkalog[pandas]'",
+            ) from None
+        columns = {name: _pandas_column(self[name].to_numpy(), name, pandas) for name in self.columns}
+        return pandas.DataFrame(columns, columns=list(self.columns), copy=False)
 
     # Arrow
 
@@ -211,7 +217,7 @@ class TableColumn:
     def __getitem__(self, key: SupportsIndex | slice) -> object:
         if isinstance(key, slice):
             if key.step not in (None, 1):
-                raise IllegalArgument(f"a column has no slice with step {key.step}", hint="leave the step out")
+                raise IllegalArgument(f"a column has no slice with step {key.step}", hint="omit the step")
             first, last, _ = key.indices(len(self))
             return TableColumn(self._columns, self._kind, self._start + first, self._start + max(first, last))
         row = _row(operator.index(key), len(self)) + self._start
@@ -227,6 +233,12 @@ class TableColumn:
 
     def __repr__(self) -> str:
         return f"<TableColumn {self.name} of {len(self)} records>"
+
+
+def _pandas_column(values: NDArray[Any], name: str, pandas: Any) -> Any:
+    if name == "timestamp":
+        return pandas.Series(values.view("datetime64[ms]").copy()).dt.tz_localize("UTC")
+    return pandas.Series(values if values.dtype == object else values.copy())
 
 
 def _row(index: int, count: int) -> int:

@@ -39,12 +39,12 @@ def record_tables(
             yield table
         if table.status != STATUS_OK:
             run = PlainRun(data, batches, first, last, base_position)
-            run.note(table)
+            run.record_damage(table)
             run.raise_failure(path)
         return
     for run in plain_runs(data, batches, first, last, base_position=base_position, limit_bytes=limit_bytes):
         table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position)
-        run.note(table)
+        run.record_damage(table)
         if len(table):
             yield table
         run.raise_failure(path)
@@ -66,6 +66,6 @@ def batch_table(
     """
     run = plain_run(data, batches, row, row + 1, base_position=base_position, limit_bytes=limit_bytes)
     table = decode(run.data, run.table, run.first, run.last, base_position=run.base_position, lenient=lenient)
-    run.note(table)
+    run.record_damage(table)
     run.raise_failure(path)
     return table

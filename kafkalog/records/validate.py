@@ -28,7 +28,7 @@ from kafkalog.records.format import (
 )
 from kafkalog.records.packing import topic_compression
 from kafkalog.records.plain_runs import plain_row
-from kafkalog.records.refusals import ValidatorMetrics, header_refusal, record_refusal
+from kafkalog.records.refusals import ValidatorMetrics, header_error, record_validation_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -76,10 +76,10 @@ class ValidationRules:
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:
         """Return the rules of a topic's settings."""
-        own = topic_compression(config)
+        required = topic_compression(config)
         return cls(
-            None if own is None else own.codec,
-            level=None if own is None else own.level,
+            None if required is None else required.codec,
+            level=None if required is None else required.level,
             append_time=config.message_timestamp_type == "LogAppendTime",
             before_ms=config.message_timestamp_before_max_ms,
             after_ms=config.message_timestamp_after_max_ms,
@@ -152,10 +152,10 @@ def check_append(
     """
     rows = table.count
     if rows == 0:
-        raise InvalidRecord("there is no batch in the append")
+        raise InvalidRecord("the append has no batch")
     source_magic, source = table.magic(0), table.codec
     if rows > 1 and (source_magic >= MAGIC_V2 or source):
-        raise InvalidRecord(f"{rows} batches in one append: compressed ones, and those of format v2, come alone")
+        raise InvalidRecord(f"{rows} batches in one append: a compressed batch, or one of format v2, must be alone")
     target = source if rules.codec is None else rules.codec
     same = source == target and source_magic == magic
     packed = bool(source or target)
@@ -166,9 +166,9 @@ def check_append(
     data, plain = (buffer, table) if not source else plain_row(buffer, table, 0)
     check = _check_records(data, plain, table, rules, now_ms, partition, metrics)
     if check.count == 0:  # compaction leaves such batches; appended, one would take no offset
-        raise InvalidRecord("the batch holds no records", offset=table[0].base_offset)
+        raise InvalidRecord("the batch has no records", offset=table[0].base_offset)
     if in_place and packed and source:
-        in_place = _numbered_from_zero(check, plain, magic, any_base_offset)
+        in_place = _can_keep_payload(check, plain, magic, any_base_offset)
     if in_place:
         if magic == MAGIC_V2 and not any_base_offset and table[0].last_offset < table[0].base_offset:
             raise InvalidRecord("the batch ends below its base offset", offset=table[0].base_offset)
@@ -177,15 +177,15 @@ def check_append(
         size = check.size + _overhead(magic, source) if packed else 0
         return Checked(buffer, table, None, check.max_timestamp, check.count, ValidationStats(size))
     _check_producer(table[0])
-    made = _written_anew(data, plain, check, rules, target, magic, first_offset, now_ms)
-    used = made.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
+    rebuilt = _rewrite(data, plain, check, rules, target, magic, first_offset, now_ms)
+    used = rebuilt.plain_size + (_overhead(magic, target) if magic < MAGIC_V2 and target else 0)
     if packed:
         used += check.size + rows * _overhead(magic, source)
-    stats = ValidationStats(used, made.record_count)
-    return Checked(made.data, scan(made.data), made, made.max_timestamp, made.record_count, stats)
+    stats = ValidationStats(used, rebuilt.record_count)
+    return Checked(rebuilt.data, scan(rebuilt.data), rebuilt, rebuilt.max_timestamp, rebuilt.record_count, stats)
 
 
-def _written_anew(
+def _rewrite(
     data: Buffer,
     plain: BatchTable,
     check: RecordCheck,
@@ -222,7 +222,7 @@ def check_batches(buffer: Data, table: BatchTable, rules: ValidationRules, now_m
     for row in range(table.count):
         fault = table.header_fault(row)
         if fault:
-            raise header_refusal(table[row], fault, None)
+            raise header_error(table[row], fault, None)
         _check_records(buffer, table, table, rules, now_ms, None, None, row, row + 1)
 
 
@@ -231,7 +231,7 @@ def _check_header(table: BatchTable, from_client: bool, magic: int, metrics: Val
     check_codec(table.codec)
     fault = table.header_fault(0, from_client)
     if fault:
-        raise header_refusal(table[0], fault, metrics)
+        raise header_error(table[0], fault, metrics)
     if magic < MAGIC_V2 and table.magic(0) >= MAGIC_V2:
         header = table[0]
         what = "Transactional" if header.is_transactional else "Idempotent"
@@ -278,7 +278,7 @@ def _check_records(
         inner=plain is not table,
     )
     if check.row >= 0:
-        raise record_refusal(
+        raise record_validation_error(
             check, table[check.row], bounds, partition=partition, plain=plain is table, metrics=metrics
         )
     if end < last:
@@ -291,7 +291,7 @@ def _check_records(
     return check
 
 
-def _numbered_from_zero(check: RecordCheck, plain: BatchTable, magic: int, any_base_offset: bool) -> bool:
+def _can_keep_payload(check: RecordCheck, plain: BatchTable, magic: int, any_base_offset: bool) -> bool:
     """Return True if a compressed batch can keep its payload: its inner offsets are 0, 1, 2 ...
 
     Some old clients number the messages of a v1 wrapper wrongly; such wrappers are rebuilt (VAL-16). A v2 batch with
@@ -303,7 +303,7 @@ def _numbered_from_zero(check: RecordCheck, plain: BatchTable, magic: int, any_b
         raise InvalidRecord("the offsets inside the compressed batch are not consecutive", offset=plain.base_offset(0))
     if plain.base_offset(0) and not any_base_offset:
         raise InvalidRecord(
-            f"a compressed batch begins at offset 0, this one at {plain.base_offset(0)}", offset=plain.base_offset(0)
+            f"a compressed batch must begin at offset 0, not {plain.base_offset(0)}", offset=plain.base_offset(0)
         )
     return True
 
@@ -344,7 +344,7 @@ def validate_and_assign_offsets(
         partition=partition,
         metrics=metrics,
     )
-    made = checked.rebuilt
+    rebuilt = checked.rebuilt
     codec = checked.table.codec
     if magic == MAGIC_V2:
         next_offset = first_offset + checked.record_count
@@ -354,7 +354,7 @@ def validate_and_assign_offsets(
         if base < 0:
             raise InvalidRecord(f"the batch spans more offsets than there are below {next_offset}")
         assign(checked.data, checked.table, base, leader_epoch, now_ms if rules.append_time else NO_TIMESTAMP)
-    elif made is None:
+    elif rebuilt is None:
         next_offset = assign_messages(
             data,
             table,
@@ -364,9 +364,9 @@ def validate_and_assign_offsets(
             records=checked.record_count if codec else -1,
         )
     else:
-        next_offset = made.last_offset + 1
+        next_offset = rebuilt.last_offset + 1
     largest, offset = _largest(checked, rules, now_ms, magic, codec, first_offset, next_offset)
-    return ValidationResult(checked.data, next_offset, now_ms, largest, offset, made is not None, checked.stats)
+    return ValidationResult(checked.data, next_offset, now_ms, largest, offset, rebuilt is not None, checked.stats)
 
 
 def _largest(

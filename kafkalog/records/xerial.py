@@ -17,7 +17,7 @@ from kafkalog._core.bytes.store import Store
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["compress", "compress_into", "tool"]
+__all__ = ["compress_into", "tool"]
 
 MAGIC: Final = b"\x82SNAPPY\x00"
 BLOCK_BYTES: Final = 32 << 10
@@ -44,16 +44,9 @@ def tool() -> Tool:
 
 def compress_into(store: Store, data: memoryview) -> None:
     """Append the framed form of `data`."""
-    squeeze = _block_encoder()
+    compress_block = _block_encoder()
     store.append(_STREAM_START)
     for at in range(0, len(data), BLOCK_BYTES):
         block = data[at : at + BLOCK_BYTES]
         # room that the encoder requires for writing; the result is smaller
-        store.fill_sized(squeeze, block, 32 + len(block) + len(block) // 6, big_endian=True)
-
-
-def compress(data: memoryview) -> bytes:
-    """Return the framed form of `data`."""
-    store = Store()
-    compress_into(store, data)
-    return bytes(store.take())
+        store.fill_sized(compress_block, block, 32 + len(block) + len(block) // 6, big_endian=True)

@@ -16,7 +16,7 @@ from kafkalog._core.bytes.store import Store
 if TYPE_CHECKING:
     import zstandard
 
-__all__ = ["DEFAULT_LEVEL", "compress", "compress_into", "tool"]
+__all__ = ["DEFAULT_LEVEL", "compress_into", "tool"]
 
 DEFAULT_LEVEL: Final = 3
 
@@ -67,14 +67,7 @@ def compress_into(store: Store, data: memoryview, level: int | None = None) -> N
         return
     from cramjam import zstd
 
-    squeeze = zstd.compress_into
+    compress_frame = zstd.compress_into
     # ZSTD_COMPRESSBOUND plus the frame's own fields
     most = len(data) + (len(data) >> 8) + 128
-    store.fill(lambda raw, room: int(squeeze(raw, room, level=chosen)), data, most)
-
-
-def compress(data: memoryview, level: int | None = None) -> bytes:
-    """Return one frame with `data`."""
-    store = Store()
-    compress_into(store, data, level)
-    return bytes(store.take())
+    store.fill(lambda raw, room: int(compress_frame(raw, room, level=chosen)), data, most)

@@ -10,7 +10,7 @@ from kafkalog._core.arrow.input import ArrowSource, BadArrow
 from kafkalog._core.arrow.rows import RowPlan
 from kafkalog.dirs.create import make_data_directory
 from kafkalog.errors import IllegalArgument
-from kafkalog.records.placer import Placed, Placer, TopicTarget, refusal
+from kafkalog.records.placer import Placed, Placer, TopicTarget, arrow_error
 from kafkalog.spark.commit import StagedTask, StagedTopic
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.staging import Job, StageWriter
@@ -76,7 +76,7 @@ def check_columns(schema: pyarrow.Schema, topic: str | None) -> None:
         source = ArrowSource(pyarrow.RecordBatchReader.from_batches(schema, []))
         plan = RowPlan(source, {} if topic is None else {"topic": None})
     except BadArrow as error:
-        raise refusal(error) from None
+        raise arrow_error(error) from None
     if topic is None and "topic" not in plan.columns:
         raise IllegalArgument("no topic is named", hint="give the option topic, or a column topic")
 

@@ -19,8 +19,8 @@ E = TypeVar("E")
 CURRENT_VERSION: Final = 0
 MAX_FILE_BYTES: Final = 1 << 28
 _HINT: Final = (
-    "move the file away, and what it said is found by reading the logs; `kafkalog repair --checkpoints --apply` keeps "
-    "the lines that can be read"
+    "move the file away to rebuild it from the logs, or run `kafkalog repair --checkpoints --apply`, which keeps the "
+    "readable lines"
 )
 
 
@@ -109,7 +109,7 @@ class CheckpointFile(Generic[E]):
         if not content:
             return []
         if self._may_be_unsynced and not content.strip(b"\0"):
-            _LOG.warning("%s holds zeros alone, as after a power loss: it counts as empty", self.path)
+            _LOG.warning("%s contains only zeros, as after a power loss: treating it as empty", self.path)
             return []
         try:
             lines = content.decode().split("\n")
@@ -122,16 +122,16 @@ class CheckpointFile(Generic[E]):
     def _entries(self, lines: list[str]) -> list[E]:
         version = self._number(lines, 1, "version")
         if version != CURRENT_VERSION:
-            raise self._corrupt(1, f"version {version} is not known, {CURRENT_VERSION} is")
+            raise self._corrupt(1, f"version {version} is unknown, {CURRENT_VERSION} is supported")
         if len(lines) == 1:
             return []
         count = self._number(lines, 2, "count")
         if count < 0:
             raise self._corrupt(2, f"the count {count} is negative")
         if len(lines) - 2 < count:
-            raise self._corrupt(len(lines), f"{count} entries are announced, {len(lines) - 2} are there")
+            raise self._corrupt(len(lines), f"the count is {count}, but {len(lines) - 2} entries follow")
         if len(lines) - 2 > count:
-            raise self._corrupt(count + 3, f"{count} entries are announced, but there are more lines")
+            raise self._corrupt(count + 3, f"the count is {count}, but more lines follow")
         entries = []
         for number, line in enumerate(lines[2:], 3):
             try:
@@ -169,7 +169,7 @@ class OffsetCheckpoint:
         """Replace the content with `offsets`, sorted; raise IllegalArgument for a negative offset."""
         for partition, offset in offsets.items():
             if offset < 0:
-                raise IllegalArgument(f"a checkpointed offset is not negative: {partition}", offset=offset)
+                raise IllegalArgument(f"a checkpointed offset must not be negative: {partition}", offset=offset)
         self._file.write(sorted(offsets.items()))
 
     def read(self) -> dict[TopicPartition, int]:

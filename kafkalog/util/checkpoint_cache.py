@@ -56,4 +56,4 @@ class CheckpointCache:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StorageError.from_os(error, "look at the checkpoint file", path=path) from error
+            raise StorageError.from_os(error, "read the status of the checkpoint file", path=path) from error

@@ -47,7 +47,7 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 JUMP_MS: Final = 5_000
 """A wall clock that gains more than this on the monotonic clock was set forward."""
-BELIEVED_AFTER_MS: Final = 86_400_000
+TRUSTED_AFTER_MS: Final = 86_400_000
 """Time after which ages follow a wall clock that was set forward."""
 
 
@@ -73,18 +73,18 @@ class AgeClock:
             if lead_ms - self._lead_ms <= JUMP_MS:
                 self._lead_ms, self._ahead = min(lead_ms, self._lead_ms), None
             else:
-                self._look_ahead_locked(now_ms, lead_ms)
+                self._handle_jump_locked(now_ms, lead_ms)
             return now_ms + self._lead_ms
 
-    def _look_ahead_locked(self, now_ms: int, lead_ms: int) -> None:
+    def _handle_jump_locked(self, now_ms: int, lead_ms: int) -> None:
         """Handle a wall clock that was set forward: follow it after a day."""
         if self._ahead is None:
             jump_s = (lead_ms - self._lead_ms) // 1000
-            _LOG.warning("the wall clock went ahead by %d s: ages follow it when it has stood for a day", jump_s)
+            _LOG.warning("the wall clock jumped ahead by %d s: ages follow it after a day", jump_s)
             self._ahead = now_ms, lead_ms
         since_ms, least_ms = self._ahead
         self._ahead = since_ms, min(least_ms, lead_ms)
-        if now_ms - since_ms >= BELIEVED_AFTER_MS:
+        if now_ms - since_ms >= TRUSTED_AFTER_MS:
             self._lead_ms, self._ahead = self._ahead[1], None
 
 
@@ -113,7 +113,7 @@ class MockClock:
     def advance(self, ms: int) -> int:
         """Advance by `ms` and return the new wall time; raise ValueError if `ms` is negative."""
         if ms < 0:
-            raise ValueError(f"time does not go back: advance({ms})")
+            raise ValueError(f"time cannot go back: advance({ms})")
         with self._setting:
             self._now_ms += ms
             self._monotonic_ms += ms

@@ -22,9 +22,9 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
         "append": "batches were written: `first_offset`, `last_offset`, `size` in bytes",
         "roll": "a new active segment: `base_offset`",
         "flush": "data was forced to disk: `offset` (all before it), `duration_ms`",
-        "flush_error": "that failed, and the log takes no more writes: `error`",
-        "truncate": "the log's end was cut: `offset`, `log_end_offset` before",
-        "delete": "segments were given up: `base_offsets`, `size` in bytes, `reason` (log_start, size, time)",
+        "flush_error": "a flush failed, and the log accepts no more writes: `error`",
+        "truncate": "the log was truncated: `offset`, `log_end_offset` before",
+        "delete": "segments were deleted: `base_offsets`, `size` in bytes, `reason` (log_start, size, time)",
         "close": "the log was closed: `log_end_offset`",
     }
 )
@@ -75,25 +75,25 @@ class Hook:
         return f"<Hook on {self.event}: {self.function!r}>"
 
 
-class _Telling(threading.local):
-    """State of a thread: `now` is True while it is inside a hook."""
+class _HookState(threading.local):
+    """State of a thread: `in_hook` is True while it is inside a hook."""
 
-    now = False
+    in_hook = False
 
 
 _lock: Final = guard()
 HOOKS: Final[dict[str, tuple[Hook, ...]]] = {}
 """Hooks by event; an event without hooks has no entry. Changed under `_lock`, read without."""
-_telling: Final = _Telling()
+_hook_state: Final = _HookState()
 _failures = 0
 
 
 def add(event: str, function: Function) -> Hook:
     """Call `function(event)` from now on and return its hook; raise IllegalArgument for an unknown event."""
     if event not in EVENTS:
-        raise IllegalArgument(f"there is no event {event!r}", hint="there are " + ", ".join(EVENTS))
+        raise IllegalArgument(f"there is no event {event!r}", hint="events are " + ", ".join(EVENTS))
     if not callable(function):
-        raise TypeError(f"a hook is called with an event: {function!r} cannot be called")
+        raise TypeError(f"a hook must be callable: {function!r} is not")
     hook = Hook(event, function)
     with _lock:
         _set(event, (*HOOKS.get(event, ()), hook))
@@ -107,7 +107,7 @@ def _set(event: str, hooks: tuple[Hook, ...]) -> None:
         HOOKS.pop(event, None)
 
 
-def wanted(event: str) -> bool:
+def has_hooks(event: str) -> bool:
     """Return True if the event has a hook."""
     return event in HOOKS
 
@@ -115,10 +115,10 @@ def wanted(event: str) -> bool:
 def emit(name: str, path: str, topic_partition: TopicPartition, **values: object) -> None:
     """Call the hooks of the event; never raise the error of a hook, except for a Ctrl-C."""
     hooks = HOOKS.get(name)
-    if not hooks or _telling.now:
+    if not hooks or _hook_state.in_hook:
         return
     event = Event(name, path, topic_partition, MappingProxyType(values))
-    _telling.now = True
+    _hook_state.in_hook = True
     try:
         for hook in hooks:
             try:
@@ -128,7 +128,7 @@ def emit(name: str, path: str, topic_partition: TopicPartition, **values: object
             except BaseException:
                 _note_failure(hook)
     finally:
-        _telling.now = False
+        _hook_state.in_hook = False
 
 
 def _note_failure(hook: Hook) -> None:

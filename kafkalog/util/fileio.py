@@ -210,10 +210,10 @@ class File:
         view = memoryview(data).cast("B")
         size = len(view)
         while written < size:
-            more = self._pwrite(self._fd, view[written:], position + written)
-            if more <= 0:
-                raise OSError(errno.EIO, "the file system took no more bytes", self.path)
-            written += more
+            count = self._pwrite(self._fd, view[written:], position + written)
+            if count <= 0:
+                raise OSError(errno.EIO, "the file system accepted no more bytes", self.path)
+            written += count
         return size
 
     def truncate(self, length: int) -> None:

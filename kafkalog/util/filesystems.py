@@ -36,20 +36,20 @@ class Mount(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Reliability of a directory's file system; `lies_on` is its mount, None if unknown.
+    """Reliability of a directory's file system; `mount` is its mount, None if unknown.
 
     `locks` is the reason why another process might write as well. `durable` is the reason why a power loss or a restart
     might lose synced data. Each is None if there is no doubt.
     """
 
-    lies_on: Mount | None
+    mount: Mount | None
     locks: str | None = None
     durable: str | None = None
 
     @property
     def kind(self) -> str:
         """Type of the file system, or "unknown"."""
-        return "unknown" if self.lies_on is None else self.lies_on.kind
+        return "unknown" if self.mount is None else self.mount.kind
 
     @property
     def is_safe(self) -> bool:
@@ -58,8 +58,8 @@ class Judgement(NamedTuple):
 
     def __str__(self) -> str:
         """Return the file system, its source, and any doubts."""
-        name = self.kind if self.lies_on is None else f"{self.kind} on {self.lies_on.source}"
-        return "; ".join([name, *(why for why in (self.locks, self.durable) if why is not None)])
+        name = self.kind if self.mount is None else f"{self.kind} on {self.mount.source}"
+        return "; ".join([name, *(reason for reason in (self.locks, self.durable) if reason is not None)])
 
 
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
@@ -71,11 +71,12 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
         if not separator or len(fields) < 6 or len(more) < 2:
             continue
         options = {*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())}
-        mounts.append(Mount(more[0], _plain(fields[4]), _plain(more[1]), frozenset(map(_plain, options - {""}))))
+        names = frozenset(map(_unescape, options - {""}))
+        mounts.append(Mount(more[0], _unescape(fields[4]), _unescape(more[1]), names))
     return tuple(mounts)
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return a field with octal escapes of blanks, tabs, newlines and backslashes decoded."""
     for escape, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(escape, sign)
@@ -107,21 +108,21 @@ def _judge_overlay(mount: Mount, mounts: tuple[Mount, ...]) -> Judgement:
     if "volatile" in mount.options:
         return Judgement(mount, None, "it is an overlay mounted with `volatile`, which ignores every sync")
     upper = next((o.partition("=")[2] for o in mount.options if o.startswith("upperdir=")), "")
-    below = mount_of(upper, mounts) if upper.startswith("/") else None
-    if below is None or below.kind == "overlay":
+    upper_mount = mount_of(upper, mounts) if upper.startswith("/") else None
+    if upper_mount is None or upper_mount.kind == "overlay":
         return Judgement(mount)
-    return Judgement(mount, _doubt_about_locks(below), _doubt_about_syncs(below))
+    return Judgement(mount, _doubt_about_locks(upper_mount), _doubt_about_syncs(upper_mount))
 
 
 def _doubt_about_locks(mount: Mount) -> str | None:
     kind = mount.kind
     without = sorted(mount.options & _WITHOUT_LOCKS)
     if without:
-        return f"it is mounted with `{without[0]}`: a lock taken here excludes no other machine"
+        return f"it is mounted with `{without[0]}`: a lock taken here does not exclude other machines"
     if kind in _NETWORK:
-        return "its locks are only as good as its server, and every machine that mounts it must ask that"
+        return "its locks are only as reliable as its server, and every machine must lock through that server"
     if _is_fuse(kind):
-        return "a program serves it, and that decides whether locks hold"
+        return "a user-space program serves it and decides whether locks hold"
     if kind in _FROM_THE_HOST:
         return "it belongs to the host of this virtual machine, which our lock does not exclude"
     return None
@@ -131,13 +132,13 @@ def _doubt_about_syncs(mount: Mount) -> str | None:
     kind = mount.kind
     without = sorted(mount.options & _WITHOUT_BARRIERS)
     if without:
-        return f"it is mounted with `{without[0]}`: a sync does not wait until the data is on the disk"
+        return f"it is mounted with `{without[0]}`: a sync does not wait until the data is on disk"
     if kind in _IN_MEMORY:
-        return "it is memory: a restart of the machine empties it, whatever was synced"
+        return "it is in memory: a restart of the machine loses even synced data"
     if kind in _WITHOUT_JOURNAL:
-        return "it has no journal: a loss of power can damage names and lengths of files that were synced"
+        return "it has no journal: a power loss can damage names and lengths of synced files"
     if _is_fuse(kind):
-        return "a program serves it, and that decides what a sync means"
+        return "a user-space program serves it and decides what a sync means"
     if kind in _FROM_THE_HOST:
         return "it belongs to the host of this virtual machine, which decides what a sync means"
     return None
@@ -167,7 +168,7 @@ def _read_mounts() -> bytes:
 
 # Warnings
 
-_told: set[tuple[str, bool]] = set()
+_warned: set[tuple[str, bool]] = set()
 
 
 def warn_if_unsafe(directory: str, *, durable: bool) -> None:
@@ -175,14 +176,14 @@ def warn_if_unsafe(directory: str, *, durable: bool) -> None:
 
     With `durable` (the caller requested syncs) also warn if synced data may be lost. It is never an error by itself.
     """
-    if (directory, True) in _told or (directory, durable) in _told:
+    if (directory, True) in _warned or (directory, durable) in _warned:
         return
-    _told.add((directory, durable))
+    _warned.add((directory, durable))
     found = file_system_of(directory)
-    reasons = [why for why in (found.locks, found.durable if durable else None) if why is not None]
+    reasons = [reason for reason in (found.locks, found.durable if durable else None) if reason is not None]
     if reasons:
         warnings.warn(
-            f"{directory} lies on {found.kind}: {'; '.join(reasons)}", UnsafeFileSystem, stacklevel=_first_caller()
+            f"{directory} is on {found.kind}: {'; '.join(reasons)}", UnsafeFileSystem, stacklevel=_first_caller()
         )
 
 

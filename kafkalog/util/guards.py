@@ -11,12 +11,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Final
 
 _guards: Final[list[Any]] = []
 _steps: Final[deque[Callable[[], object]]] = deque()
-_taking: Final = threading.Lock()  # held only by threads that this package starts
+_finalizer_lock: Final = threading.Lock()  # held only by threads that this package starts
 THREADS: Final = "kafkalog-"
 """Prefix of the names of threads that this package starts."""
 
@@ -31,11 +30,11 @@ def guard() -> AbstractContextManager[object]:
     return lock
 
 
-class _Inside(threading.local):
+class _Nesting(threading.local):
     depth = 0
 
 
-_inside: Final = _Inside()
+_nesting: Final = _Nesting()
 
 
 class finalize_off_thread:
@@ -44,12 +43,10 @@ class finalize_off_thread:
     __slots__ = ()
 
     def __enter__(self) -> None:
-        _inside.depth += 1
+        _nesting.depth += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _inside.depth -= 1
+    def __exit__(self, *exc: object) -> None:
+        _nesting.depth -= 1
 
 
 def run_finalizer(step: Callable[[], object]) -> None:
@@ -59,25 +56,25 @@ def run_finalizer(step: Callable[[], object]) -> None:
     closing waits for them. The other thread runs steps one after the other: objects dropped together may depend on each
     other.
     """
-    is_ours = _inside.depth > 0 or threading.current_thread().name.startswith(THREADS)
+    is_ours = _nesting.depth > 0 or threading.current_thread().name.startswith(THREADS)
     if is_ours or any(lock._is_owned() for lock in _guards):
         _steps.append(step)
         try:
-            threading.Thread(target=_take_steps, name=f"{THREADS}finalizer", daemon=True).start()
+            threading.Thread(target=_run_steps, name=f"{THREADS}finalizer", daemon=True).start()
         except RuntimeError:  # the interpreter ends and closes open files; or the next step runs this one too
             pass
     else:
         step()
 
 
-def _take_steps() -> None:
-    with _taking:
+def _run_steps() -> None:
+    with _finalizer_lock:
         while _steps:
             _steps.popleft()()
 
 
 def _free_in_child() -> None:
-    for lock in (*_guards, _taking):
+    for lock in (*_guards, _finalizer_lock):
         lock._at_fork_reinit()
     _steps.clear()
 

@@ -44,7 +44,7 @@ class deferred_interrupts:
         except ValueError:  # not the main interpreter: its main thread is never interrupted
             self._handler = None
 
-    def let_through(self) -> None:
+    def run_pending(self) -> None:
         """Run the handler of a deferred signal, at a place inside the block where the work may be interrupted."""
         if self._pending and self._handler is not None and threading.current_thread() is threading.main_thread():
             self._pending = False

@@ -35,5 +35,5 @@ def unknown_keyword(call: str, given: Mapping[str, object], known: tuple[str, ..
     nearest = closest_match(name, known)
     fix = f"did you mean {nearest}? It takes " if nearest else "it takes "
     if name == "sync" and call in _APPENDS:
-        fix = "give it to kafkalog.open(..., sync=True) or log.writer(sync=True). It takes "
+        fix = "pass it to kafkalog.open(..., sync=True) or log.writer(sync=True). It takes "
     return TypeError(f"{call}() takes no keyword {name!r}: {fix}{', '.join(known)}")

@@ -12,4 +12,4 @@ def real_path(path: str | bytes | os.PathLike[str]) -> str:
     try:
         return os.path.realpath(os.fsdecode(path))
     except ValueError as error:
-        raise IllegalArgument(f"{ascii(path)} is no path: {error}") from None
+        raise IllegalArgument(f"{ascii(path)} is not a path: {error}") from None

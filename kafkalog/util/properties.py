@@ -21,7 +21,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
     for line in _logical_lines(content.decode("latin-1")):
         match = _PAIR.fullmatch(line)
         if match is not None:
-            pairs[_plain(match[1])] = _plain(match[2])
+            pairs[_unescape(match[1])] = _unescape(match[2])
     return pairs
 
 
@@ -41,7 +41,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         yield "".join(parts)
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     def meaning(match: re.Match[str]) -> str:
         escaped = match[1]
         return chr(int(escaped[1:], 16)) if len(escaped) == 5 else _PLAIN.get(escaped, escaped)

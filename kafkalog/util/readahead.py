@@ -62,30 +62,32 @@ def _ahead(work: Callable[[T], R], items: Iterator[T], threads: int, ahead: int)
         yield work(item)
         break
     owner = os.getpid()
-    taken = _Taken(items)
+    source = _ItemSource(items)
     waiting: deque[Future[R]] = deque()
     pool = ThreadPoolExecutor(threads, THREAD_NAME)
     try:
         while True:
-            waiting.extend(pool.submit(work, item) for item in taken.some(ahead - len(waiting)))
+            waiting.extend(pool.submit(work, item) for item in source.take(ahead - len(waiting)))
             if not waiting:
                 break
             if os.getpid() != owner:
-                raise IllegalState("this iterator's threads are in the parent process", hint="begin it after the fork")
+                raise IllegalState(
+                    "this iterator's threads are in the parent process", hint="create the iterator after the fork"
+                )
             yield waiting.popleft().result()
-        taken.raise_failure()
+        source.raise_failure()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-class _Taken(Generic[T]):
+class _ItemSource(Generic[T]):
     """Takes items from an iterator; its error is kept until all results before it were yielded."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
         self._failure: Exception | None = None
 
-    def some(self, count: int) -> Iterator[T]:
+    def take(self, count: int) -> Iterator[T]:
         """Yield at most `count` more items."""
         while count > 0 and self._failure is None:
             try:

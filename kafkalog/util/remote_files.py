@@ -13,6 +13,7 @@ import errno
 import os
 import stat as stat_module
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -35,7 +36,7 @@ _TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "timeModif
 _VERSIONS: Final = ("ETag", "etag", "version_id", "md5Hash", "crc32c", "ino")
 
 
-class Found(NamedTuple):
+class RemoteStatus(NamedTuple):
     """Status of a file or directory in the store; `version` changes with the content."""
 
     is_directory: bool
@@ -51,7 +52,7 @@ class RemoteFileSystem(FileSystem):
         self.remote = remote
         self.root = f"/{protocol}:"
         self._is_rooted = remote.root_marker == "/" or protocol in ("file", "local")
-        self._open_files: dict[int, tuple[str, Found]] = {}
+        self._open_files: dict[int, tuple[str, RemoteStatus]] = {}
         self._numbers = count(_FIRST_NUMBER)
         self._block = lru_cache(maxsize=KEPT_BLOCKS)(self._read_block)
         for name in ("open", "close", "pread", "preadv", "fstat", "stat", "listdir", "scandir", "advise"):
@@ -72,34 +73,34 @@ class RemoteFileSystem(FileSystem):
         """Return the URL of a local path, as `kafkalog.open` accepts it."""
         return f"{self.root.strip('/:')}://{self.remote_path(path)}"
 
-    def found_in(self, path: str) -> dict[str, Found]:
+    def found_in(self, path: str) -> dict[str, RemoteStatus]:
         """Return the entries of the directory `path`, by name. Raises OSError."""
         where = self.remote_path(path)
         try:
             self.remote.invalidate_cache(where)
             listed = self.remote.ls(where, detail=True)
         except Exception as error:
-            raise _told(error, path) from error
+            raise _as_os_error(error, path) from error
         found = {}
         for one in listed:
             name = str(one["name"]).rstrip("/").rpartition("/")[2]
             if name and str(one["name"]).strip("/") != where.strip("/"):
-                found[name] = _found(one)
-        if not found and not self._looked(path).is_directory:
+                found[name] = _parse_info(one)
+        if not found and not self._info(path).is_directory:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return found
 
-    def _looked(self, path: str) -> Found:
+    def _info(self, path: str) -> RemoteStatus:
         try:
-            return _found(self.remote.info(self.remote_path(path)))
+            return _parse_info(self.remote.info(self.remote_path(path)))
         except Exception as error:
-            raise _told(error, path) from error
+            raise _as_os_error(error, path) from error
 
     # The calls
 
     def _stat(self, path: str | os.PathLike[str]) -> os.stat_result:
         text = os.fspath(path)
-        found = self._looked(text)
+        found = self._info(text)
         if text.endswith("/") and not found.is_directory:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), text)
         return _status(text, found)
@@ -108,23 +109,23 @@ class RemoteFileSystem(FileSystem):
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
             _refuse(path)
         number = next(self._numbers)
-        self._open_files[number] = path, self._looked(path)
+        self._open_files[number] = path, self._info(path)
         return number
 
     def _close(self, number: int) -> None:
         self._open_files.pop(number, None)
 
-    def _opened(self, number: int) -> tuple[str, Found]:
+    def _open_file(self, number: int) -> tuple[str, RemoteStatus]:
         try:
             return self._open_files[number]
         except KeyError:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
 
     def _fstat(self, number: int) -> os.stat_result:
-        return _status(*self._opened(number))
+        return _status(*self._open_file(number))
 
     def _pread(self, number: int, size: int, position: int) -> bytes:
-        path, found = self._opened(number)
+        path, found = self._open_file(number)
         end = min(position + size, found.size)
         parts = []
         while position < end:
@@ -148,22 +149,24 @@ class RemoteFileSystem(FileSystem):
                 break
         return done
 
-    def _read_block(self, path: str, found: Found, number: int) -> bytes:
+    def _read_block(self, path: str, found: RemoteStatus, number: int) -> bytes:
         start = number * BLOCK_BYTES
         stop = min(start + BLOCK_BYTES, found.size)
         try:
             data = bytes(self.remote.cat_file(self.remote_path(path), start=start, end=stop))
         except Exception as error:
-            raise _told(error, path) from error
+            raise _as_os_error(error, path) from error
         if len(data) != stop - start:
-            raise OSError(f"the store gave {len(data)} bytes of {stop - start} that were asked for")
+            raise OSError(f"the store returned {len(data)} of {stop - start} requested bytes")
         return data
 
     def _listdir(self, path: str | os.PathLike[str]) -> list[str]:
         return list(self.found_in(os.fspath(path)))
 
-    def _scandir(self, path: str | os.PathLike[str]) -> _Entries:
-        return _Entries(os.fspath(path), self.found_in(os.fspath(path)))
+    def _scandir(self, path: str | os.PathLike[str]) -> AbstractContextManager[Iterator[RemoteEntry]]:
+        text = os.fspath(path)
+        found = self.found_in(text)
+        return nullcontext(RemoteEntry(name, os.path.join(text, name), one) for name, one in found.items())
 
     def _advise(self, number: int, offset: int, length: int, advice: int) -> None:
         pass
@@ -174,7 +177,7 @@ class RemoteEntry(NamedTuple):
 
     name: str
     path: str
-    found: Found
+    found: RemoteStatus
 
     def inode(self) -> int:
         """Return a number that differs for another file of the same name."""
@@ -193,27 +196,11 @@ class RemoteEntry(NamedTuple):
         return _status(self.path, self.found)
 
 
-class _Entries:
-    """A directory's entries; a context manager like that of os.scandir."""
-
-    def __init__(self, path: str, found: dict[str, Found]) -> None:
-        self._entries = [RemoteEntry(name, os.path.join(path, name), one) for name, one in found.items()]
-
-    def __enter__(self) -> Iterator[RemoteEntry]:
-        return iter(self._entries)
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[RemoteEntry]:
-        return iter(self._entries)
-
-
 def _refuse(*arguments: object, **named: object) -> NoReturn:
     raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-def _told(error: Exception, path: str) -> OSError:
+def _as_os_error(error: Exception, path: str) -> OSError:
     """Return an error of the store as an OSError."""
     if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR):
         return type(error)(error.errno, os.strerror(error.errno), path)
@@ -222,12 +209,12 @@ def _told(error: Exception, path: str) -> OSError:
     if isinstance(error, NotADirectoryError):
         return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
     if isinstance(error, PermissionError):
-        return PermissionError(errno.EACCES, f"the store refuses it: {error}", path)
-    reason = str(error) or "no reason is given"
+        return PermissionError(errno.EACCES, f"the store denied access: {error}", path)
+    reason = str(error) or "no reason given"
     return OSError(f"the store failed ({type(error).__name__}: {reason[:300]})")
 
 
-def _found(info: dict[str, Any]) -> Found:
+def _parse_info(info: dict[str, Any]) -> RemoteStatus:
     is_directory = info.get("type") == "directory"
     time = next((info[name] for name in _TIMES if info.get(name) is not None), 0)
     if isinstance(time, str):
@@ -237,15 +224,15 @@ def _found(info: dict[str, Any]) -> Found:
             time = 0
     seconds = time.timestamp() if isinstance(time, datetime) else float(time)
     version = next((str(info[name]) for name in _VERSIONS if info.get(name) is not None), "")
-    return Found(is_directory, int(info.get("size") or 0), int(seconds * 1e9), version)
+    return RemoteStatus(is_directory, int(info.get("size") or 0), int(seconds * 1e9), version)
 
 
-def _inode(path: str, found: Found) -> int:
+def _inode(path: str, found: RemoteStatus) -> int:
     version = found.version or str(found.mtime_ns)
     return int.from_bytes(sha256(f"{path}\0{version}".encode()).digest()[:7], "big")
 
 
-def _status(path: str, found: Found) -> os.stat_result:
+def _status(path: str, found: RemoteStatus) -> os.stat_result:
     mode = stat_module.S_IFDIR | 0o555 if found.is_directory else stat_module.S_IFREG | 0o444
     seconds = found.mtime_ns // 1_000_000_000
     fields = (mode, _inode(path, found), 0, 1, 0, 0, found.size, seconds, seconds, seconds)

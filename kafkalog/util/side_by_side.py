@@ -20,12 +20,12 @@ def side_by_side(step: Callable[[T], R], items: Iterable[T], threads: int, name:
     results: list[R | None] = [None] * len(listed)
     failures: list[BaseException] = []
     lock = threading.Lock()
-    left = iter(range(len(listed)))  # guarded by lock
+    indexes = iter(range(len(listed)))  # guarded by lock
 
     def work() -> None:
         while True:
             with lock:
-                at = next(left, -1)
+                at = next(indexes, -1)
             if at < 0:
                 return
             try:
@@ -33,9 +33,9 @@ def side_by_side(step: Callable[[T], R], items: Iterable[T], threads: int, name:
             except BaseException as error:
                 failures.append(error)
 
-    others = _started(work, min(threads, len(listed)) - 1, name)
+    helpers = _started(work, min(threads, len(listed)) - 1, name)
     work()
-    for thread in others:
+    for thread in helpers:
         thread.join()
     if failures:
         try:
@@ -46,12 +46,12 @@ def side_by_side(step: Callable[[T], R], items: Iterable[T], threads: int, name:
 
 
 def _started(work: Callable[[], None], count: int, name: str) -> list[threading.Thread]:
-    others: list[threading.Thread] = []
+    helpers: list[threading.Thread] = []
     for number in range(count):
         thread = threading.Thread(target=work, name=f"{name}-{number}")
         try:
             thread.start()
         except RuntimeError:
             break
-        others.append(thread)
-    return others
+        helpers.append(thread)
+    return helpers

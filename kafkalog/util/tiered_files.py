@@ -20,7 +20,7 @@ import os
 import re
 from typing import Any, Final, NamedTuple
 
-from kafkalog.util.remote_files import Found, RemoteFileSystem
+from kafkalog.util.remote_files import RemoteFileSystem, RemoteStatus
 
 _FILE: Final = re.compile(r"(?P<base>[0-9]{20})-(?P<id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)")
 _OWN: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})-(?P<id>[A-Za-z0-9_-]{22})")
@@ -43,9 +43,9 @@ class TieredPlace(NamedTuple):
 
 def tiered_place(path: str) -> TieredPlace | None:
     """Parse the path of a directory; return None if it is not that of a partition in remote storage."""
-    above, name = os.path.split(path.rstrip("/"))
+    parent, name = os.path.split(path.rstrip("/"))
     if name.isdecimal() and len(name) <= 10:
-        found = _PLUGIN.fullmatch(os.path.basename(above))
+        found = _PLUGIN.fullmatch(os.path.basename(parent))
         return None if found is None else TieredPlace(path, found["topic"], int(name), True)
     found = _OWN.fullmatch(name)
     return None if found is None else TieredPlace(path, found["topic"], int(found["partition"]), False)
@@ -68,14 +68,14 @@ class TieredFileSystem(RemoteFileSystem):
         text = path.rstrip("/")
         if text == self.path:
             return super().remote_path(self._place.path)
-        above, name = os.path.split(text)
-        if above == self.path:
+        parent, name = os.path.split(text)
+        if parent == self.path:
             if name not in self._names:
                 self.found_in(self.path)
             return super().remote_path(os.path.join(self._place.path, self._names.get(name, name)))
         return super().remote_path(path)
 
-    def found_in(self, path: str) -> dict[str, Found]:
+    def found_in(self, path: str) -> dict[str, RemoteStatus]:
         """Return the entries of a directory; in `path`, segments have their names of a log directory."""
         if path.rstrip("/") != self.path:
             return super().found_in(path)
@@ -112,5 +112,5 @@ class TieredFileSystem(RemoteFileSystem):
         finally:
             self._close(number)
         if changed:
-            raise OSError(errno.EINVAL, f"segments were stored with {' and '.join(changed)}, which is not read here")
+            raise OSError(errno.EINVAL, f"segments stored with {' and '.join(changed)} cannot be read")
         self._checked.add(name)

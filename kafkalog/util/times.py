@@ -52,7 +52,7 @@ def record_ms(time: datetime | int) -> int:
     if isinstance(time, int):
         return time
     if not isinstance(time, datetime):
-        raise TypeError(f"a timestamp is a {type(time).__name__}: give ms since 1970 as an int, or a datetime")
+        raise TypeError(f"a timestamp is an int (ms since 1970) or a datetime, got {type(time).__name__}")
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // _MILLISECOND
 
 
@@ -61,7 +61,7 @@ def _parse(text: str) -> datetime:
         return datetime.fromisoformat(text.strip())
     except ValueError:
         raise IllegalArgument(
-            f"{ascii(text[:40])} is no time",
-            hint="write ISO-8601, such as 2026-11-20T12:00Z or 2026-11-20 (UTC where no zone is given)",
+            f"{ascii(text[:40])} is not a time",
+            hint="use ISO-8601, such as 2026-11-20T12:00Z or 2026-11-20 (UTC if no zone is given)",
         ) from None
 

@@ -10,11 +10,11 @@ def clear_frames(error: BaseException) -> None:
 
     An error keeps the frames of its traceback, and these keep their buffers as long as the error exists.
     """
-    left: list[BaseException] = [error]
+    pending: list[BaseException] = [error]
     seen: set[int] = set()
-    while left:
-        one = left.pop()
+    while pending:
+        one = pending.pop()
         if id(one) not in seen:
             seen.add(id(one))
             traceback.clear_frames(one.__traceback__)
-            left += [other for other in (one.__cause__, one.__context__) if other is not None]
+            pending += [other for other in (one.__cause__, one.__context__) if other is not None]

@@ -13,7 +13,7 @@ from kafkalog._core.clean.live_offsets import LiveOffsets
 from kafkalog._core.clean.map_filler import MapFiller
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog._core.log.txns import AbortedRanges
-from tests.cleaner.filtering import made, of_producer
+from tests.cleaner.filtering import build_batch, build_producer_batch
 
 END = 1 << 40
 
@@ -47,7 +47,7 @@ def test_it_says_what_the_map_says(seed: int, slots: int) -> None:
     for _ in range(rng.randint(1, 12)):
         count = rng.choice([1, 2, 7, 70])
         these = [rng.choice([None, *(b"%d" % n for n in range(40))]) for _ in range(count)]
-        data += made(offset, *((key, rng.choice([b"v", None])) for key in these))
+        data += build_batch(offset, *((key, rng.choice([b"v", None])) for key in these))
         keys.update({offset + n: key for n, key in enumerate(these)})
         offset += count + rng.choice([0, 0, 1, 200])
     start = rng.randint(first, max(keys))
@@ -68,9 +68,9 @@ def test_it_says_what_the_map_says(seed: int, slots: int) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        made(10, (b"a", b"1")) + made(5, (b"b", b"2")),
-        made(10, (b"a", b"1")) + made(10, (b"b", b"2")),
-        made(10, (b"a", b"1"), (b"b", b"2")) + made(11, (b"c", b"3")),
+        build_batch(10, (b"a", b"1")) + build_batch(5, (b"b", b"2")),
+        build_batch(10, (b"a", b"1")) + build_batch(10, (b"b", b"2")),
+        build_batch(10, (b"a", b"1"), (b"b", b"2")) + build_batch(11, (b"c", b"3")),
     ],
     ids=["back", "twice", "overlap"],
 )
@@ -82,19 +82,19 @@ def test_nothing_is_known_where_an_offset_may_mean_two_records(data: bytes) -> N
 
 def test_nothing_is_known_before_it_was_learnt_nor_without_room() -> None:
     assert LiveOffsets(0, END, 100).count(0, 0) == -1
-    assert learnt(made(0, (b"a", b"1")), room=0)[0].count(0, 0) == -1
+    assert learnt(build_batch(0, (b"a", b"1")), room=0)[0].count(0, 0) == -1
     with pytest.raises(ValueError, match="no room"):
         LiveOffsets(0, END, -1)
 
 
 def test_data_of_aborted_transactions_is_left_out() -> None:
     """CLN-14: nobody may take it for records whose keys were put."""
-    data = of_producer(0, 7, 0, 1, txn=True) + made(1, (b"1", b"x"))
+    data = build_producer_batch(0, 7, 0, 1, txn=True) + build_batch(1, (b"1", b"x"))
     assert not learnt(data)[0].left_out
     live, _ = learnt(data, aborted=AbortedRanges([(7, 0, 5)]))
     assert live.left_out and live.count(0, 0) == 0 and live.count(1, 1) == 1
 
 
 def test_a_map_with_many_more_slots_than_records_is_not_gone_over() -> None:
-    live, offset_map = learnt(made(0, (b"a", b"1")), slots=1 << 14)
+    live, offset_map = learnt(build_batch(0, (b"a", b"1")), slots=1 << 14)
     assert offset_map.get(b"a") == 0 and live.count(0, 0) == -1

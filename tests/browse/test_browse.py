@@ -167,7 +167,7 @@ def test_search_by_offset_and_time(data: Path) -> None:
         await screen.ask("t", "2030-01-01")
         assert "no record" in screen.text("note")
         await screen.ask("t", "noon")
-        assert "no time" in screen.text("note")
+        assert "not a time" in screen.text("note")
         await screen.press("left")
         assert screen.current()[0] == "1,500" and "batches" in screen.text("path")
 

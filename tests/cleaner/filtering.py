@@ -22,7 +22,7 @@ RETENTION_MS = 1000
 Pair = tuple[bytes | None, bytes | None]
 
 
-def made(base_offset: int, *pairs: Pair, **fields: Any) -> bytes:
+def build_batch(base_offset: int, *pairs: Pair, **fields: Any) -> bytes:
     """One v2 batch, a ms from record to record."""
     builder = RecordsBuilder(base_offset, **fields)
     for number, (key, value) in enumerate(pairs):
@@ -30,10 +30,10 @@ def made(base_offset: int, *pairs: Pair, **fields: Any) -> bytes:
     return bytes(builder.build())
 
 
-def of_producer(base_offset: int, producer: int, sequence: int, *keys: int, txn: bool = False) -> bytes:
+def build_producer_batch(base_offset: int, producer: int, sequence: int, *keys: int, txn: bool = False) -> bytes:
     """One batch of a producer, a record for each key."""
     pairs = [(b"%d" % key, b"%d@%d" % (key, base_offset + i)) for i, key in enumerate(keys)]
-    return made(
+    return build_batch(
         base_offset,
         *pairs,
         producer_id=producer,
@@ -43,29 +43,29 @@ def of_producer(base_offset: int, producer: int, sequence: int, *keys: int, txn:
     )
 
 
-def marker(base_offset: int, producer: int, *, commits: bool) -> bytes:
+def build_marker(base_offset: int, producer: int, *, commits: bool) -> bytes:
     kind = ControlType.COMMIT if commits else ControlType.ABORT
     return bytes(marker_batch(kind, producer, 0, 0, timestamp=NOW, base_offset=base_offset))
 
 
-def batches_of(data: Any) -> list[RecordBatch]:
+def list_batches(data: Any) -> list[RecordBatch]:
     return list(MemoryRecords(bytes(data)).batches())
 
 
-def offsets(data: Any) -> list[int]:
+def list_offsets(data: Any) -> list[int]:
     """Offsets of all records, markers too."""
-    return [record.offset for batch in batches_of(data) for record in batch.records()]
+    return [record.offset for batch in list_batches(data) for record in batch.records()]
 
 
-def pairs(data: Any) -> list[tuple[int, bytes | None, bytes | None]]:
-    return [(r.offset, r.key, r.value) for batch in batches_of(data) for r in batch.records()]
+def list_pairs(data: Any) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(r.offset, r.key, r.value) for batch in list_batches(data) for r in batch.records()]
 
 
-def last_offsets(data: Any) -> list[int]:
-    return [batch.last_offset for batch in batches_of(data)]
+def list_last_offsets(data: Any) -> list[int]:
+    return [batch.last_offset for batch in list_batches(data)]
 
 
-def fields_of(header: BatchHeader) -> tuple[Any, ...]:
+def header_fields(header: BatchHeader) -> tuple[Any, ...]:
     """Return what a table says of a batch, but for checksums, which a clean need not compare."""
     times = header.base_timestamp, header.max_timestamp, header.delete_horizon_ms
     return header.position, header.size, header.base_offset, header.last_offset, header.attributes, times
@@ -105,7 +105,7 @@ class Cleaner:
         `map_end` is where the map ends at the least, past a gap.
         """
         aborted = list(aborted)
-        batches = batches_of(data)
+        batches = list_batches(data)
         upper = batches[-1].last_offset + 1 if end is None else end
         offset_map = self.mapped(data, dirty, upper, aborted)
         if map_end:
@@ -125,7 +125,7 @@ class Cleaner:
         while at < len(data):
             result = retainer.filter(data[at : at + chunk_bytes], at)
             assert result.bytes_read, "a chunk has to hold a batch"
-            assert [fields_of(one) for one in result.table] == [fields_of(one) for one in scan(result.data)]
+            assert [header_fields(one) for one in result.table] == [header_fields(one) for one in scan(result.data)]
             out += bytes(result.data)
             at += result.bytes_read
         return Cleaned(result, out, transactions.take_retained())

@@ -11,7 +11,7 @@ from tests.storage import logs
 Pair = tuple[bytes | None, bytes | None]
 
 
-def log_in(path: Path, **more: Any) -> UnifiedLog:
+def open_log(path: Path, **more: Any) -> UnifiedLog:
     """The log of `path`/topic-0 with the policy compact; settings and arguments as for `tests.storage.logs.log`."""
     return logs.log(path, **{"cleanup_policy": "compact", **more})
 
@@ -24,7 +24,7 @@ def append(log: UnifiedLog, *pairs: Pair, timestamp: int = logs.NOW, **fields: i
     return first
 
 
-def kept(log: UnifiedLog) -> dict[int, Pair]:
+def read_records(log: UnifiedLog) -> dict[int, Pair]:
     """offset -> key and value of every record of the log, control records left out."""
     found = records(log, log.log_start_offset, log.log_end_offset)
     return {record.offset: (record.key, record.value) for record in found}
@@ -32,4 +32,4 @@ def kept(log: UnifiedLog) -> dict[int, Pair]:
 
 def keys_and_offsets(log: UnifiedLog) -> list[tuple[bytes | None, int]]:
     """The keys of the log's records in order, with their offsets."""
-    return [(key, offset) for offset, (key, _) in sorted(kept(log).items())]
+    return [(key, offset) for offset, (key, _) in sorted(read_records(log).items())]

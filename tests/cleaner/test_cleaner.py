@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
-from kafkalog.cleaner.cleaner import ASKED_FOR, Share
+from kafkalog.cleaner.cleaner import REQUESTED_THREAD, MemoryShare
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.states import CleaningStates, State
 from kafkalog.cleaner.types import ASKED, CleanResult, LogToClean
@@ -56,7 +56,7 @@ def test_a_log_with_damage_is_set_aside_and_the_others_are_cleaned(
     assert passes.cleaned == [0]
     assert [one.topic_partition for one in cleaner.manager.uncleanable] == [T1]
     assert "position 77" in cleaner.manager.uncleanable[0].reason
-    assert "not cleaned any more" in caplog.text
+    assert "no longer cleaned" in caplog.text
     assert (cleaner.book.totals.cleans, cleaner.book.totals.failures, cleaner.book.running) == (1, 1, ())
     assert pool.offsets.lines == {T0: 4}
     assert cleaner.run() == 0
@@ -72,7 +72,7 @@ def test_a_log_that_was_set_aside_has_another_chance_when_it_is_asked_for(pool: 
         cleaner.clean(log)
     passes.fail.clear()
     clean = cleaner.clean(log)
-    assert (clean.reason, clean.thread, clean.start_offset, clean.end_offset) == (ASKED, ASKED_FOR, 0, 3)
+    assert (clean.reason, clean.thread, clean.start_offset, clean.end_offset) == (ASKED, REQUESTED_THREAD, 0, 3)
     assert cleaner.manager.uncleanable == []
 
 
@@ -245,15 +245,16 @@ def test_a_pass_gets_its_share(pool: Pool) -> None:
 def test_a_share_is_at_most_two_gibibytes(caplog: pytest.LogCaptureFixture) -> None:
     """CLN-43: the rest is not used, with a warning."""
     config = BrokerConfig(log_cleaner_dedupe_buffer_size=8 << 30, log_cleaner_threads=2)
-    assert Share.of(config).map_bytes == 2**31 - 1
+    assert MemoryShare.of(config).map_bytes == 2**31 - 1
     assert "2 GiB" in caplog.text
-    assert Share.of(BrokerConfig(log_cleaner_io_buffer_load_factor=7.0)).load_factor == 1.0
+    assert MemoryShare.of(BrokerConfig(log_cleaner_io_buffer_load_factor=7.0)).load_factor == 1.0
 
 
 def test_a_log_that_is_not_compacted_is_cleaned_for_nobody(pool: Pool) -> None:
     """CLN-36: not even where it is asked for; the hint says what to do first."""
     log = pool.log(0, dirty=1, cleanup_policy="delete")
-    with pytest.raises(IllegalState, match="^t-0 is not compacted: its cleanup.policy has no compact") as caught:
+    refused = "^t-0 is not compacted: its cleanup.policy does not include compact"
+    with pytest.raises(IllegalState, match=refused) as caught:
         pool.cleaner(clean).clean(log)
     assert caught.value.path == log.path and "alter_topic" in str(caught.value.hint)
 
@@ -270,7 +271,7 @@ def test_a_map_for_no_key_is_refused_where_it_is_asked_for(pool: Pool, size: int
     """CLN-5: nothing is in progress then."""
     log = pool.log(0, dirty=3)
     cleaner = pool.cleaner(Passes())
-    with pytest.raises(IllegalArgument, match="not even one key"):
+    with pytest.raises(IllegalArgument, match="no room for a key"):
         cleaner.clean(log, map_bytes=size)
     assert cleaner.manager.states.of(T0) is None
     assert cleaner.clean(log, map_bytes=72).end_offset == 3
@@ -283,9 +284,9 @@ def test_a_dry_run_writes_no_checkpoint_and_takes_no_log_back(pool: Pool) -> Non
     cleaner = pool.cleaner(Passes())
     cleaner.manager.set_aside(log, CorruptRecord("bad bytes"))
     assert cleaner.clean(log, dry_run=True).start_offset == 0
-    assert pool.offsets.written == [] and cleaner.manager.why_uncleanable(log) is not None
+    assert pool.offsets.written == [] and cleaner.manager.uncleanable_reason(log) is not None
     cleaner.clean(log)
-    assert pool.offsets.written == [(T0, 0), (T0, 3)] and cleaner.manager.why_uncleanable(log) is None
+    assert pool.offsets.written == [(T0, 0), (T0, 3)] and cleaner.manager.uncleanable_reason(log) is None
 
 
 def test_other_settings_count_with_the_next_clean(pool: Pool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.cleaner.manager import PUT_OFF_MS
+from kafkalog.cleaner.manager import POSTPONE_MS
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.stats import NO_CLEANER, CleanerReport, CleanerTotals, Uncleanable
 from kafkalog.cleaner.types import CleanResult
@@ -65,14 +65,14 @@ def test_the_log_tells_of_each_step_of_a_clean(pool: Pool, caplog: pytest.LogCap
     *steps, cleaned, late = caplog.messages
     assert steps == [
         "building the offset map of log t-0 from 1",
-        f"log t-0: segments [0, 2] become one of {size} bytes",
+        f"log t-0: merging segments [0, 2] into one of {size} bytes",
     ]
-    assert cleaned.startswith("cleaner thread 7 cleaned t-0 (max compaction lag), dirty were [1, 4)\n")
-    assert late == "1 logs should have been cleaned before, by 5 ms"
+    assert cleaned.startswith("cleaner thread 7 cleaned t-0 (max compaction lag), dirty range [1, 4)\n")
+    assert late == "1 logs are overdue for cleaning, by up to 5 ms"
     caplog.clear()
     pool.clock.advance(2000)
     assert cleaner.run() == 0
-    assert caplog.messages == ["t-0: retention deleted 1 segments; it starts at 4"]
+    assert caplog.messages == ["t-0: retention deleted 1 segments up to offset 4"]
 
 
 def test_the_log_says_why_a_clean_was_aborted(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
@@ -142,5 +142,5 @@ def test_a_disk_that_fails_a_clean_that_is_asked_for_is_told_of(pool: Pool) -> N
         cleaner.clean(log)
     assert [str(error) for error in pool.errors] == ["no space"]
     assert cleaner.run() == 0
-    pool.clock.advance(PUT_OFF_MS)
+    pool.clock.advance(POSTPONE_MS)
     assert cleaner.run() == 1

@@ -85,7 +85,7 @@ def test_what_fails_the_retention_of_a_log_concerns_it_alone(
     cleaner = pool.cleaner(Passes())
     assert cleaner.run() == 2
     assert aged == [first, second]
-    assert [cleaner.manager.why_uncleanable(log) for log in (first, second)] == [why, None]
+    assert [cleaner.manager.uncleanable_reason(log) for log in (first, second)] == [why, None]
 
 
 def test_a_log_that_is_closed_in_its_retention_is_not_set_aside(
@@ -101,4 +101,4 @@ def test_a_log_that_is_closed_in_its_retention_is_not_set_aside(
     monkeypatch.setattr(log, "delete_old_segments", closes_it)
     cleaner = pool.cleaner(Passes())
     assert cleaner.run() == 1
-    assert cleaner.manager.why_uncleanable(log) is None and not caplog.messages
+    assert cleaner.manager.uncleanable_reason(log) is None and not caplog.messages

@@ -26,7 +26,7 @@ Shown = tuple[object, ...]
 
 
 @contextmanager
-def written(history: History) -> Iterator[tuple[Log, MockClock]]:
+def write_log(history: History) -> Iterator[tuple[Log, MockClock]]:
     """The log of a history, and its clock; whole, and closed well at the end."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         clock = MockClock(NOW)
@@ -36,7 +36,7 @@ def written(history: History) -> Iterator[tuple[Log, MockClock]]:
         assert report.ok, str(report)
 
 
-def shown(log: Log, isolation: str = "log_end") -> list[Shown]:
+def list_records(log: Log, isolation: str = "log_end") -> list[Shown]:
     found = log.records(isolation=isolation)  # type: ignore[arg-type]
     return [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in found]
 
@@ -45,7 +45,7 @@ def committed_fold(log: Log) -> dict[bytes, bytes]:
     return folded((r.key, r.value) for r in log.records(isolation="read_committed"))
 
 
-def content(log: Log) -> dict[str, bytes]:
+def read_files(log: Log) -> dict[str, bytes]:
     return {segment.path: Path(segment.path).read_bytes() for segment in log.segments}
 
 
@@ -53,10 +53,10 @@ def content(log: Log) -> dict[str, bytes]:
 @given(histories())
 def test_a_first_clean_leaves_the_last_record_of_each_key_and_nothing_else_changes(history: History) -> None:
     """CLN-3, CLN-6, CLN-7, CLN-9, CLN-14, CLN-15: no less and no more; offsets, order, times and headers stay."""
-    with written(history) as (log, _):
+    with write_log(history) as (log, _):
         done = log.compact()
         assert done.end_offset <= history.stable
-        assert shown(log) == [row.shown for row in history.kept(done.end_offset)]
+        assert list_records(log) == [row.shown for row in history.kept(done.end_offset)]
         assert committed_fold(log) == history.folded()
         assert (log.start_offset, log.end_offset) == (0, history.end)
         assert log.last_stable_offset == history.stable
@@ -66,7 +66,7 @@ def test_a_first_clean_leaves_the_last_record_of_each_key_and_nothing_else_chang
 @given(histories())
 def test_what_a_clean_reaches_is_all_below_the_last_stable_offset(history: History) -> None:
     """CLN-15, CLN-30: up to the segment that holds it, and never the active one."""
-    with written(history) as (log, _):
+    with write_log(history) as (log, _):
         bases = [segment.base_offset for segment in log.segments]
         done = log.compact()
         assert done.end_offset == max(base for base in bases if base <= history.stable)
@@ -76,7 +76,7 @@ def test_what_a_clean_reaches_is_all_below_the_last_stable_offset(history: Histo
 @given(histories(), st.integers(0, RETENTION_MS - 1))
 def test_a_reader_that_is_in_time_sees_every_delete(history: History, late_ms: int) -> None:
     """CLN-8, CLN-50: a tombstone stays until its horizon, however often the log is cleaned meanwhile."""
-    with written(history) as (log, clock):
+    with write_log(history) as (log, clock):
         end = log.compact().end_offset
         clock.sleep(late_ms)
         log.append([(b"other", b"v", NOW)])
@@ -91,7 +91,7 @@ def test_a_reader_that_is_in_time_sees_every_delete(history: History, late_ms: i
 @given(histories(old_formats=False, close_all=True))
 def test_tombstones_go_at_their_horizon(history: History) -> None:
     """CLN-8, CLN-50."""
-    with written(history) as (log, clock):
+    with write_log(history) as (log, clock):
         end = log.compact().end_offset
         clock.sleep(RETENTION_MS)
         log.append([(b"other", b"v", NOW)])
@@ -114,13 +114,13 @@ def test_a_reader_in_the_dirty_part_sees_every_record(history: History, seed: in
             log.roll()
             history.append(log, first)
             dirty = log.segments[-1].base_offset
-            before = content(log)
+            before = read_files(log)
             end = log.compact().end_offset
             assert end <= dirty
-            after = content(log)
+            after = read_files(log)
             untouched = [name for name in before if int(Path(name).stem) >= end]
             assert untouched and {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
-            assert [one for one in shown(log) if one[0] >= end] == [  # type: ignore[operator]
+            assert [one for one in list_records(log) if one[0] >= end] == [  # type: ignore[operator]
                 row.shown for row in history.rows if row.offset >= end
             ]
 
@@ -129,14 +129,14 @@ def test_a_reader_in_the_dirty_part_sees_every_record(history: History, seed: in
 @given(histories())
 def test_a_second_clean_changes_nothing(history: History) -> None:
     """No record goes or comes; and the one after that, which finds every horizon set, changes no byte."""
-    with written(history) as (log, _):
+    with write_log(history) as (log, _):
         log.compact()
-        after = shown(log)
+        after = list_records(log)
         log.compact()
-        assert shown(log) == after
-        before = content(log)
+        assert list_records(log) == after
+        before = read_files(log)
         log.compact()
-        assert content(log) == before
+        assert read_files(log) == before
 
 
 @HISTORIES
@@ -144,7 +144,7 @@ def test_a_second_clean_changes_nothing(history: History) -> None:
 def test_codecs_and_batches_stay_what_they_were(history: History) -> None:
     """CLN-10, CLN-44: each record is in a batch of the codec that it was written with."""
     codecs = {row.offset: row.codec for row in history.rows}
-    with written(history) as (log, _):
+    with write_log(history) as (log, _):
         log.compact()
         for batch in log.batches():
             header = batch.header
@@ -174,15 +174,15 @@ def test_producers_are_known_as_before(history: History) -> None:
 @given(histories())
 def test_another_reader_finds_the_same(history: History) -> None:
     """In mode "r", in another view, and by offset: also by one that was there before the clean."""
-    with written(history) as (log, _):
+    with write_log(history) as (log, _):
         path = Path(log.segments[0].path).parent
         with kafkalog.open(path) as early:
             len(list(early))
             done = log.compact()
             kept = [row.shown for row in history.kept(done.end_offset)]
-            assert shown(early) == kept
+            assert list_records(early) == kept
             with kafkalog.open(path) as late:
-                assert shown(late) == kept
+                assert list_records(late) == kept
                 assert [late[one[0]].offset for one in kept] == [one[0] for one in kept]
 
 
@@ -200,6 +200,6 @@ def test_a_history_in_pieces(count: int) -> None:
                     log.compact()
                 assert committed_fold(log) == history.folded()
                 rows = {row.offset: row.shown for row in history.rows}
-                assert all(one == rows[one[0]] for one in shown(log))  # type: ignore[index]
+                assert all(one == rows[one[0]] for one in list_records(log))  # type: ignore[index]
                 assert log.end_offset == history.end
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import CorruptRecord
-from tests.cleaner.test_pass import cleaned, with_keys
+from tests.cleaner.test_pass import clean_log, write_keys
 from tests.storage.damage_cases import DAMAGE, damage
 
 SETTINGS: dict[str, Any] = {"segment_every": 10, "segment_index_bytes": 1 << 16, "index_interval_bytes": 100}
@@ -24,19 +24,19 @@ def test_damage_stops_the_clean_and_changes_nothing(
     tmp_path: Path, first_dirty: int, segment: int, batch: int, kind: str
 ) -> None:
     """In what is dirty the map finds it; in what is clean already, the copy."""
-    log = with_keys(tmp_path, *KEYS, **SETTINGS)
+    log = write_keys(tmp_path, *KEYS, **SETTINGS)
     path = sorted((tmp_path / "topic-0").glob("*.log"))[segment]
     damage(path, batch, kind)
     before = log_files(tmp_path)
     with pytest.raises(CorruptRecord) as caught:
-        cleaned(log, first_dirty)
+        clean_log(log, first_dirty)
     assert caught.value.path == str(path) and caught.value.position is not None
     assert log_files(tmp_path) == before
     log.close()
 
 
 def test_a_gap_that_compaction_left_is_no_damage(tmp_path: Path) -> None:
-    log = with_keys(tmp_path, *KEYS, 1, 2, **SETTINGS)
-    assert cleaned(log).end_offset == len(KEYS) + 2
-    assert cleaned(log).end_offset == len(KEYS) + 2
+    log = write_keys(tmp_path, *KEYS, 1, 2, **SETTINGS)
+    assert clean_log(log).end_offset == len(KEYS) + 2
+    assert clean_log(log).end_offset == len(KEYS) + 2
     log.close()

@@ -28,18 +28,18 @@ class Part:
     time_index: Any = field(default_factory=lambda: index(12))
 
 
-def bases(groups: list[list[Part]]) -> list[list[int]]:
+def list_bases(groups: list[list[Part]]) -> list[list[int]]:
     return [[part.base_offset for part in group] for group in groups]
 
 
-def parts(*starts: int, **more: Any) -> list[Part]:
+def make_parts(*starts: int, **more: Any) -> list[Part]:
     return [Part(start, **more) for start in starts]
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(70, 6), (139, 6), (140, 3), (210, 2), (420, 1), (10, 6)])
 def test_groups_by_size(limit: int, expected: int) -> None:
     """CLN-23: six segments of 70 bytes; one that is larger than the limit is alone."""
-    segments = parts(*range(6))
+    segments = make_parts(*range(6))
     groups = group_segments(segments, limit, 1000, 6)
     assert len(groups) == expected
     assert [part for group in groups for part in group] == segments
@@ -47,25 +47,26 @@ def test_groups_by_size(limit: int, expected: int) -> None:
 
 def test_groups_by_index_entries() -> None:
     """CLN-23: a time index limit of 24 bytes makes pairs, an offset index limit of 16 as well."""
-    assert bases(group_segments(parts(*range(6)), 10**6, 24, 6)) == [[0, 1], [2, 3], [4, 5]]
-    no_times = parts(*range(6), time_index=index(0))
-    assert bases(group_segments(no_times, 10**6, 16, 6)) == [[0, 1], [2, 3], [4, 5]]
+    assert list_bases(group_segments(make_parts(*range(6)), 10**6, 24, 6)) == [[0, 1], [2, 3], [4, 5]]
+    no_times = make_parts(*range(6), time_index=index(0))
+    assert list_bases(group_segments(no_times, 10**6, 16, 6)) == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_the_span_of_offsets_ends_a_group() -> None:
     """CLN-24, CLN-45: the next base less 1 counts as the last offset, for the last one the first uncleanable offset."""
-    segments = parts(0, 100, FAR - 100, FAR)
-    assert bases(group_segments(segments, 10**6, 1000, FAR + 1)) == [[0, 100, FAR - 100], [FAR]]
-    assert bases(group_segments(parts(0, 100, FAR + 100), 10**6, 1000, FAR + 101)) == [[0], [100], [FAR + 100]]
-    assert bases(group_segments(parts(0, 100), 10**6, 1000, FAR)) == [[0, 100]]
-    assert bases(group_segments(parts(0, 100), 10**6, 1000, FAR + 1)) == [[0], [100]]
+    segments = make_parts(0, 100, FAR - 100, FAR)
+    assert list_bases(group_segments(segments, 10**6, 1000, FAR + 1)) == [[0, 100, FAR - 100], [FAR]]
+    segments = make_parts(0, 100, FAR + 100)
+    assert list_bases(group_segments(segments, 10**6, 1000, FAR + 101)) == [[0], [100], [FAR + 100]]
+    assert list_bases(group_segments(make_parts(0, 100), 10**6, 1000, FAR)) == [[0, 100]]
+    assert list_bases(group_segments(make_parts(0, 100), 10**6, 1000, FAR + 1)) == [[0], [100]]
 
 
 def test_an_empty_segment_joins_however_far_the_next_one_is() -> None:
     """CLN-24: else an empty one would stay every 2^31 offsets."""
     segments = [Part(0), Part(100, size=0), Part(3 * FAR)]
-    assert bases(group_segments(segments, 10**6, 1000, 3 * FAR + 1)) == [[0, 100], [3 * FAR]]
-    assert bases(group_segments([Part(0), Part(100, size=0)], 10**6, 1000, 3 * FAR)) == [[0, 100]]
+    assert list_bases(group_segments(segments, 10**6, 1000, 3 * FAR + 1)) == [[0, 100], [3 * FAR]]
+    assert list_bases(group_segments([Part(0), Part(100, size=0)], 10**6, 1000, 3 * FAR)) == [[0, 100]]
 
 
 def test_no_segments_make_no_groups() -> None:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kafkalog.cleaner.manager import PUT_OFF_MS
+from kafkalog.cleaner.manager import POSTPONE_MS
 from kafkalog.cleaner.states import CleaningStates, State
 from kafkalog.cleaner.types import ASKED, COMPACTION_LAG, DIRTY_RATIO
 from kafkalog.errors import CleaningAborted, CorruptRecord, IllegalState, StorageError
@@ -157,7 +157,7 @@ def test_a_log_that_cannot_be_looked_at_for_want_of_memory_is_put_off(
     assert pool.manager.grab(NOW) is None
     monkeypatch.undo()
     assert pool.manager.uncleanable == []
-    pool.clock.advance(PUT_OFF_MS)
+    pool.clock.advance(POSTPONE_MS)
     assert number_of(pool.manager.grab(NOW)) == 0
 
 
@@ -167,7 +167,7 @@ def test_a_log_whose_disk_failed_is_put_off_and_told_of(pool: Pool, caplog: pyte
     pool.manager.note_error(log, StorageError("no space", errno=errno.ENOSPC), 1000)
     assert pool.manager.uncleanable == []
     assert len(pool.errors) == 1
-    assert caplog.messages == [f"{log.path} could not be cleaned: no space"]
+    assert caplog.messages == [f"cannot clean {log.path}: no space"]
     assert pool.manager.grab(NOW) is None
     pool.clock.advance(1000)
     assert number_of(pool.manager.grab(NOW)) == 0
@@ -177,19 +177,19 @@ def test_a_log_that_lost_a_segment_is_set_aside(pool: Pool, caplog: pytest.LogCa
     """CLN-39: not where another file is missing, which the log does not count on."""
     log = pool.log(0, dirty=3)
     pool.manager.note_error(log, StorageError("no such file", errno=errno.ENOENT, path=f"{log.path}/gone"))
-    assert pool.manager.why_uncleanable(log) is None
+    assert pool.manager.uncleanable_reason(log) is None
     pool.manager.note_error(log, StorageError("no such file", errno=errno.ENOENT, path=log.segments[1].path))
-    assert str(pool.manager.why_uncleanable(log)).startswith("StorageError: no such file")
-    assert caplog.messages[1].startswith(f"{log.path} is not cleaned any more: no such file")
+    assert str(pool.manager.uncleanable_reason(log)).startswith("StorageError: no such file")
+    assert caplog.messages[1].startswith(f"{log.path} is no longer cleaned: no such file")
 
 
 def test_a_log_that_is_taken_back_has_its_turn_at_once(pool: Pool) -> None:
     """CLN-39: be it set aside, or put off."""
     log = pool.log(0, dirty=3)
     pool.manager.set_aside(log, CorruptRecord("bad bytes"))
-    pool.manager.put_off(log, 1000)
+    pool.manager.postpone(log, 1000)
     assert pool.manager.grab(NOW) is None
-    pool.manager.take_back(log)
+    pool.manager.reinstate(log)
     assert number_of(pool.manager.grab(NOW)) == 0
 
 
@@ -206,9 +206,9 @@ def test_uncleanable_partitions_are_counted_with_their_bytes(pool: Pool) -> None
     assert number_of(pool.manager.grab(NOW)) == 1
     pool.manager.done_cleaning(other, 2)
     pool.manager.moved(T0, directory, "/elsewhere")
-    assert pool.manager.why_uncleanable(log) is None
+    assert pool.manager.uncleanable_reason(log) is None
     assert pool.manager.uncleanable == []  # none of it lies there
-    pool.manager.forget_gone()
+    pool.manager.forget_removed()
     assert pool.manager.uncleanable == []
     pool.manager.set_aside(log, CorruptRecord("bad bytes"))
     assert len(pool.manager.uncleanable) == 1
@@ -289,7 +289,7 @@ def test_retention_by_another_thread_hides_no_log(pool: Pool) -> None:
 
     def reads_while_another_works_on_each() -> object:
         pool.offsets.read = read  # type: ignore[method-assign]
-        in_thread(lambda: pool.manager.work_on_each(lambda log: None)).join()
+        in_thread(lambda: pool.manager.for_each_idle(lambda log: None)).join()
         return read()
 
     pool.offsets.read = reads_while_another_works_on_each  # type: ignore[assignment, method-assign]
@@ -344,7 +344,7 @@ def test_a_clean_ends_where_its_log_takes_no_writes(pool: Pool) -> None:
     closed.close()
     failed.stop_writes(StorageError("a broken disk"))
     for log in (closed, failed):
-        with pytest.raises(StorageError, match=f"log {log.name} takes no writes any more") as caught:
+        with pytest.raises(StorageError, match=f"log {log.name} no longer accepts writes") as caught:
             pool.manager.check(log)
         assert caught.value.path == log.path
     with pytest.raises(StorageError, match="a broken disk"):
@@ -439,11 +439,11 @@ def test_retention_of_compacted_logs(pool: Pool) -> None:
     paused = pool.log(4, dirty=1)
     pool.manager.states.abort_and_pause(paused.topic_partition)
     seen = []
-    pool.manager.work_on_each(lambda log: seen.append((log, str(pool.manager.states.of(log.topic_partition)))))
+    pool.manager.for_each_idle(lambda log: seen.append((log, str(pool.manager.states.of(log.topic_partition)))))
     assert seen == [(both, "in progress"), (only, "in progress")]
     assert pool.manager.states.of(T0) is None
     with pytest.raises(ZeroDivisionError):
-        pool.manager.work_on_each(lambda log: 1 // 0)
+        pool.manager.for_each_idle(lambda log: 1 // 0)
     assert pool.manager.states.of(T0) is None
 
 

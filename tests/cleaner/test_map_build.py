@@ -22,7 +22,7 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.fileio import OS
 from tests.builder import R, batch, seal
 from tests.cleaner.histories import KEYS, NOW, History, random_history
-from tests.cleaner.logs import append, log_in
+from tests.cleaner.logs import append, open_log
 from tests.faults import FaultFS
 
 SMALL_BUFFER = 4096
@@ -40,7 +40,7 @@ class Built(NamedTuple):
     throttled: int
 
 
-def nothing(*_: Any) -> None:
+def do_nothing(*_: Any) -> None:
     pass
 
 
@@ -53,7 +53,7 @@ def build(
     slots: int = 1000,
     load_factor: float = 1.0,
     reader: SegmentReader | None = None,
-    check_done: Callable[[], None] = nothing,
+    check_done: Callable[[], None] = do_nothing,
 ) -> Built:
     offset_map = SkimpyOffsetMap(24 * slots)
     offset_map.put(b"of the last clean", 5) if slots else None
@@ -68,7 +68,7 @@ def build(
     return Built(found, offset_map.latest_offset, offset_map.size, is_whole, *counts)
 
 
-def by_the_rule(log: UnifiedLog, history: History, start: int, end: int, most: int) -> Built:
+def build_reference_map(log: UnifiedLog, history: History, start: int, end: int, most: int) -> Built:
     """The reference's way, record by record: CLN-3, CLN-4, CLN-6, CLN-7, CLN-14, CLN-18, CLN-46."""
     aborted = {row.offset for row in history.rows if history.aborted(row)}
     found: dict[bytes, int] = {}
@@ -105,26 +105,26 @@ def test_any_log(seed: int, most: int, tmp_path_factory: pytest.TempPathFactory)
         log = opened._source
         start = rng.randint(0, history.end)
         end = rng.choice([base for base in log.state.segments.base_offsets if base >= start])
-        expected = by_the_rule(log, history, start, end, most)
+        expected = build_reference_map(log, history, start, end, most)
         built = build(log, start, end, slots=most, reader=SegmentReader(rng.choice([SMALL_BUFFER, 1 << 20]), OS))
     assert built._replace(throttled=0, bytes_read=0) == expected._replace(throttled=0, bytes_read=0)
     if built.is_whole:
         assert built.throttled == built.bytes_read == expected.bytes_read
 
 
-def keyed(log: UnifiedLog, *keys: int) -> None:
+def append_keys(log: UnifiedLog, *keys: int) -> None:
     for key in keys:
         append(log, (b"%d" % key, b"v"))
 
 
-def rolled(log: UnifiedLog) -> int:
+def roll_log(log: UnifiedLog) -> int:
     log.roll()
     return log.log_end_offset
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Any:
-    made = log_in(tmp_path)
+    made = open_log(tmp_path)
     yield made
     made.close()
 
@@ -134,30 +134,30 @@ def log(tmp_path: Path) -> Any:
 )
 def test_two_slots_hold_one_key(log: UnifiedLog, start: int, found: dict[bytes, int], latest: int) -> None:
     """CLN-4: the load factor is 0.75."""
-    keyed(log, 0, 1, 0, 1, 0)
-    built = build(log, start, rolled(log), found, slots=2, load_factor=0.75)
+    append_keys(log, 0, 1, 0, 1, 0)
+    built = build(log, start, roll_log(log), found, slots=2, load_factor=0.75)
     assert (built.found, built.latest_offset, built.size) == (found, latest, 1)
 
 
 def test_the_map_ends_inside_a_segment_and_says_where(log: UnifiedLog) -> None:
     """CLN-4, CLN-5: two usable slots hold two keys of a segment's five; what did not fit was not counted."""
-    keyed(log, 0, 1, 2, 3, 4)
+    append_keys(log, 0, 1, 2, 3, 4)
     keys = [b"%d" % i for i in range(5)]
-    built = build(log, 2, rolled(log), keys, slots=3, load_factor=0.75)
+    built = build(log, 2, roll_log(log), keys, slots=3, load_factor=0.75)
     assert built == Built({b"2": 2, b"3": 3}, 3, 2, False, 4, 0, built.throttled)
 
 
 def test_a_full_map_ends_inside_a_batch(log: UnifiedLog) -> None:
     """CLN-4: before the record that did not fit; a key that is in the map already needs no room only before that."""
     append(log, (b"a", b"1"), (b"a", b"2"), (b"b", b"3"), (b"a", b"4"), (b"c", b"5"))
-    built = build(log, 0, rolled(log), [b"a", b"b", b"c"], slots=2)
+    built = build(log, 0, roll_log(log), [b"a", b"b", b"c"], slots=2)
     assert built == Built({b"a": 1, b"b": 2}, 2, 2, False, 3, 0, log.size)
 
 
 def test_a_map_without_room_reaches_nowhere(log: UnifiedLog) -> None:
     """CLN-5: no error; the clean that follows has nothing to do."""
-    keyed(log, 0, 1)
-    end = rolled(log)
+    append_keys(log, 0, 1)
+    end = roll_log(log)
     for slots in (0, 1):
         built = build(log, 0, end, slots=slots, load_factor=0.75)
         assert (built.size, built.latest_offset, built.is_whole, built.messages) == (0, -1, False, 0)
@@ -168,7 +168,7 @@ def test_batches_without_a_key_count_for_how_far_a_full_map_reaches(log: Unified
     append(log, (b"a", b"1"))
     log.append_as_follower(bytearray(batch([R(b"2"), R(b"3")], base_offset=1, leader_epoch=0)), 0)
     append(log, (b"b", b"4"))
-    built = build(log, 0, rolled(log), [b"a", b"b"], slots=1)
+    built = build(log, 0, roll_log(log), [b"a", b"b"], slots=1)
     assert (built.found, built.latest_offset, built.messages, built.is_whole) == ({b"a": 0}, 2, 3, False)
 
 
@@ -185,8 +185,8 @@ def test_the_end_of_the_map_passes_gaps(log: UnifiedLog) -> None:
 
 
 def test_an_empty_range_leaves_an_empty_map(log: UnifiedLog) -> None:
-    keyed(log, 0, 1)
-    end = rolled(log)
+    append_keys(log, 0, 1)
+    end = roll_log(log)
     for start in (0, 1, end, end + 5):
         assert build(log, start, start)[:4] == ({}, -1, 0, True)
     assert build(log, end, 0)[:4] == ({}, -1, 0, True)
@@ -196,14 +196,14 @@ def test_records_at_or_above_the_end_stay_out(log: UnifiedLog) -> None:
     """CLN-15: where the end lies inside a batch; what is not stable yet must not hide what is."""
     append(log, (b"a", b"1"), (b"b", b"2"), (b"a", b"3"))
     append(log, (b"b", b"4"))
-    rolled(log)
+    roll_log(log)
     assert build(log, 0, 2, [b"a", b"b"])[:2] == ({b"a": 0, b"b": 1}, 1)
 
 
 @pytest.mark.parametrize("codec", CompressionType)
 def test_a_batch_larger_than_the_buffer(tmp_path: Path, codec: CompressionType) -> None:
     """CLN-27: the buffer grows for it, is read once all the same, and shrinks back behind the segment."""
-    log, reader = log_in(tmp_path, internal_segment_bytes=20_000), SegmentReader(SMALL_BUFFER, OS)
+    log, reader = open_log(tmp_path, internal_segment_bytes=20_000), SegmentReader(SMALL_BUFFER, OS)
     rng = Random(codec)
     for number in range(3):
         builder = RecordsBuilder(compression=codec)
@@ -212,7 +212,7 @@ def test_a_batch_larger_than_the_buffer(tmp_path: Path, codec: CompressionType) 
         log.append_as_leader(bytearray(builder.build()))
         append(log, (b"small", b"%d" % number))
     seen: list[int] = []
-    end = rolled(log)
+    end = roll_log(log)
     built = build(
         log, 0, end, [b"0", b"29", b"small"], reader=reader, check_done=lambda: seen.append(reader.capacity)
     )
@@ -224,10 +224,10 @@ def test_a_batch_larger_than_the_buffer(tmp_path: Path, codec: CompressionType) 
 
 def damaged_log(path: Path, change: Callable[[bytearray], Any], **more: Any) -> tuple[UnifiedLog, str]:
     """A log of three sealed batches whose second one was changed on disk."""
-    log = log_in(path, **more)
+    log = open_log(path, **more)
     for key in (b"a", b"b", b"c"):
         append(log, (key, b"value"))
-    rolled(log)
+    roll_log(log)
     file = Path(log.state.segments.first.records.path)
     data = bytearray(file.read_bytes())
     size = len(data) // 3
@@ -246,10 +246,10 @@ def write_size(size: int) -> Callable[[bytearray], Any]:
     ("change", "what"),
     [
         (lambda data: data.__setitem__(-3, data[-3] ^ 1), "does not match its CRC"),
-        (lambda data: data.__setitem__(16, 9), "format 9, which nobody knows"),
+        (lambda data: data.__setitem__(16, 9), "the unknown format 9"),
         (write_size(12 + 13), "size field is 13"),
         (write_size(-1), "size field is -13"),
-        (write_size(1 << 30), "claims 1073741824 bytes, 148 are left"),
+        (write_size(1 << 30), "claims 1073741824 bytes, but only 148 are left"),
     ],
 )
 @pytest.mark.parametrize("buffer_bytes", [SMALL_BUFFER, 1 << 16])
@@ -300,11 +300,11 @@ def test_a_batch_that_ends_below_its_base_offset(tmp_path: Path) -> None:
     log.close()
 
 
-@pytest.mark.parametrize(("cut", "what"), [(3, "3 bytes before"), (70, "70 bytes before"), (71, "71 bytes")])
+@pytest.mark.parametrize(("cut", "what"), [(3, "3 bytes too short"), (70, "70 bytes too short"), (71, "71 bytes")])
 def test_a_file_that_is_shorter_than_its_segment(log: UnifiedLog, cut: int, what: str) -> None:
     """CLN-28: no clean goes on with a part."""
-    keyed(log, 0, 1)
-    end = rolled(log)
+    append_keys(log, 0, 1)
+    end = roll_log(log)
     segment = log.state.segments.first
     with open(segment.records.path, "r+b") as file:
         file.truncate(segment.size - cut)
@@ -315,8 +315,8 @@ def test_a_file_that_is_shorter_than_its_segment(log: UnifiedLog, cut: int, what
 
 def test_a_clean_that_is_told_to_end_ends_between_two_chunks(log: UnifiedLog) -> None:
     """CLN-34"""
-    keyed(log, *range(200))
-    end = rolled(log)
+    append_keys(log, *range(200))
+    end = roll_log(log)
     calls = iter(range(3))
 
     def check() -> None:
@@ -332,9 +332,9 @@ def test_a_clean_that_is_told_to_end_ends_between_two_chunks(log: UnifiedLog) ->
 def test_a_buffer_reads_each_byte_once(tmp_path: Path) -> None:
     """Build 3: also where batches lie across the ends of chunks; counted by the file system."""
     fs = FaultFS()
-    log = log_in(tmp_path, fs=fs)
-    keyed(log, *range(500))
-    end = rolled(log)
+    log = open_log(tmp_path, fs=fs)
+    append_keys(log, *range(500))
+    end = roll_log(log)
     fs.calls.clear()
     build(log, 0, end, reader=SegmentReader(SMALL_BUFFER, fs))
     read = [call for call in fs.named("preadv") + fs.named("pread") if str(log.path) in str(call)]

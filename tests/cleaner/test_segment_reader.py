@@ -20,7 +20,7 @@ from tests.storage.logs import segment, sized_batch
 BUFFER = 4096
 
 
-def read(reader: SegmentReader, of: LogSegment) -> tuple[bytes, list[int]]:
+def read_batches(reader: SegmentReader, of: LogSegment) -> tuple[bytes, list[int]]:
     """All whole batches, as they came, and the capacities that the buffer had."""
     found, capacities = b"", []
     reader.begin(of.records)
@@ -38,7 +38,7 @@ def read(reader: SegmentReader, of: LogSegment) -> tuple[bytes, list[int]]:
     return found, capacities
 
 
-def filled(path: Path, data: bytes, fs: FaultFS | None = None) -> LogSegment:
+def write_segment(path: Path, data: bytes, fs: FaultFS | None = None) -> LogSegment:
     (path / f"{0:020d}.log").write_bytes(data)
     return segment(path, exists=True, fs=fs or FaultFS())
 
@@ -46,9 +46,9 @@ def filled(path: Path, data: bytes, fs: FaultFS | None = None) -> LogSegment:
 def test_each_byte_is_read_once_whatever_the_chunks_cut_off(tmp_path: Path) -> None:
     fs = FaultFS()
     data = b"".join(sized_batch(300 + 7 * n, base=n) for n in range(60))
-    one = filled(tmp_path, data, fs)
+    one = write_segment(tmp_path, data, fs)
     fs.calls.clear()
-    found, capacities = read(SegmentReader(BUFFER, fs), one)
+    found, capacities = read_batches(SegmentReader(BUFFER, fs), one)
     assert found == data and set(capacities) == {BUFFER}
     reads = [call for call in fs.named("preadv", "pread") if call.path.endswith(".log")]
     spans = [(call.args[1], sum(len(part) for part in call.args[0])) for call in reads]
@@ -60,20 +60,20 @@ def test_the_buffer_grows_for_a_long_batch_and_shrinks_after_the_segment(tmp_pat
     """CLN-27: to the batch's own size."""
     long = batch(1, [b"x" * 50_000])
     data = sized_batch(100) + long + b"".join(sized_batch(1000, base=2 + n) for n in range(9))
-    one = filled(tmp_path, data)
+    one = write_segment(tmp_path, data)
     reader = SegmentReader(BUFFER, FaultFS())
-    found, capacities = read(reader, one)
+    found, capacities = read_batches(reader, one)
     assert found == data and max(capacities) == len(long)
     assert reader.capacity == BUFFER
-    assert read(reader, one)[0] == data
+    assert read_batches(reader, one)[0] == data
     one.close_handlers()
 
 
 def test_a_sound_batch_of_any_size_is_read_whole(tmp_path: Path) -> None:
     """CLN-27: its checksum is compared first, where it lies."""
     data = sized_batch(100) + batch(1, [b"x" * LARGE_BATCH_BYTES]) + sized_batch(100, base=2)
-    one = filled(tmp_path, data)
-    assert read(SegmentReader(BUFFER, FaultFS()), one)[0] == data
+    one = write_segment(tmp_path, data)
+    assert read_batches(SegmentReader(BUFFER, FaultFS()), one)[0] == data
     one.close_handlers()
 
 
@@ -81,7 +81,7 @@ def test_a_sound_batch_of_any_size_is_read_whole(tmp_path: Path) -> None:
 def test_few_bytes_at_the_end_of_a_segment_are_read_too(tmp_path: Path, last: int) -> None:
     """And behind them nothing is asked of the file."""
     fs = FaultFS()
-    one = filled(tmp_path, bytes(BUFFER) + b"x" * last, fs)
+    one = write_segment(tmp_path, bytes(BUFFER) + b"x" * last, fs)
     reader = SegmentReader(BUFFER, fs)
     reader.begin(one.records)
     reader.chunk()
@@ -96,18 +96,18 @@ def test_few_bytes_at_the_end_of_a_segment_are_read_too(tmp_path: Path, last: in
 @pytest.mark.parametrize(
     ("tail", "why"),
     [
-        (sized_batch(5000, base=1)[:4500], "claims 5000 bytes, 4500 are left"),
-        (sized_batch(100, base=1)[:11], "cut off"),
+        (sized_batch(5000, base=1)[:4500], "claims 5000 bytes, but only 4500 are left"),
+        (sized_batch(100, base=1)[:11], "truncated"),
         (b"\0" * 8 + (2**31 - 13).to_bytes(4, "big") + b"\0" * 6000, "claims 2147483647 bytes"),
     ],
     ids=["torn", "no header", "hostile size"],
 )
 def test_a_batch_that_the_segment_does_not_hold_is_damage(tmp_path: Path, tail: bytes, why: str) -> None:
     """CLN-28: with file and position; no memory is taken for it."""
-    one = filled(tmp_path, sized_batch(200) + tail)
+    one = write_segment(tmp_path, sized_batch(200) + tail)
     reader = SegmentReader(BUFFER, FaultFS())
     with pytest.raises(CorruptRecord, match=why) as caught:
-        read(reader, one)
+        read_batches(reader, one)
     assert (caught.value.path, caught.value.position) == (one.path, 200)
     assert reader.capacity == BUFFER
     one.close_handlers()
@@ -117,22 +117,22 @@ def test_a_huge_batch_is_believed_only_with_its_checksum(tmp_path: Path) -> None
     """CLN-28: its size field may be the damage."""
     huge = bytearray(batch(0, [b"x" * LARGE_BATCH_BYTES]))
     huge[-1] ^= 1
-    one = filled(tmp_path, bytes(huge))
+    one = write_segment(tmp_path, bytes(huge))
     reader = SegmentReader(BUFFER, FaultFS())
     with pytest.raises(CorruptRecord, match="does not match its CRC"):
-        read(reader, one)
+        read_batches(reader, one)
     assert reader.capacity == BUFFER
     one.close_handlers()
 
 
 def test_a_file_that_was_cut_meanwhile_is_told(tmp_path: Path) -> None:
-    one = filled(tmp_path, sized_batch(3000) + sized_batch(3000, base=1))
+    one = write_segment(tmp_path, sized_batch(3000) + sized_batch(3000, base=1))
     reader = SegmentReader(BUFFER, FaultFS())
     reader.begin(one.records)
     reader.chunk()
     reader.advance(3000)
     one.records.opened().truncate(4000)
-    with pytest.raises(CorruptRecord, match="before it should"):
+    with pytest.raises(CorruptRecord, match="too short"):
         reader.chunk()
     one.close_handlers()
 
@@ -140,7 +140,7 @@ def test_a_file_that_was_cut_meanwhile_is_told(tmp_path: Path) -> None:
 def test_what_the_reading_brought_into_the_page_cache_does_not_stay(tmp_path: Path) -> None:
     """So the tail that others read keeps its place there; what was in memory before stays."""
     data = b"".join(sized_batch(60_000, base=n) for n in range(400))
-    one = filled(tmp_path, data)
+    one = write_segment(tmp_path, data)
     one.records.flush()
     fd = os.open(one.path, os.O_RDWR)
     os.fsync(fd)
@@ -167,7 +167,7 @@ def test_what_the_reading_brought_into_the_page_cache_does_not_stay(tmp_path: Pa
 def test_a_skip_after_a_part_of_the_buffer_leads_to_the_batch_behind(tmp_path: Path, skipped: int) -> None:
     sizes = [2000, skipped, 500, 600]
     parts = [sized_batch(size, base=n) for n, size in enumerate(sizes)]
-    one = filled(tmp_path, b"".join(parts))
+    one = write_segment(tmp_path, b"".join(parts))
     reader = SegmentReader(BUFFER, FaultFS())
     reader.begin(one.records)
     reader.chunk()

@@ -14,7 +14,7 @@ from kafkalog.types import TopicPartition
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def shown(states: CleaningStates, partition: TopicPartition = T0) -> str:
+def state_text(states: CleaningStates, partition: TopicPartition = T0) -> str:
     return str(states.of(partition))
 
 
@@ -40,7 +40,7 @@ def test_a_clean_begins_and_ends() -> None:
     assert states.begin(T0)
     assert not states.begin(T0)
     assert states.begin(T1)
-    assert shown(states) == "in progress"
+    assert state_text(states) == "in progress"
     states.check(T0)
     states.done(T0)
     assert states.of(T0) is None
@@ -54,9 +54,9 @@ def test_what_is_gone_does_not_begin() -> None:
 
 
 def test_done_needs_somebody_who_works() -> None:
-    """CLN-34: in no state, or paused, it is an error."""
+    """CLN-34: has no state, or paused, it is an error."""
     states = CleaningStates()
-    with pytest.raises(IllegalState, match="in no state"):
+    with pytest.raises(IllegalState, match="has no state"):
         states.done(T0)
     states.abort_and_pause(T0)
     with pytest.raises(IllegalState, match=r"paused\(1\)"):
@@ -68,16 +68,16 @@ def test_pauses_nest_and_are_taken_back_one_by_one() -> None:
     states = CleaningStates()
     states.abort_and_pause(T0)
     states.abort_and_pause(T0)
-    assert shown(states) == "paused(2)"
+    assert state_text(states) == "paused(2)"
     assert not states.begin(T0)
     states.resume(T0)
-    assert shown(states) == "paused(1)"
+    assert state_text(states) == "paused(1)"
     assert not states.begin(T0)
     states.resume(T0)
     assert states.begin(T0)
     with pytest.raises(IllegalState, match="in progress, not paused"):
         states.resume(T0)
-    with pytest.raises(IllegalState, match="in no state, not paused"):
+    with pytest.raises(IllegalState, match="has no state, not paused"):
         states.resume(T1)
 
 
@@ -102,14 +102,14 @@ def test_an_abort_waits_until_the_cleaner_lets_go() -> None:
     begun.wait()
     aborter = in_thread(lambda: (states.abort_and_pause(T0), seen.append("paused")))
     wait_until(lambda: seen == ["aborted"])
-    assert shown(states) == "aborted"
+    assert state_text(states) == "aborted"
     with pytest.raises(CleaningAborted, match="t-0"):
         states.check(T0)
     let_go.set()
     aborter.join()
     cleaner.join()
     assert seen == ["aborted", "let go", "paused"]
-    assert shown(states) == "paused(1)"
+    assert state_text(states) == "paused(1)"
 
 
 def test_two_aborts_at_once_both_wait_and_both_count() -> None:
@@ -123,7 +123,7 @@ def test_two_aborts_at_once_both_wait_and_both_count() -> None:
     for aborter in aborters:
         aborter.join()
     assert seen == [1, 1]
-    assert shown(states) == "paused(2)"
+    assert state_text(states) == "paused(2)"
 
 
 def _paused_by_another_thread(states: CleaningStates, seen: list[int]) -> None:
@@ -137,7 +137,7 @@ def test_abort_is_pause_and_resume() -> None:
     assert states.of(T0) is None
     states.abort_and_pause(T0)
     states.abort(T0)
-    assert shown(states) == "paused(1)"
+    assert state_text(states) == "paused(1)"
 
 
 def test_a_cleaner_does_not_wait_for_itself() -> None:
@@ -159,7 +159,7 @@ def test_retention_takes_what_nobody_works_on() -> None:
     assert not states.begin(T1)
     states.abort_and_pause(T1)  # it is deleted meanwhile: nobody waits
     states.resume(T1)
-    assert shown(states, T1) == "paused(1)"
+    assert state_text(states, T1) == "paused(1)"
     states.resume(T1)
     states.done(T0)
     assert states.begin(T1)

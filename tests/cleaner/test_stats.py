@@ -25,7 +25,7 @@ def test_the_log_says_how_fast_a_clean_was_and_what_it_saved() -> None:
         bytes_written=900 * MB, messages_read=4000, messages_written=1000, buffer_utilization=0.125,
     )  # fmt: skip
     assert done.report().splitlines() == [
-        "cleaned t-0 (dirty ratio), dirty were [5, 70)",
+        "cleaned t-0 (dirty ratio), dirty range [5, 70)",
         "    1,200.0 MiB of log in 5.0 s (240.0 MiB/s)",
         "    indexed 3.0 MiB in 2.0 s (1.5 MiB/s), map 12.5 % full",
         "    copied 1,200.0 MiB in 3.0 s (400.0 MiB/s)",
@@ -56,9 +56,9 @@ def test_the_sums_are_of_all_cleans_and_the_last_one_of_each_thread_stays() -> N
         for name, count in counts.items():
             setattr(one.stats, name, number * count)
         one.stats.invalid_messages_read, one.stats.end_s = number, 10.0 + number
-        book.began(one)
+        book.record_start(one)
         assert book.running == (one,)
-        book.ended(one)
+        book.record_end(one)
         assert book.running == ()
     assert book.last == (second, again)
     sums = {name: 6 * count for name, count in counts.items()}
@@ -68,8 +68,8 @@ def test_the_sums_are_of_all_cleans_and_the_last_one_of_each_thread_stays() -> N
 def test_what_came_to_no_end_is_counted_apart() -> None:
     book = CleanerBook()
     for aborted, failed in ((True, False), (True, False), (False, True), (False, False)):
-        book.began(a_clean())
-        book.gave_up(aborted=aborted, failed=failed)
-    book.thread_failed()
+        book.record_start(a_clean())
+        book.record_incomplete(aborted=aborted, failed=failed)
+    book.record_thread_failure()
     assert book.running == book.last == ()
     assert book.totals == CleanerTotals(aborted=2, failures=1, thread_failures=1)

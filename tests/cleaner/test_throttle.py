@@ -9,7 +9,7 @@ from kafkalog.errors import CleaningAborted
 from kafkalog.util.clock import MockClock
 
 
-def slept(throttle: Throttle, clock: MockClock, count: int) -> int:
+def measure_sleep(throttle: Throttle, clock: MockClock, count: int) -> int:
     before = clock.monotonic_ms()
     throttle.throttle(count)
     return clock.monotonic_ms() - before
@@ -19,16 +19,16 @@ def test_it_sleeps_what_is_too_much() -> None:
     """CLN-42: 600 kB in 300 ms at 1 MB/s make 300 ms of sleep; then the count begins anew."""
     clock = MockClock()
     throttle = Throttle(1_000_000.0, clock)
-    assert slept(throttle, clock, 600_000) == 0  # the rate is looked at after 300 ms only
+    assert measure_sleep(throttle, clock, 600_000) == 0  # the rate is looked at after 300 ms only
     clock.advance(299)
-    assert slept(throttle, clock, 0) == 0
+    assert measure_sleep(throttle, clock, 0) == 0
     clock.advance(1)
-    assert slept(throttle, clock, 0) == 300
+    assert measure_sleep(throttle, clock, 0) == 300
     assert (throttle.slept_ms, throttle.total_bytes) == (300, 600_000)
     clock.advance(300)
-    assert slept(throttle, clock, 150_000) == 0
+    assert measure_sleep(throttle, clock, 150_000) == 0
     clock.advance(300)
-    assert slept(throttle, clock, 450_000) == 150
+    assert measure_sleep(throttle, clock, 450_000) == 150
 
 
 def test_it_lets_through_what_the_rate_allows() -> None:
@@ -36,11 +36,11 @@ def test_it_lets_through_what_the_rate_allows() -> None:
     clock = MockClock()
     throttle = Throttle(1000.0, clock)
     clock.advance(10_000)
-    assert slept(throttle, clock, 9_999) == 0
+    assert measure_sleep(throttle, clock, 9_999) == 0
     clock.advance(300)
-    assert slept(throttle, clock, 300) == 0
+    assert measure_sleep(throttle, clock, 300) == 0
     clock.advance(300)
-    assert slept(throttle, clock, 301) == 1
+    assert measure_sleep(throttle, clock, 301) == 1
 
 
 def test_over_a_long_time_the_rate_is_kept() -> None:
@@ -59,7 +59,7 @@ def test_no_limit(rate: float) -> None:
     clock = MockClock()
     throttle = Throttle(rate, clock)
     clock.advance(1000)
-    assert slept(throttle, clock, 1 << 40) == 0
+    assert measure_sleep(throttle, clock, 1 << 40) == 0
 
 
 def test_a_new_rate_counts_at_once_also_for_who_is_asleep() -> None:

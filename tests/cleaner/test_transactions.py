@@ -10,130 +10,131 @@ from tests.cleaner.filtering import (
     RETENTION_MS,
     Cleaned,
     Cleaner,
-    batches_of,
-    last_offsets,
-    made,
-    marker,
-    of_producer,
-    offsets,
+    build_batch,
+    build_marker,
+    build_producer_batch,
+    list_batches,
+    list_last_offsets,
+    list_offsets,
 )
 
 HORIZON = NOW + RETENTION_MS
 ABORTED = AbortedTxn(0, 1, 0, 3, 4)
 
 
-def txn(base_offset: int, producer: int, sequence: int, *keys: int) -> bytes:
-    return of_producer(base_offset, producer, sequence, *keys, txn=True)
+def txn_batch(base_offset: int, producer: int, sequence: int, *keys: int) -> bytes:
+    return build_producer_batch(base_offset, producer, sequence, *keys, txn=True)
 
 
-def horizons(data: bytes) -> dict[int, int | None]:
+def read_horizons(data: bytes) -> dict[int, int | None]:
     """Base offset of each control batch -> its delete horizon."""
-    return {b.base_offset: b.header.delete_horizon_ms for b in batches_of(data) if b.header.is_control}
+    return {b.base_offset: b.header.delete_horizon_ms for b in list_batches(data) if b.header.is_control}
 
 
-def keys(data: bytes) -> list[int]:
-    return [int(r.key or b"") for b in batches_of(data) if not b.header.is_control for r in b.records()]
+def list_keys(data: bytes) -> list[int]:
+    return [int(r.key or b"") for b in list_batches(data) if not b.header.is_control for r in b.records()]
 
 
 def test_an_abort_marker_outlives_its_data_by_a_round_and_the_horizon() -> None:
     """CLN-14: aborted data goes whatever the map says; CLN-16, CLN-49: not so the marker's batch in that round."""
-    data = txn(0, 1, 0, 1) + txn(1, 1, 1, 2, 3) + marker(3, 1, commits=False) + txn(4, 1, 3, 3)
-    data += marker(5, 1, commits=True)
+    data = txn_batch(0, 1, 0, 1) + txn_batch(1, 1, 1, 2, 3) + build_marker(3, 1, commits=False) + txn_batch(4, 1, 3, 3)
+    data += build_marker(5, 1, commits=True)
     cleaner = Cleaner(last={1: (4, 0)})
     first = cleaner.clean(data, aborted=[ABORTED])
-    assert offsets(first.data) == [3, 4, 5] and horizons(first.data) == {3: None, 5: None}
-    assert bytes(batches_of(first.data)[0]) == marker(3, 1, commits=False)
+    assert list_offsets(first.data) == [3, 4, 5] and read_horizons(first.data) == {3: None, 5: None}
+    assert bytes(list_batches(first.data)[0]) == build_marker(3, 1, commits=False)
     assert first.retained == [ABORTED], "there was data before the marker"
     second = cleaner.clean(first.data, aborted=first.retained)
-    assert offsets(second.data) == [3, 4, 5] and horizons(second.data) == {3: HORIZON, 5: None}
+    assert list_offsets(second.data) == [3, 4, 5] and read_horizons(second.data) == {3: HORIZON, 5: None}
     assert second.retained == []
     assert cleaner.clean(second.data, now=HORIZON - 1).data == second.data
     third = cleaner.clean(second.data, now=HORIZON)
-    assert offsets(third.data) == [4, 5]
+    assert list_offsets(third.data) == [4, 5]
 
 
 def test_a_commit_marker_alike() -> None:
     """CLN-17, CLN-49."""
-    data = txn(0, 1, 0, 1) + txn(1, 1, 1, 2, 3) + marker(3, 1, commits=True) + txn(4, 1, 3, 2)
-    data += marker(5, 1, commits=True)
+    data = txn_batch(0, 1, 0, 1) + txn_batch(1, 1, 1, 2, 3) + build_marker(3, 1, commits=True) + txn_batch(4, 1, 3, 2)
+    data += build_marker(5, 1, commits=True)
     cleaner = Cleaner(last={1: (4, 0)})
     first = cleaner.clean(data)
-    assert offsets(first.data) == [0, 2, 3, 4, 5]
+    assert list_offsets(first.data) == [0, 2, 3, 4, 5]
     cleaner = Cleaner(last={1: (7, 0)})
-    more = first.data + txn(6, 1, 4, 1, 3) + marker(8, 1, commits=True)
+    more = first.data + txn_batch(6, 1, 4, 1, 3) + build_marker(8, 1, commits=True)
     second = cleaner.clean(more, dirty=6)
-    assert offsets(second.data) == [3, 4, 5, 6, 7, 8] and set(horizons(second.data).values()) == {None}
+    assert list_offsets(second.data) == [3, 4, 5, 6, 7, 8] and set(read_horizons(second.data).values()) == {None}
     third = cleaner.clean(second.data)
-    assert horizons(third.data) == {3: HORIZON, 5: None, 8: None}
-    assert offsets(cleaner.clean(third.data, now=HORIZON).data) == [4, 5, 6, 7, 8]
+    assert read_horizons(third.data) == {3: HORIZON, 5: None, 8: None}
+    assert list_offsets(cleaner.clean(third.data, now=HORIZON).data) == [4, 5, 6, 7, 8]
 
 
 def test_a_key_with_the_bytes_of_a_markers_key_takes_no_marker_away() -> None:
     """CLN-18: markers are no user's records, in the map or against it."""
-    data = txn(0, 1, 0, 1) + marker(1, 1, commits=True)
-    (record,) = batches_of(data)[1].records()
-    data += made(2, (record.key, b"x")) + made(3, (b"1", b"y"))
+    data = txn_batch(0, 1, 0, 1) + build_marker(1, 1, commits=True)
+    (record,) = list_batches(data)[1].records()
+    data += build_batch(2, (record.key, b"x")) + build_batch(3, (b"1", b"y"))
     cleaned = Cleaner(last={1: (0, 0)}).clean(data)
-    assert offsets(cleaned.data) == [1, 2, 3]
-    data = made(0, (record.key, b"x")) + txn(1, 1, 0, 1) + marker(2, 1, commits=True)
-    assert offsets(Cleaner(last={1: (1, 0)}).clean(data).data) == [0, 1, 2]
+    assert list_offsets(cleaned.data) == [1, 2, 3]
+    data = build_batch(0, (record.key, b"x")) + txn_batch(1, 1, 0, 1) + build_marker(2, 1, commits=True)
+    assert list_offsets(Cleaner(last={1: (1, 0)}).clean(data).data) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("commits", [False, True])
 def test_the_marker_of_an_empty_transaction(commits: bool) -> None:
     """CLN-19: its horizon is set at once; past it the record goes, not the batch that all is known by of a producer."""
-    data = marker(0, 1, commits=commits) + made(1, (b"a", b"1"))
+    data = build_marker(0, 1, commits=commits) + build_batch(1, (b"a", b"1"))
     cleaner = Cleaner(last={1: (-1, 0)})
     first = cleaner.clean(data)
-    assert horizons(first.data) == {0: HORIZON} and offsets(first.data) == [0, 1]
-    assert [r.timestamp for r in batches_of(first.data)[0].records()] == [NOW], "its time stays"
+    assert read_horizons(first.data) == {0: HORIZON} and list_offsets(first.data) == [0, 1]
+    assert [r.timestamp for r in list_batches(first.data)[0].records()] == [NOW], "its time stays"
     second = cleaner.clean(first.data, now=HORIZON)
-    empty = batches_of(second.data)[0]
+    empty = list_batches(second.data)[0]
     assert (empty.base_offset, empty.size, empty.header.is_control, empty.header.producer_id) == (0, 61, True, 1)
-    assert offsets(second.data) == [1] and horizons(second.data) == {0: None}
+    assert list_offsets(second.data) == [1] and read_horizons(second.data) == {0: None}
     assert cleaner.clean(second.data, now=HORIZON).data == second.data
-    assert last_offsets(Cleaner(last={1: (-1, 1)}).clean(second.data, now=HORIZON).data) == [1], "another epoch"
-    assert last_offsets(Cleaner().clean(second.data, now=HORIZON).data) == [1], "no longer active"
+    assert list_last_offsets(Cleaner(last={1: (-1, 1)}).clean(second.data, now=HORIZON).data) == [1], "another epoch"
+    assert list_last_offsets(Cleaner().clean(second.data, now=HORIZON).data) == [1], "no longer active"
 
 
 def test_two_producers_side_by_side() -> None:
     """CLN-20: each marker is that of its own producer."""
     data = b"".join((
-        txn(0, 1, 0, 1, 2),
-        txn(2, 2, 0, 2, 3),
-        txn(4, 1, 2, 3, 4),
-        marker(6, 1, commits=False),
-        marker(7, 2, commits=True),
-        txn(8, 1, 4, 2),
-        marker(9, 1, commits=True),
+        txn_batch(0, 1, 0, 1, 2),
+        txn_batch(2, 2, 0, 2, 3),
+        txn_batch(4, 1, 2, 3, 4),
+        build_marker(6, 1, commits=False),
+        build_marker(7, 2, commits=True),
+        txn_batch(8, 1, 4, 2),
+        build_marker(9, 1, commits=True),
     ))  # fmt: skip
     aborted = [AbortedTxn(0, 1, 0, 6, 2)]
     cleaned = Cleaner(last={1: (8, 0), 2: (3, 0)}).clean(data, aborted=aborted)
-    assert keys(cleaned.data) == [3, 2]
-    assert offsets(cleaned.data) == [3, 6, 7, 8, 9]
+    assert list_keys(cleaned.data) == [3, 2]
+    assert list_offsets(cleaned.data) == [3, 6, 7, 8, 9]
     assert cleaned.retained == aborted
 
 
 def test_the_new_index_has_what_still_has_data_in_the_order_of_the_markers() -> None:
     """CLN-21: a transaction whose data went in an earlier round is not in it, be it in the old one."""
     data = b"".join((
-        txn(0, 1, 0, 1),
-        txn(1, 2, 0, 2),
-        marker(2, 2, commits=False),
-        marker(3, 1, commits=False),
-        marker(4, 3, commits=False),
-        made(5, (b"9", b"x")),
+        txn_batch(0, 1, 0, 1),
+        txn_batch(1, 2, 0, 2),
+        build_marker(2, 2, commits=False),
+        build_marker(3, 1, commits=False),
+        build_marker(4, 3, commits=False),
+        build_batch(5, (b"9", b"x")),
     ))  # fmt: skip
     first, second, third = AbortedTxn(0, 1, 0, 3, 4), AbortedTxn(0, 2, 1, 2, 0), AbortedTxn(0, 3, 4, 4, 5)
     cleaned = Cleaner().clean(data, aborted=[first, second, third])
     assert cleaned.retained == [second, first]
-    assert offsets(cleaned.data) == [2, 3, 4, 5]
+    assert list_offsets(cleaned.data) == [2, 3, 4, 5]
     assert Cleaner().clean(cleaned.data, aborted=cleaned.retained).retained == []
 
 
 def test_a_transaction_over_two_segments_is_known_in_the_second() -> None:
     """CLN-22: its index entry is told of twice, its marker goes by the data of both."""
-    parts = [txn(0, 1, 0, 1), txn(1, 1, 1, 2) + marker(2, 1, commits=False) + marker(3, 1, commits=False)]
+    markers = build_marker(2, 1, commits=False) + build_marker(3, 1, commits=False)
+    parts = [txn_batch(0, 1, 0, 1), txn_batch(1, 1, 1, 2) + markers]
     known = AbortedTxn(0, 1, 0, 2, 3)
     transactions = CleanedTransactions()
     steps: list[bool] = []
@@ -148,19 +149,19 @@ def test_a_transaction_over_two_segments_is_known_in_the_second() -> None:
 def test_a_partial_clean_neither_loses_markers_nor_brings_aborted_data_back() -> None:
     """CLN-22, CLN-48: a map of three keys ends inside transactions, again and again; what is aborted stays so."""
     data = b"".join((
-        txn(0, 1, 0, 1, 2),
-        txn(2, 2, 0, 2, 3),
-        txn(4, 1, 2, 3, 4),
-        marker(6, 1, commits=True),
-        marker(7, 2, commits=True),
-        txn(8, 1, 4, 2, 3),
-        marker(10, 1, commits=False),
-        txn(11, 2, 2, 4, 5),
-        txn(13, 1, 6, 5, 6),
-        marker(15, 1, commits=True),
-        marker(16, 2, commits=False),
-        txn(17, 2, 4, 6, 7),
-        marker(19, 2, commits=True),
+        txn_batch(0, 1, 0, 1, 2),
+        txn_batch(2, 2, 0, 2, 3),
+        txn_batch(4, 1, 2, 3, 4),
+        build_marker(6, 1, commits=True),
+        build_marker(7, 2, commits=True),
+        txn_batch(8, 1, 4, 2, 3),
+        build_marker(10, 1, commits=False),
+        txn_batch(11, 2, 2, 4, 5),
+        txn_batch(13, 1, 6, 5, 6),
+        build_marker(15, 1, commits=True),
+        build_marker(16, 2, commits=False),
+        txn_batch(17, 2, 4, 6, 7),
+        build_marker(19, 2, commits=True),
     ))  # fmt: skip
     aborted = [AbortedTxn(0, 1, 8, 10, 11), AbortedTxn(0, 2, 11, 16, 17)]
     cleaner = Cleaner(last={1: (14, 0), 2: (18, 0)}, most_keys=3)
@@ -172,29 +173,29 @@ def test_a_partial_clean_neither_loses_markers_nor_brings_aborted_data_back() ->
     dirty, first = a_round(data, 0, NOW, aborted)
     assert dirty == 4
     bases = [0, 2, 4, 6, 7, 10, 13, 15, 16, 17, 19]
-    assert [b.base_offset for b in batches_of(first.data)] == bases
-    assert offsets(first.data) == [0, 2, 3, 4, 5, 6, 7, 10, 13, 14, 15, 16, 17, 18, 19]
+    assert [b.base_offset for b in list_batches(first.data)] == bases
+    assert list_offsets(first.data) == [0, 2, 3, 4, 5, 6, 7, 10, 13, 14, 15, 16, 17, 18, 19]
     assert first.retained == aborted
     dirty, second = a_round(first.data, dirty, NOW, first.retained)
     assert dirty == 14
-    assert [b.base_offset for b in batches_of(second.data)] == bases
-    assert offsets(second.data) == [0, 2, 4, 5, 6, 7, 10, 13, 14, 15, 16, 17, 18, 19]
+    assert [b.base_offset for b in list_batches(second.data)] == bases
+    assert list_offsets(second.data) == [0, 2, 4, 5, 6, 7, 10, 13, 14, 15, 16, 17, 18, 19]
     assert second.retained == []
     dirty, third = a_round(second.data, dirty, HORIZON, second.retained)
     assert dirty == 20
-    assert [b.base_offset for b in batches_of(third.data)] == [0, 2, 4, 6, 7, 13, 15, 17, 19]
-    assert offsets(third.data) == [0, 2, 4, 5, 6, 7, 13, 15, 17, 18, 19]
+    assert [b.base_offset for b in list_batches(third.data)] == [0, 2, 4, 6, 7, 13, 15, 17, 19]
+    assert list_offsets(third.data) == [0, 2, 4, 5, 6, 7, 13, 15, 17, 18, 19]
 
 
 def test_data_behind_the_end_of_an_aborted_transaction_is_none_of_it() -> None:
     """CLN-14: an index may tell of a transaction whose marker is gone; the next one of the producer is its own."""
-    data = made(0, (b"9", b"x")) + txn(5, 1, 3, 1) + marker(6, 1, commits=True)
+    data = build_batch(0, (b"9", b"x")) + txn_batch(5, 1, 3, 1) + build_marker(6, 1, commits=True)
     cleaned = Cleaner(last={1: (5, 0)}).clean(data, aborted=[ABORTED])
-    assert offsets(cleaned.data) == [0, 5, 6] and cleaned.retained == []
+    assert list_offsets(cleaned.data) == [0, 5, 6] and cleaned.retained == []
 
 
 def test_an_abort_marker_stays_where_no_index_tells_of_its_data() -> None:
     """CLN-22: a lost index must not bring aborted data to life for those who make it anew from the log."""
-    data = txn(0, 1, 0, 1) + marker(1, 1, commits=False) + made(2, (b"1", b"x"))
+    data = txn_batch(0, 1, 0, 1) + build_marker(1, 1, commits=False) + build_batch(2, (b"1", b"x"))
     cleaned = Cleaner().clean(data)
-    assert offsets(cleaned.data) == [1, 2] and horizons(cleaned.data) == {1: None}
+    assert list_offsets(cleaned.data) == [1, 2] and read_horizons(cleaned.data) == {1: None}

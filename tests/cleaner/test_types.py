@@ -9,12 +9,12 @@ import pytest
 from kafkalog.cleaner.types import COMPACTION_LAG, CleanerStats, LogToClean, check_map_bytes
 from kafkalog.errors import IllegalArgument
 from kafkalog.storage.log import UnifiedLog
-from tests.cleaner.logs import append, log_in
+from tests.cleaner.logs import append, open_log
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> UnifiedLog:
-    log = log_in(tmp_path)
+    log = open_log(tmp_path)
     for _ in range(4):
         append(log, (b"k", b"v"))
         append(log, (b"k", b"v"))
@@ -55,7 +55,7 @@ def test_stats_tell_times_once_they_are_known() -> None:
 def test_a_map_is_refused_only_if_it_holds_no_key(slots: int, load_factor: float) -> None:
     """CLN-5: with the bytes that a key takes."""
     check_map_bytes(24 * slots, load_factor)
-    with pytest.raises(IllegalArgument, match=f"of {24 * slots - 1} bytes, {load_factor:.0%} full, holds not even one"):
+    with pytest.raises(IllegalArgument, match=f"of {24 * slots - 1} bytes, {load_factor:.0%} full, has no room for a"):
         check_map_bytes(24 * slots - 1, load_factor)
-    with pytest.raises(IllegalArgument, match="it takes 24 bytes a key"):
+    with pytest.raises(IllegalArgument, match="each key takes 24 bytes"):
         check_map_bytes(24 * slots, 1 / slots)

@@ -29,8 +29,8 @@ def data(tmp_path: Path) -> Path:
     ("line", "says"),
     [
         ("consume -t t -c " + HUGE, "-c"),
-        ("consume -t t -o s@\u00b2", "is no time"),
-        ("consume -t t -o s@" + HUGE, "is no time"),
+        ("consume -t t -o s@\u00b2", "is not a time"),
+        ("consume -t t -o s@" + HUGE, "is not a time"),
         ("consume -t t -G " + NOT_UTF_8, "-G"),
         ("offsets get -t t --time \u00b2", "--time"),
         ("offsets get -t t --time -4", "--time"),

@@ -42,7 +42,7 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     assert "File exists" in refused("counter.py", tmp_path / "file", "add", "apples", "5")
     assert "invalid int value" in refused("counter.py", tmp_path, "add", "apples", "five", status=2)
     said("counter.py", tmp_path / "data", "add", "apples", "5")
-    assert "is no time" in refused("counter.py", tmp_path / "data", "show", "--until", "noon")
+    assert "is not a time" in refused("counter.py", tmp_path / "data", "show", "--until", "noon")
     with kafkalog.open(tmp_path / "data" / "counters-0", "a"):
         assert "Hint: stop the process" in refused("counter.py", tmp_path / "data", "add", "apples", "5")
         assert run("counter.py", tmp_path / "data", "show").stdout == "apples 5\n"

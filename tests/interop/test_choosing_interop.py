@@ -13,7 +13,7 @@ from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_of
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from kafkalog.util.clock import MockClock
-from tests.cleaner.logs import append, log_in
+from tests.cleaner.logs import append, open_log
 from tests.interop.reference import Reference
 from tests.storage.logs import NOW
 
@@ -49,7 +49,7 @@ def random_settings(random: Random) -> dict[str, Any]:
 
 def make_log(path: Path, random: Random) -> UnifiedLog:
     """Segments of one to three batches, some with an older time than those before, the last one often empty."""
-    log = log_in(path)
+    log = open_log(path)
     for at in range(random.randint(0, 6)):
         for _ in range(random.randint(1, 3)):
             time = NOW + 1000 * at + random.choice([0, 0, 500, -3000])
@@ -62,7 +62,7 @@ def make_log(path: Path, random: Random) -> UnifiedLog:
 
 def ours(path: Path, settings: dict[str, Any], start: int, mark: int, now_ms: int) -> dict[str, Any] | None:
     given = {name.replace(".", "_"): value for name, value in settings.items()}
-    log = log_in(path, log_start_offset=start, high_watermark_follows_end=False, **given)
+    log = open_log(path, log_start_offset=start, high_watermark_follows_end=False, **given)
     try:
         log.update_high_watermark(mark)
         pool = OneLog(log, path)

@@ -236,7 +236,7 @@ def test_a_record_that_4_4_added_stops_nothing(tmp_path: Path, reference: Refere
         command = ["-cp", f"{toolchain.jars_44()}/*", str(HERE / "java_44" / "Unregister.java"), broker.bootstrap, "2"]
         subprocess.run([toolchain.require("java"), *command], check=True, stdin=subprocess.DEVNULL, capture_output=True)
     metadata = metadata_of(data)
-    assert metadata.image.features["share.version"] == 2 and not metadata.image.passed_over
+    assert metadata.image.features["share.version"] == 2 and not metadata.image.skipped
     settings = {"retention.ms": "-1", "remote.copy.lag.ms": "5"}
     assert metadata.image.topic_settings("theirs") == settings
     assert handover([data]).plan.is_done

@@ -9,7 +9,7 @@ import pytest
 from kafkalog.records.batch import RecordBatch
 from kafkalog.storage.index.aborted_txns import AbortedTxn, read_aborted_txns
 from kafkalog.util.clock import MockClock
-from tests.cleaner.filtering import Cleaner, batches_of
+from tests.cleaner.filtering import Cleaner, list_batches
 from tests.cleaner.histories import NOW, RETENTION_MS, random_history
 from tests.interop.reference import Reference
 
@@ -35,7 +35,7 @@ def aborted(path: Path, below: int) -> list[AbortedTxn]:
 def last_records(path: Path) -> dict[int, tuple[int, int]]:
     """Producer id -> (last offset with data, epoch), as the log's own batches have it."""
     found: dict[int, tuple[int, int]] = {}
-    for batch in batches_of(content(path, 1 << 62)):
+    for batch in list_batches(content(path, 1 << 62)):
         header = batch.header
         if header.producer_id >= 0:
             offset, _ = found.get(header.producer_id, (-1, -1))
@@ -80,6 +80,6 @@ def test_batches_are_kept_as_the_reference_keeps_them(reference: Reference, tmp_
         if data:
             cleaner = Cleaner(last, delete_retention_ms=RETENTION_MS, most_keys=int(map_bytes // 24 * 0.9))
             ours = cleaner.clean(data, end=uncleanable, now=NOW + later, aborted=known, map_end=end)
-            theirs = batches_of(content(path, first_left))
-            assert [told(batch) for batch in batches_of(ours.data)] == [told(batch) for batch in theirs]
+            theirs = list_batches(content(path, first_left))
+            assert [told(batch) for batch in list_batches(ours.data)] == [told(batch) for batch in theirs]
             assert ours.retained == aborted(path, first_left)

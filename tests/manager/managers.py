@@ -15,7 +15,7 @@ MARKER = ".kafka_cleanshutdown"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Held:
+class OpenManager:
     """A manager of some directories with a clock and a scheduler of its own."""
 
     def __init__(self, *paths: Path, **more: Any) -> None:
@@ -23,13 +23,13 @@ class Held:
         self.scheduler = MockScheduler(self.clock)
         self.manager = LogManager.open(paths, clock=self.clock, scheduler=self.scheduler, **more)
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "OpenManager":
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.manager.close()
 
-    def made(self, topic_partition: TopicPartition = T0, records: int = 3, **more: Any) -> UnifiedLog:
+    def create_log(self, topic_partition: TopicPartition = T0, records: int = 3, **more: Any) -> UnifiedLog:
         """A new log with records in it."""
         log = self.manager.get_or_create(topic_partition, **more)
         append(log, records)
@@ -46,18 +46,18 @@ def append(log: UnifiedLog, records: int = 1) -> None:
     log.append_batches(bytearray(run(0, records)))
 
 
-def names(path: Path) -> set[str]:
+def list_names(path: Path) -> set[str]:
     return set(os.listdir(path))
 
 
-def only(path: Path, suffix: str) -> Path:
+def find_only(path: Path, suffix: str) -> Path:
     """The one directory in `path` whose name ends so."""
     found = [name for name in os.listdir(path) if name.endswith(suffix)]
     assert len(found) == 1, found
     return path / found[0]
 
 
-def offsets(path: Path, name: str) -> dict[str, int]:
+def read_checkpoint(path: Path, name: str) -> dict[str, int]:
     """What a checkpoint says: `topic-partition` -> offset."""
     lines = (path / name).read_text().splitlines()[2:]
     return {f"{topic}-{partition}": int(offset) for topic, partition, offset in map(str.split, lines)}

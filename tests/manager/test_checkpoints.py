@@ -26,44 +26,44 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE
 from kafkalog.util.fileio import FileSystem
 from tests.faults import FaultFS
-from tests.manager.managers import Held
+from tests.manager.managers import OpenManager
 from tests.storage.logs import append_batches, config
 
 A, B = TopicPartition("a", 0), TopicPartition("b-c", 3)
 NAME = "log-start-offset-checkpoint"
 
 
-def starting(topic_partition: TopicPartition, start: int, base: int) -> Any:
+def make_log(topic_partition: TopicPartition, start: int, base: int) -> Any:
     """What is asked of a log that begins at `start` with a segment of `base`."""
     state = SimpleNamespace(log_start_offset=start, segments=(SimpleNamespace(base_offset=base),))
     return SimpleNamespace(topic_partition=topic_partition, name=str(topic_partition), state=state)
 
 
 def test_only_starts_above_the_first_segment_are_named(tmp_path: Path) -> None:
-    record_log_start(str(tmp_path), starting(A, 0, 0))
+    record_log_start(str(tmp_path), make_log(A, 0, 0))
     assert not (tmp_path / NAME).exists()
-    record_log_start(str(tmp_path), starting(A, 7, 0))
-    record_log_start(str(tmp_path), starting(B, 20, 5))
+    record_log_start(str(tmp_path), make_log(A, 7, 0))
+    record_log_start(str(tmp_path), make_log(B, 20, 5))
     assert (tmp_path / NAME).read_text() == "0\n2\na 0 7\nb-c 3 20\n"
     assert (read_offset(str(tmp_path), LOG_START_FILE, A), read_offset(str(tmp_path), LOG_START_FILE, B)) == (7, 20)
-    record_log_start(str(tmp_path), starting(A, 7, 7))
+    record_log_start(str(tmp_path), make_log(A, 7, 7))
     assert (tmp_path / NAME).read_text() == "0\n1\nb-c 3 20\n"
     assert read_offset(str(tmp_path), LOG_START_FILE, A) == 0
 
 
 def test_an_unchanged_start_writes_nothing(tmp_path: Path) -> None:
-    record_log_start(str(tmp_path), starting(A, 7, 0))
+    record_log_start(str(tmp_path), make_log(A, 7, 0))
     before = (tmp_path / NAME).stat().st_mtime_ns
-    record_log_start(str(tmp_path), starting(A, 7, 0))
+    record_log_start(str(tmp_path), make_log(A, 7, 0))
     assert (tmp_path / NAME).stat().st_mtime_ns == before
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    record_log_start(str(tmp_path), starting(A, 7, 0))
+    record_log_start(str(tmp_path), make_log(A, 7, 0))
     fs = FaultFS()
     fs.fail("pwrite")
     with pytest.raises(StorageError):
-        record_log_start(str(tmp_path), starting(A, 9, 0), fs=fs)
+        record_log_start(str(tmp_path), make_log(A, 9, 0), fs=fs)
     assert read_offset(str(tmp_path), LOG_START_FILE, A) == 7
 
 
@@ -142,9 +142,9 @@ class TestWholeDirectory:
 
 def test_a_partition_is_forgotten_while_another_s_offset_is_put_on_disk(tmp_path: Path) -> None:
     """Both change one file: neither undoes the other."""
-    record_log_start(str(tmp_path), starting(A, 7, 0))
-    record_log_start(str(tmp_path), starting(B, 8, 0))
-    other = threading.Thread(target=record_log_start, args=(str(tmp_path), starting(B, 9, 0)))
+    record_log_start(str(tmp_path), make_log(A, 7, 0))
+    record_log_start(str(tmp_path), make_log(B, 8, 0))
+    other = threading.Thread(target=record_log_start, args=(str(tmp_path), make_log(B, 9, 0)))
 
     class Meanwhile(FileSystem):
         def __init__(self) -> None:
@@ -162,8 +162,8 @@ def test_a_partition_is_forgotten_while_another_s_offset_is_put_on_disk(tmp_path
 
 
 def test_a_partition_that_was_deleted_meanwhile_gets_no_line_again(tmp_path: Path) -> None:
-    with Held(tmp_path) as held:
-        log = held.made(TopicPartition("a", 0))
+    with OpenManager(tmp_path) as held:
+        log = held.create_log(TopicPartition("a", 0))
         logs = [log]  # what a job has just begun with
         write_recovery_points(str(tmp_path), logs)
         held.manager.delete(TopicPartition("a", 0))
@@ -187,7 +187,7 @@ class StopsBefore(FileSystem):
 @pytest.mark.parametrize("of_later", ["start", "delete"])
 def test_a_log_start_that_another_thread_has_moved_on_is_not_put_back(tmp_path: Path, of_later: str) -> None:
     """Two threads give up records of one log: what the later call has put on disk stays when the first goes on."""
-    log = starting(A, 5, 0)
+    log = make_log(A, 5, 0)
 
     def meanwhile() -> None:
         if of_later == "start":
@@ -197,7 +197,7 @@ def test_a_log_start_that_another_thread_has_moved_on_is_not_put_back(tmp_path: 
             log.name = "a-0.5c1f-delete"
             forget(str(tmp_path), [A])
 
-    record_log_start(str(tmp_path), starting(B, 20, 5))
+    record_log_start(str(tmp_path), make_log(B, 20, 5))
     record_log_start(str(tmp_path), log, fs=StopsBefore(meanwhile))
     left = {"start": "0\n2\na 0 9\nb-c 3 20\n", "delete": "0\n1\nb-c 3 20\n"}
     assert (tmp_path / NAME).read_text() == left[of_later]
@@ -214,7 +214,7 @@ def test_up_to_where_a_partition_is_clean(tmp_path: Path, caplog: pytest.LogCapt
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 8\n"
     (tmp_path / "cleaner-offset-checkpoint").write_text("no checkpoint")
     assert read_cleaner_offsets(str(tmp_path)) == {}
-    assert "from their beginning" in caplog.text
+    assert "from the beginning" in caplog.text
     record_cleaner_offset(str(tmp_path), A, 9)
     assert read_cleaner_offsets(str(tmp_path)) == {A: 9}
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\n%s 0 5\nt\0 0 5\n" % ("n" * 300))
@@ -225,7 +225,7 @@ def test_up_to_where_a_partition_is_clean(tmp_path: Path, caplog: pytest.LogCapt
 def test_a_cut_that_fails_half_way_leaves_nothing_behind_it_marked_as_clean(tmp_path: Path) -> None:
     """MGR-25: what is appended in place of what may be gone was never cleaned."""
     fs = FaultFS()
-    with Held(tmp_path, fs=fs) as held:
+    with OpenManager(tmp_path, fs=fs) as held:
         log = held.manager.get_or_create(A)
         append_batches(log, 200, 5)
         (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\na 0 4\nb-c 3 9\n")

@@ -10,7 +10,7 @@ from kafkalog.errors import DirectoryLocked
 from kafkalog.manager.clean_shutdown import agreed_epoch, parse_broker_epoch, read_broker_epoch
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import NEW, Found, open_partition
-from tests.manager.managers import MARKER, T0, T1, Held, names
+from tests.manager.managers import MARKER, T0, T1, OpenManager, list_names
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,10 @@ def test_the_epoch_that_a_marker_tells(tmp_path: Path, content: bytes, epoch: in
     assert read_broker_epoch(str(tmp_path)) is None
     (tmp_path / MARKER).write_bytes(content)
     assert read_broker_epoch(str(tmp_path)) == epoch
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         assert held.manager.previous_broker_epoch == epoch
         log_dir = held.manager.directories[0].log_dir
-        assert log_dir is not None and log_dir.marker_found and MARKER not in names(tmp_path)
+        assert log_dir is not None and log_dir.marker_found and MARKER not in list_names(tmp_path)
 
 
 def test_an_epoch_counts_where_all_directories_tell_it(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_an_epoch_counts_where_all_directories_tell_it(tmp_path: Path) -> None:
     for name, epoch in (("a", 4), ("b", 5)):
         (tmp_path / name).mkdir()
         (tmp_path / name / MARKER).write_text(f'{{"version":0,"brokerEpoch":{epoch}}}')
-    with Held(tmp_path / "a", tmp_path / "b") as held:
+    with OpenManager(tmp_path / "a", tmp_path / "b") as held:
         assert held.manager.previous_broker_epoch == -1
 
 
@@ -54,16 +54,16 @@ def test_the_marker_is_gone_while_a_partition_is_open_for_writing(tmp_path: Path
     log.close()
     log_dir.partition_closed("t-0", True)
     log_dir.release()
-    assert MARKER in names(tmp_path)
+    assert MARKER in list_names(tmp_path)
     log_dir = LogDir.acquire(tmp_path)
     log = open_partition(log_dir, path, LogConfig(), Found(True))
-    assert MARKER not in names(tmp_path)
-    with pytest.raises(DirectoryLocked, match="t-0 is open for writing in this process already") as caught:
+    assert MARKER not in list_names(tmp_path)
+    with pytest.raises(DirectoryLocked, match="t-0 is already open for writing in this process") as caught:
         open_partition(log_dir, path, LogConfig(), Found(True))
     assert caught.value.path == path
     log.close()
     log_dir.release()
-    assert MARKER not in names(tmp_path), "no one said that it was closed well"
+    assert MARKER not in list_names(tmp_path), "no one said that it was closed well"
 
 
 @pytest.mark.parametrize(("is_clean", "is_new"), [(True, False), (False, False), (True, True)])
@@ -76,19 +76,19 @@ def test_a_recovered_partition_is_vouched_for_as_a_new_one_is(tmp_path: Path, is
     open_partition(log_dir, str(tmp_path / "t-0"), LogConfig(), found, make=os.mkdir if is_new else None).close()
     log_dir.partition_closed("t-0", True)
     log_dir.release()
-    assert (MARKER in names(tmp_path)) == (is_new or not is_clean)
+    assert (MARKER in list_names(tmp_path)) == (is_new or not is_clean)
 
 
 def test_each_directory_is_clean_or_not_by_itself(tmp_path: Path) -> None:
     """CKPT-7, MGR-19: without a marker the logs of that directory are recovered, and it has one after the close."""
     a, b = tmp_path / "a", tmp_path / "b"
-    with Held(a, b) as held:
-        held.made(T0, directory=a)
-        held.made(T1, directory=b)
+    with OpenManager(a, b) as held:
+        held.create_log(T0, directory=a)
+        held.create_log(T1, directory=b)
     (a / MARKER).unlink()
     data = (a / "t-0" / "00000000000000000000.log").read_bytes()
     (a / "t-0" / "00000000000000000000.log").write_bytes(data + data[:50])
-    with Held(a, b) as held:
+    with OpenManager(a, b) as held:
         assert (a / "t-0" / "00000000000000000000.log").read_bytes() == data
         assert {log.log_end_offset for log in held.manager.logs.values()} == {3}
-    assert MARKER in names(a) and MARKER in names(b)
+    assert MARKER in list_names(a) and MARKER in list_names(b)

@@ -46,12 +46,12 @@ def fill(log: kafkalog.Log) -> None:
         log.roll()
 
 
-def running(dirs: LogDirs) -> list[int]:
+def running_threads(dirs: LogDirs) -> list[int]:
     """The numbers of the threads that clean something."""
     return sorted(one.thread for one in dirs.cleaner.running)
 
 
-def in_time(step: Callable[[], object]) -> None:
+def run_in_time(step: Callable[[], object]) -> None:
     """Do it in a thread, which has to come to its end."""
     thread = in_thread(step)
     wait_until(lambda: not thread.is_alive())
@@ -63,11 +63,11 @@ def test_threads_come_and_go_while_they_clean(tmp_path: Path, stuck: None) -> No
         dirs.create_topic("t", 3, settings=COMPACT)
         for number in range(3):
             fill(dirs["t", number])
-        wait_until(lambda: running(dirs) == [0])
+        wait_until(lambda: running_threads(dirs) == [0])
         dirs.alter({"log.cleaner.threads": 2})
-        wait_until(lambda: running(dirs) == [0, 1])
-        in_time(lambda: dirs.alter({"log.cleaner.threads": 1}))
-        assert running(dirs) == [0]
+        wait_until(lambda: running_threads(dirs) == [0, 1])
+        run_in_time(lambda: dirs.alter({"log.cleaner.threads": 1}))
+        assert running_threads(dirs) == [0]
         assert dirs.cleaner.totals.aborted == 1
 
 
@@ -97,7 +97,7 @@ def test_settings_that_change_while_jobs_start_stay(tmp_path: Path) -> None:
     store = Asked(pool.current_logs)
     jobs = CleanerJobs(pool.cleaner(Passes()), store, BrokerConfig(), pool.clock)
     changed = BrokerConfig(log_cleaner_threads=2)
-    thread = threading.Thread(target=lambda: jobs.follow(changed))
+    thread = threading.Thread(target=lambda: jobs.apply(changed))
 
     def change() -> None:
         thread.start()
@@ -111,7 +111,7 @@ def test_settings_that_change_while_jobs_start_stay(tmp_path: Path) -> None:
     log.close()
 
 
-def cut(dirs: LogDirs) -> None:
+def truncate(dirs: LogDirs) -> None:
     dirs["t", 0].truncate_to(150)
 
 
@@ -123,7 +123,7 @@ def delete(dirs: LogDirs) -> None:
     dirs.delete_topic("t")
 
 
-@pytest.mark.parametrize("step", [cut, alter, delete, LogDirs.close])
+@pytest.mark.parametrize("step", [truncate, alter, delete, LogDirs.close])
 def test_a_clean_lets_go_of_what_somebody_needs(tmp_path: Path, step: Callable[[LogDirs], object]) -> None:
     """CLN-33, CLN-35, CLN-36: the pass itself, at a check in the middle of its rewriting; no record is lost."""
     with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False, log_cleaner_io_buffer_size=4096) as dirs:
@@ -148,8 +148,8 @@ def test_a_clean_lets_go_of_what_somebody_needs(tmp_path: Path, step: Callable[[
 
         in_thread(clean)
         begun.wait()
-        in_time(lambda: step(dirs))
+        run_in_time(lambda: step(dirs))
         wait_until(lambda: len(raised) == 1)
     if step is not delete:
         with kafkalog.open_dirs(tmp_path, "a", log_cleaner_enable=False) as dirs:
-            assert [record.offset for record in dirs["t", 0]] == list(range(150 if step is cut else 200))
+            assert [record.offset for record in dirs["t", 0]] == list(range(150 if step is truncate else 200))

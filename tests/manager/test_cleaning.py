@@ -32,7 +32,7 @@ from tests.cleaner.logs import append
 from tests.cleaner.pools import Passes
 from tests.cleaner.test_states import in_thread, wait_until
 from tests.faults import FaultFS
-from tests.manager.managers import T0, T1, Held, offsets, only
+from tests.manager.managers import T0, T1, OpenManager, find_only, read_checkpoint
 from tests.storage.logs import NOW
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -62,7 +62,9 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     yield begun
 
 
-def dirty(held: Held, topic_partition: TopicPartition = T0, segments: int = 3, **more: Any) -> UnifiedLog:
+def fill_dirty_log(
+    held: OpenManager, topic_partition: TopicPartition = T0, segments: int = 3, **more: Any
+) -> UnifiedLog:
     """A compacted log with segments of one record each, and an empty active one."""
     log = held.manager.get_or_create(topic_partition, **{"settings": COMPACT, **more})
     for _ in range(segments):
@@ -71,7 +73,7 @@ def dirty(held: Held, topic_partition: TopicPartition = T0, segments: int = 3, *
     return log
 
 
-def run(held: Held) -> list[Exception]:
+def start_clean(held: OpenManager) -> list[Exception]:
     """Run the cleaner in a thread; what it raised, once it is over, is in the list."""
     raised: list[Exception] = []
 
@@ -85,15 +87,15 @@ def run(held: Held) -> list[Exception]:
     return raised
 
 
-def job_names(held: Held) -> list[str]:
+def job_names(held: OpenManager) -> list[str]:
     return [job.name for job in held.manager.jobs if "cleaner" in job.name]
 
 
 def test_there_are_cleaner_jobs_as_long_as_there_are_compacted_logs(tmp_path: Path, passes: Passes) -> None:
     """CLN-36: a topic that is made, altered, or follows the store."""
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         held.manager.schedule_jobs()
-        held.made(T0)
+        held.create_log(T0)
         assert job_names(held) == []
         held.manager.alter_topic("t", COMPACT)
         assert job_names(held) == [JOB]
@@ -103,36 +105,36 @@ def test_there_are_cleaner_jobs_as_long_as_there_are_compacted_logs(tmp_path: Pa
         assert job_names(held) == [JOB]
         held.manager.alter_config({"log.cleanup.policy": None})
         assert job_names(held) == []
-        dirty(held, TopicPartition("u", 0))
+        fill_dirty_log(held, TopicPartition("u", 0))
         assert job_names(held) == [JOB]
 
 
 def test_a_job_cleans_after_the_first_delay_and_then_after_each_back_off(tmp_path: Path, passes: Passes) -> None:
     """CLN-33: the checkpoint is in the log's directory; the settings count at once."""
-    with Held(tmp_path, config=BrokerConfig(log_cleaner_backoff_ms=5000)) as held:
+    with OpenManager(tmp_path, config=BrokerConfig(log_cleaner_backoff_ms=5000)) as held:
         held.manager.schedule_jobs()
-        log = dirty(held, settings={**COMPACT, "min.cleanable.dirty.ratio": "0.1"})
+        log = fill_dirty_log(held, settings={**COMPACT, "min.cleanable.dirty.ratio": "0.1"})
         held.scheduler.advance(4999)
         assert passes.cleaned == []
         held.scheduler.advance(1)
         assert passes.cleaned == [0]
-        assert offsets(tmp_path, CHECKPOINT) == {"t-0": 3}
+        assert read_checkpoint(tmp_path, CHECKPOINT) == {"t-0": 3}
         append(log, (b"k", b"v"))
         append(log, (b"k", b"w"))
         log.roll()
         held.manager.alter_config({"log.cleaner.backoff.ms": 100})
         held.scheduler.advance(100)
         assert passes.cleaned == [0, 0]
-        assert offsets(tmp_path, CHECKPOINT) == {"t-0": 5}
+        assert read_checkpoint(tmp_path, CHECKPOINT) == {"t-0": 5}
         assert [job.last_error for job in held.manager.jobs if job.name == JOB] == [None]
 
 
 def test_a_checkpoint_is_found_again_after_a_restart(tmp_path: Path, passes: Passes) -> None:
     """CLN-33: what was clean stays clean."""
-    with Held(tmp_path) as held:
-        dirty(held)
+    with OpenManager(tmp_path) as held:
+        fill_dirty_log(held)
         assert held.manager.cleaner.run() == 1
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         assert held.manager.cleaner.run() == 0
         log = held.manager.logs[T0]
         assert held.manager.cleaner.clean(log).start_offset == 3
@@ -140,9 +142,9 @@ def test_a_checkpoint_is_found_again_after_a_restart(tmp_path: Path, passes: Pas
 
 def test_as_many_jobs_as_threads(tmp_path: Path, passes: Passes) -> None:
     """CLN-43: a change is taken up at once, by steps; what cannot be changes nothing."""
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         held.manager.schedule_jobs()
-        dirty(held)
+        fill_dirty_log(held)
         held.manager.alter_config({"log.cleaner.threads": 2})
         held.manager.alter_config({"log.cleaner.threads": 4, "log.cleaner.dedupe.buffer.size": 48 << 20})
         assert job_names(held) == [f"kafka-log-cleaner-thread-{number}" for number in range(4)]
@@ -160,9 +162,9 @@ def test_a_ctrl_c_while_jobs_are_started_waits_until_all_are(
     tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CLN-43, MGR-24: else the store would say it has a cleaner, and never clean."""
-    with Held(tmp_path, config=BrokerConfig(log_cleaner_threads=2)) as held:
+    with OpenManager(tmp_path, config=BrokerConfig(log_cleaner_threads=2)) as held:
         held.manager.schedule_jobs()
-        dirty(held, settings={})
+        fill_dirty_log(held, settings={})
         real = type(held.scheduler).schedule
 
         def interrupted(*given: Any, **more: Any) -> Any:
@@ -182,10 +184,10 @@ def test_a_ctrl_c_in_a_change_of_policy_still_ends_the_clean(
     tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch, of: str
 ) -> None:
     """CLN-36: it comes when the logs have their settings, and the cleaner has not heard of it."""
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         held.manager.alter_config({"log.cleanup.policy": "compact"})
-        dirty(held, settings={})
-        run(held)
+        fill_dirty_log(held, settings={})
+        start_clean(held)
         stuck.wait()
         real = LogManager._set_configs
 
@@ -207,11 +209,11 @@ def test_a_job_that_could_not_be_started_is_started_with_the_next_change(
     tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CLN-43: for want of a thread, say."""
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         held.manager.schedule_jobs()
         monkeypatch.setattr(type(held.scheduler), "schedule", Mock(side_effect=RuntimeError("can't start new thread")))
         with pytest.raises(RuntimeError):
-            dirty(held)
+            fill_dirty_log(held)
         monkeypatch.undo()
         held.manager.alter_topic("t", {"retention.ms": 5})
         held.scheduler.advance(60_000)
@@ -220,10 +222,10 @@ def test_a_job_that_could_not_be_started_is_started_with_the_next_change(
 
 def test_a_log_that_is_made_anew_is_not_set_aside(tmp_path: Path, passes: Passes) -> None:
     """CLN-39: what was wrong with the one of that name before is over."""
-    with Held(tmp_path) as held:
-        held.manager.cleaner.manager.set_aside(dirty(held), CorruptRecord("bad bytes"))
+    with OpenManager(tmp_path) as held:
+        held.manager.cleaner.manager.set_aside(fill_dirty_log(held), CorruptRecord("bad bytes"))
         held.manager.delete(T0)
-        dirty(held)
+        fill_dirty_log(held)
         assert held.manager.cleaner_report.uncleanable == ()
         assert held.manager.cleaner.run() == 1
         assert passes.cleaned == [0]
@@ -232,9 +234,9 @@ def test_a_log_that_is_made_anew_is_not_set_aside(tmp_path: Path, passes: Passes
 def test_a_directory_that_failed_has_nothing_that_is_set_aside(tmp_path: Path, passes: Passes) -> None:
     """CLN-39: at once, also where the cleaner does not run."""
     a, b = tmp_path / "a", tmp_path / "b"
-    with Held(a, b, config=BrokerConfig(log_cleaner_enable=False)) as held:
-        log = dirty(held, T0, directory=a)
-        dirty(held, T1, directory=b)
+    with OpenManager(a, b, config=BrokerConfig(log_cleaner_enable=False)) as held:
+        log = fill_dirty_log(held, T0, directory=a)
+        fill_dirty_log(held, T1, directory=b)
         held.manager.cleaner.manager.set_aside(log, CorruptRecord("bad bytes"))
         assert len(held.manager.cleaner_report.uncleanable) == 1
         held.manager.fail_directory(str(a), OSError(errno.EIO, "the disk is gone"))
@@ -242,13 +244,13 @@ def test_a_directory_that_failed_has_nothing_that_is_set_aside(tmp_path: Path, p
 
 
 def test_without_the_cleaner_nothing_is_cleaned_but_what_is_asked_for(tmp_path: Path, passes: Passes) -> None:
-    with Held(tmp_path, config=BrokerConfig(log_cleaner_enable=False)) as held:
+    with OpenManager(tmp_path, config=BrokerConfig(log_cleaner_enable=False)) as held:
         held.manager.schedule_jobs()
-        log = dirty(held)
+        log = fill_dirty_log(held)
         held.scheduler.advance(100_000)
         assert (passes.cleaned, job_names(held)) == ([], [])
         assert held.manager.cleaner.clean(log).end_offset == 3
-        plain = held.made(TopicPartition("u", 0))
+        plain = held.create_log(TopicPartition("u", 0))
         with pytest.raises(IllegalState, match="u-0 is not compacted"):
             held.manager.cleaner.clean(plain)
 
@@ -263,38 +265,38 @@ def test_settings_with_which_nothing_would_ever_be_cleaned_are_refused(tmp_path:
 
 def test_no_job_outlives_the_last_compacted_log(tmp_path: Path, passes: Passes) -> None:
     """CLN-36: nor one that is deleted with its future log."""
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         held.manager.schedule_jobs()
-        dirty(held)
-        dirty(held, T1)
+        fill_dirty_log(held)
+        fill_dirty_log(held, T1)
         held.manager.delete(T0)
         assert job_names(held) == [JOB]
         held.manager.delete(T1)
         assert job_names(held) == []
-        dirty(held)
+        fill_dirty_log(held)
         assert job_names(held) == [JOB]
 
 
 def test_a_log_that_is_deleted_while_it_is_cleaned(tmp_path: Path, stuck: threading.Event) -> None:
     """CLN-33, CLN-35: the cleaner lets go before the directory is renamed; its line in the checkpoint goes."""
-    with Held(tmp_path) as held:
-        log = dirty(held)
+    with OpenManager(tmp_path) as held:
+        log = fill_dirty_log(held)
         (tmp_path / CHECKPOINT).write_text("0\n1\nt 0 1\n")
-        raised = run(held)
+        raised = start_clean(held)
         stuck.wait()
         assert held.manager.delete(T0) is log
         wait_until(lambda: held.manager.cleaner.book.totals.aborted == 1)
-        assert only(tmp_path, "-delete").name in log.path
+        assert find_only(tmp_path, "-delete").name in log.path
         assert held.manager.cleaner.manager.states.of(T0) is None
-        assert offsets(tmp_path, CHECKPOINT) == {}
+        assert read_checkpoint(tmp_path, CHECKPOINT) == {}
         assert raised == []
 
 
 def test_a_delete_that_fails_lets_the_cleaner_have_the_log_again(tmp_path: Path, passes: Passes) -> None:
     """KAFKA-6568: the pause is taken back."""
     fs = FaultFS()
-    with Held(tmp_path, fs=fs) as held:
-        dirty(held)
+    with OpenManager(tmp_path, fs=fs) as held:
+        fill_dirty_log(held)
         fs.fail("rename", code=errno.ENOSPC, path="/t-0")
         with pytest.raises(StorageError):
             held.manager.delete(T0)
@@ -304,8 +306,8 @@ def test_a_delete_that_fails_lets_the_cleaner_have_the_log_again(tmp_path: Path,
 
 def test_a_log_that_is_cut_while_it_is_cleaned(tmp_path: Path, stuck: threading.Event) -> None:
     """MGR-25, CLN-35: what comes after the cut is dirty."""
-    with Held(tmp_path) as held:
-        log = dirty(held)
+    with OpenManager(tmp_path) as held:
+        log = fill_dirty_log(held)
         (tmp_path / CHECKPOINT).write_text("0\n1\nt 0 2\n")
         asked: list[Exception] = []
 
@@ -319,7 +321,7 @@ def test_a_log_that_is_cut_while_it_is_cleaned(tmp_path: Path, stuck: threading.
         stuck.wait()
         held.manager.truncate_to(T0, 1)
         wait_until(lambda: len(asked) == 1)
-        assert offsets(tmp_path, CHECKPOINT) == {"t-0": 1}
+        assert read_checkpoint(tmp_path, CHECKPOINT) == {"t-0": 1}
         assert held.manager.cleaner.manager.states.of(T0) is None
         with pytest.raises(UnknownTopicOrPartition):
             held.manager.truncate_to(T1, 1)
@@ -328,9 +330,9 @@ def test_a_log_that_is_cut_while_it_is_cleaned(tmp_path: Path, stuck: threading.
 
 def test_a_log_that_loses_its_policy_while_it_is_cleaned(tmp_path: Path, stuck: threading.Event) -> None:
     """CLN-36, MGR-24: the clean is aborted, and the log is no candidate any more."""
-    with Held(tmp_path) as held:
-        dirty(held)
-        run(held)
+    with OpenManager(tmp_path) as held:
+        fill_dirty_log(held)
+        start_clean(held)
         stuck.wait()
         held.manager.alter_topic("t", {"cleanup.policy": "delete"})
         wait_until(lambda: held.manager.cleaner.book.totals.aborted == 1)
@@ -340,9 +342,9 @@ def test_a_log_that_loses_its_policy_while_it_is_cleaned(tmp_path: Path, stuck: 
 def test_a_log_that_moves(tmp_path: Path, passes: Passes) -> None:
     """CLN-33, MGR-9: not cleaned while there is a copy that is to take its place; then in the other directory."""
     a, b = tmp_path / "a", tmp_path / "b"
-    with Held(a, b) as held:
-        current = dirty(held, directory=a)
-        other = dirty(held, T1, directory=a)
+    with OpenManager(a, b) as held:
+        current = fill_dirty_log(held, directory=a)
+        other = fill_dirty_log(held, T1, directory=a)
         assert held.manager.cleaner.run() == 2
         append(current, (b"k", b"v"), (b"k", b"v"), (b"k", b"v"), (b"k", b"w"))
         current.roll()
@@ -351,22 +353,22 @@ def test_a_log_that_moves(tmp_path: Path, passes: Passes) -> None:
         for segment in current.segments:
             if segment.size:
                 future.append_as_follower(bytearray(current.read(segment.base_offset, 1 << 20).records.read()), 0)
-        held.manager.cleaner.manager.take_back(current)
+        held.manager.cleaner.manager.reinstate(current)
         assert held.manager.cleaner.run() == 0
         with pytest.raises(IllegalState, match="cannot be cleaned now"):
             held.manager.cleaner.clean(current)
         held.manager.cleaner.manager.set_aside(current, CorruptRecord("bad bytes"))
         held.manager.replace_with_future(T0)
-        assert (offsets(a, CHECKPOINT), offsets(b, CHECKPOINT)) == ({"t-1": 3}, {"t-0": 3})
+        assert (read_checkpoint(a, CHECKPOINT), read_checkpoint(b, CHECKPOINT)) == ({"t-1": 3}, {"t-0": 3})
         assert [one.directory for one in held.manager.cleaner.manager.uncleanable] == [str(b)]
         assert held.manager.logs[T1] is other
 
 
 def test_a_copy_that_is_begun_while_the_log_is_cleaned(tmp_path: Path, stuck: threading.Event) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
-    with Held(a, b) as held:
-        dirty(held, directory=a)
-        run(held)
+    with OpenManager(a, b) as held:
+        fill_dirty_log(held, directory=a)
+        start_clean(held)
         stuck.wait()
         held.manager.get_or_create(T0, is_future=True, directory=b)
         wait_until(lambda: held.manager.cleaner.book.totals.aborted == 1)
@@ -374,10 +376,10 @@ def test_a_copy_that_is_begun_while_the_log_is_cleaned(tmp_path: Path, stuck: th
 
 def test_retention_and_cleaner_never_have_the_same_log(tmp_path: Path, passes: Passes) -> None:
     """CLN-38, MGR-15: the job takes logs that are not compacted, and leaves out what somebody else works on."""
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         old = {"retention.ms": "1", "message.timestamp.before.max.ms": str(2**63 - 1)}
-        plain = dirty(held, T0, settings=old)
-        compacted = dirty(held, TopicPartition("u", 0), settings={**old, **COMPACT})
+        plain = fill_dirty_log(held, T0, settings=old)
+        compacted = fill_dirty_log(held, TopicPartition("u", 0), settings={**old, **COMPACT})
         held.clock.advance(1000)
         retention = held.manager.jobs[0]
         states = held.manager.cleaner.manager.states
@@ -395,9 +397,9 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_the_others_are_cleane
 ) -> None:
     """CLN-39: a clean that meets such an error; a full disk is only tried again."""
     a, b = tmp_path / "a", tmp_path / "b"
-    with Held(a, b) as held:
-        dirty(held, T0, directory=a)
-        dirty(held, T1, directory=b)
+    with OpenManager(a, b) as held:
+        fill_dirty_log(held, T0, directory=a)
+        fill_dirty_log(held, T1, directory=b)
         passes.fail[0] = StorageError("no space", errno=errno.ENOSPC)
         held.manager.cleaner.run()
         assert len(list(held.manager.offline)) == 0
@@ -414,9 +416,9 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_the_others_are_cleane
 def test_a_checkpoint_that_cannot_be_read_leaves_its_directory_alone(tmp_path: Path, passes: Passes) -> None:
     fs = FaultFS()
     a, b = tmp_path / "a", tmp_path / "b"
-    with Held(a, b, fs=fs) as held:
-        dirty(held, T0, directory=a)
-        dirty(held, T1, directory=b)
+    with OpenManager(a, b, fs=fs) as held:
+        fill_dirty_log(held, T0, directory=a)
+        fill_dirty_log(held, T1, directory=b)
         fs.fail("open_read", code=errno.EMFILE, path=str(a / CHECKPOINT))
         assert held.manager.cleaner.run() == 1
         assert passes.cleaned == [1]
@@ -427,25 +429,25 @@ def test_a_checkpoint_that_cannot_be_read_leaves_its_directory_alone(tmp_path: P
 def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path, passes: Passes) -> None:
     """The log is cleaned again later: that loses nothing. Nobody is left with the log in progress."""
     fs = FaultFS()
-    with Held(tmp_path, fs=fs) as held:
-        dirty(held)
+    with OpenManager(tmp_path, fs=fs) as held:
+        fill_dirty_log(held)
         fs.fail("rename", code=errno.ENOSPC, path=CHECKPOINT, times=1)
         held.manager.cleaner.run()
         assert held.manager.cleaner.manager.states.of(T0) is None
         held.clock.advance(60_000)
         assert held.manager.cleaner.run() == 1
-        assert offsets(tmp_path, CHECKPOINT) == {"t-0": 3}
+        assert read_checkpoint(tmp_path, CHECKPOINT) == {"t-0": 3}
 
 
 def test_closing_ends_a_clean_that_goes_on(tmp_path: Path, stuck: threading.Event) -> None:
-    held = Held(tmp_path)
-    dirty(held)
-    raised = run(held)
+    held = OpenManager(tmp_path)
+    fill_dirty_log(held)
+    raised = start_clean(held)
     stuck.wait()
     held.manager.close()
     assert held.manager.cleaner.book.totals.aborted == 1
     assert raised == []
-    with Held(tmp_path) as again:
+    with OpenManager(tmp_path) as again:
         assert again.manager.logs[T0].log_end_offset == 3
 
 

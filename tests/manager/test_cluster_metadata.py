@@ -106,7 +106,7 @@ def test_records_of_a_newer_kafka_that_are_not_needed_are_counted(tmp_path: Path
     write_metadata(tmp_path, with_features(unknown, newer, unregistered, *topic_values("t", {"retention.ms": "7"})))
     metadata = read_cluster_metadata(tmp_path)
     assert metadata is not None and metadata.image.topic_settings("t") == {"retention.ms": "7"}
-    assert metadata.image.passed_over == {255: 1, 20: 1}
+    assert metadata.image.skipped == {255: 1, 20: 1}
 
 
 @pytest.mark.parametrize(("number", "name"), [
@@ -114,11 +114,11 @@ def test_records_of_a_newer_kafka_that_are_not_needed_are_counted(tmp_path: Path
 ])  # fmt: skip
 def test_a_needed_record_in_a_newer_version_is_refused(tmp_path: Path, number: int, name: str) -> None:
     write_metadata(tmp_path, with_features(bytes([1, number, 9, 0])))
-    expected = rf"the {name} was written by a newer Kafka \(metadata.version 40\)"
+    expected = rf"a newer Kafka \(metadata.version 40\) wrote the {name} in an unknown version"
     with pytest.raises(InvalidRecord, match=expected) as caught:
         read_cluster_metadata(tmp_path)
     assert caught.value.path == str(tmp_path / METADATA_DIRECTORY) and caught.value.offset == 1
-    assert "use a release of kafkalog that knows" in (caught.value.hint or "")
+    assert "use a kafkalog release that supports" in (caught.value.hint or "")
 
 
 def test_what_4_4_formats_is_what_an_empty_log_begins_with(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ ANN: list[Record] = [("UserScramCredentialRecord", 0, SCRAM)]
 TOPIC: list[Record] = [("TopicRecord", 0, {"name": "t", "topicId": ID})]
 
 
-def chosen(*directories: Path) -> str | None:
+def choose(*directories: Path) -> str | None:
     found = [one for path in directories if (one := read_cluster_metadata(path)) is not None]
     metadata = choose_metadata(found)
     return None if metadata is None else Path(metadata.path).name
@@ -275,7 +275,7 @@ def directory(path: Path, by: str, records: list[Record], log: list[Record] | No
 ])  # fmt: skip
 def test_the_order_of_directories_does_not_matter(tmp_path: Path, right: Any, other: Any) -> None:
     one, two = directory(tmp_path / "right", *right), directory(tmp_path / "other", *other)
-    assert chosen(one, two) == chosen(two, one) == "right"
+    assert choose(one, two) == choose(two, one) == "right"
 
 
 @pytest.mark.parametrize(("one", "two"), [
@@ -287,10 +287,10 @@ def test_the_order_of_directories_does_not_matter(tmp_path: Path, right: Any, ot
 def test_directories_that_contradict_each_other_are_refused(tmp_path: Path, one: Any, two: Any) -> None:
     first, second = directory(tmp_path / "one", *one), directory(tmp_path / "two", *two)
     for order in ((first, second), (second, first)):
-        with pytest.raises(IllegalArgument, match="has a broker's metadata too, and the two differ") as caught:
-            chosen(*order)
+        with pytest.raises(IllegalArgument, match="also has a broker's metadata, and the two differ") as caught:
+            choose(*order)
         assert str(order[0]) in str(caught.value) and str(order[1]) in str(caught.value)
 
 
 def test_no_metadata_in_any_directory(tmp_path: Path) -> None:
-    assert chosen(tmp_path) is None and chosen() is None
+    assert choose(tmp_path) is None and choose() is None

@@ -13,19 +13,19 @@ from kafkalog.storage.names import parse_dir
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 from tests.faults import FaultFS, each_failure
-from tests.manager.managers import MARKER, T0, T1, Held, append, names, offsets, only
+from tests.manager.managers import MARKER, T0, T1, OpenManager, append, find_only, list_names, read_checkpoint
 
 
 def test_delete_renames_at_once_and_removes_after_the_delay(tmp_path: Path) -> None:
     """MGR-10, LOG-71."""
-    with Held(tmp_path) as held:
-        log = held.made()
-        held.made(T1)
+    with OpenManager(tmp_path) as held:
+        log = held.create_log()
+        held.create_log(T1)
         assert held.manager.delete(T0) is log
         assert held.manager.get(T0) is None and list(held.manager.logs) == [T1]
-        path = only(tmp_path, "-delete")
+        path = find_only(tmp_path, "-delete")
         assert parse_dir(path.name).topic_partition == T0 and len(path.name) == len("t-0.") + 32 + len("-delete")
-        assert log.path == str(path) and "t-0" not in names(tmp_path)
+        assert log.path == str(path) and "t-0" not in list_names(tmp_path)
         assert held.delete_after(59_999) == 0 and path.exists()
         assert held.delete_after(1) == 1 and not path.exists()
         assert held.manager.delete_logs() == 0
@@ -33,8 +33,8 @@ def test_delete_renames_at_once_and_removes_after_the_delay(tmp_path: Path) -> N
 
 def test_a_deleted_log_can_be_read_until_it_is_removed_but_not_written(tmp_path: Path) -> None:
     """MGR-10, LOG-72."""
-    with Held(tmp_path) as held:
-        log = held.made()
+    with OpenManager(tmp_path) as held:
+        log = held.create_log()
         held.manager.delete(T0)
         assert len(bytes(log.read(0, 1000).records.read())) == 300
         with pytest.raises(StorageError, match="the partition t-0 was deleted"):
@@ -46,32 +46,32 @@ def test_a_deleted_log_can_be_read_until_it_is_removed_but_not_written(tmp_path:
 
 def test_a_deleted_partition_is_in_no_checkpoint_and_its_topic_goes_with_the_last_one(tmp_path: Path) -> None:
     """MGR-10, MGR-18: one that is made anew must not find the old one's recovery point."""
-    with Held(tmp_path) as held:
-        first = held.made(T0, 3)
-        held.made(T1, 2)
+    with OpenManager(tmp_path) as held:
+        first = held.create_log(T0, 3)
+        held.create_log(T1, 2)
         old_id = TopicStore(tmp_path).topics()["t"].topic_id
         for job in held.manager.jobs:
             if "checkpoint" in job.name:
                 job.run()
-        assert offsets(tmp_path, "replication-offset-checkpoint") == {"t-0": 3, "t-1": 2}
+        assert read_checkpoint(tmp_path, "replication-offset-checkpoint") == {"t-0": 3, "t-1": 2}
         held.manager.delete(T0)
-        assert offsets(tmp_path, "replication-offset-checkpoint") == {"t-1": 2}
-        assert offsets(tmp_path, "recovery-point-offset-checkpoint").keys() == {"t-1"}
+        assert read_checkpoint(tmp_path, "replication-offset-checkpoint") == {"t-1": 2}
+        assert read_checkpoint(tmp_path, "recovery-point-offset-checkpoint").keys() == {"t-1"}
         assert TopicStore(tmp_path).topics()["t"].topic_id == old_id
         held.manager.delete(T1)
         assert TopicStore(tmp_path).topics() == {}
-        again = held.made(T0, 1)
+        again = held.create_log(T0, 1)
         assert again.log_end_offset == 1 and again is not first
         assert TopicStore(tmp_path).topics()["t"].topic_id != old_id
 
 
 def test_each_delete_has_a_name_of_its_own(tmp_path: Path) -> None:
     """MGR-27: so that one made again and deleted again never collides."""
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         for _ in range(3):
-            held.made()
+            held.create_log()
             held.manager.delete(T0)
-        assert len([name for name in names(tmp_path) if name.endswith("-delete")]) == 3
+        assert len([name for name in list_names(tmp_path) if name.endswith("-delete")]) == 3
         assert held.delete_after(60_000) == 3
 
 
@@ -79,10 +79,10 @@ def test_each_delete_has_a_name_of_its_own(tmp_path: Path) -> None:
 def test_names_of_deleted_partitions_fit_the_file_system(tmp_path: Path, length: int) -> None:
     """MGR-10, MGR-27: a topic of 249 characters gives exactly 255."""
     topic_partition = TopicPartition("x" * length, 5)
-    with Held(tmp_path) as held:
-        held.made(topic_partition)
+    with OpenManager(tmp_path) as held:
+        held.create_log(topic_partition)
         held.manager.delete(topic_partition)
-        path = only(tmp_path, "-delete")
+        path = find_only(tmp_path, "-delete")
         assert len(path.name) == min(255, length + 42)
         assert held.delete_after(60_000) == 1 and not path.exists()
 
@@ -90,14 +90,14 @@ def test_names_of_deleted_partitions_fit_the_file_system(tmp_path: Path, length:
 def test_a_deleted_directory_is_queued_again_at_the_next_start(tmp_path: Path) -> None:
     """MGR-11, LOAD-18: it is not opened, and not in the list of logs; one without a marker neither."""
     for clean in (True, False):
-        with Held(tmp_path) as held:
-            held.made()
+        with OpenManager(tmp_path) as held:
+            held.create_log()
             held.manager.delete(T0)
-        path = only(tmp_path, "-delete")
+        path = find_only(tmp_path, "-delete")
         (path / "00000000000000000000.log").write_bytes(b"garbage that no loader would take")
         if not clean:
             (tmp_path / MARKER).unlink()
-        with Held(tmp_path) as held:
+        with OpenManager(tmp_path) as held:
             assert not held.manager.logs and path.exists()
             assert held.manager.delete_delay_ms() == 60_000
             assert held.delete_after(60_000) == 1 and not path.exists()
@@ -109,10 +109,10 @@ def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
     (precious / "inside").mkdir(parents=True)
     (precious / "inside" / "file").write_bytes(b"of another")
     data = tmp_path / "data"
-    with Held(data) as held:
-        held.made()
+    with OpenManager(data) as held:
+        held.create_log()
     (data / f"x-0.{'a' * 32}-delete").symlink_to(precious)
-    with Held(data) as held:
+    with OpenManager(data) as held:
         assert held.delete_after(60_000) == 1
     assert (precious / "inside" / "file").read_bytes() == b"of another"
     assert not any(name.endswith("-delete") for name in os.listdir(data))
@@ -122,70 +122,70 @@ def test_of_a_link_inside_a_partition_only_the_link_is_removed(tmp_path: Path) -
     precious = tmp_path / "precious"
     (precious / "inside").mkdir(parents=True)
     (precious / "file").write_bytes(b"of another")
-    with Held(tmp_path / "data") as held:
-        log = held.made()
+    with OpenManager(tmp_path / "data") as held:
+        log = held.create_log()
         (Path(log.path) / "link").symlink_to(precious)
         (Path(log.path) / "own" / "deeper").mkdir(parents=True)
         held.manager.delete(T0)
         assert held.delete_after(60_000) == 1
     assert (precious / "file").read_bytes() == b"of another" and (precious / "inside").is_dir()
-    assert not any(name.endswith("-delete") for name in names(tmp_path / "data"))
+    assert not any(name.endswith("-delete") for name in list_names(tmp_path / "data"))
 
 
 def test_a_disk_that_fails_a_rename_takes_the_directory_offline(tmp_path: Path) -> None:
     fs = FaultFS()
-    with Held(tmp_path, fs=fs) as held:
-        held.made()
+    with OpenManager(tmp_path, fs=fs) as held:
+        held.create_log()
         fs.fail("rename", path="/t-0", code=errno.EIO)
         with pytest.raises(StorageError, match="rename"):
             held.manager.delete(T0)
         assert not held.manager.directories[0].is_online
-    assert "t-0" in names(tmp_path)
+    assert "t-0" in list_names(tmp_path)
 
 
 def test_what_a_crash_within_a_delete_left_in_the_checkpoints_is_dropped(tmp_path: Path) -> None:
-    with Held(tmp_path) as held:
-        held.made(T0)
-        held.made(T1)
+    with OpenManager(tmp_path) as held:
+        held.create_log(T0)
+        held.create_log(T1)
     path = tmp_path / "t-0"
     path.rename(tmp_path / f"t-0.{'a' * 32}-delete")
-    with Held(tmp_path):
-        assert offsets(tmp_path, "recovery-point-offset-checkpoint").keys() == {"t-1"}
-        assert offsets(tmp_path, "replication-offset-checkpoint").keys() == {"t-1"}
+    with OpenManager(tmp_path):
+        assert read_checkpoint(tmp_path, "recovery-point-offset-checkpoint").keys() == {"t-1"}
+        assert read_checkpoint(tmp_path, "replication-offset-checkpoint").keys() == {"t-1"}
 
 
 def test_a_stray_directory_stays(tmp_path: Path) -> None:
     """MGR-11: it is neither opened nor deleted; without a marker it is recovered with the others."""
     stray = tmp_path / f"t-0.{'c' * 32}-stray"
-    with Held(tmp_path) as held:
-        held.made(T0)
-        held.made(T1)
+    with OpenManager(tmp_path) as held:
+        held.create_log(T0)
+        held.create_log(T1)
     (tmp_path / "t-0").rename(stray)
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         assert list(held.manager.logs) == [T1]
         assert held.delete_after(10**9) == 0
     before = (stray / "00000000000000000000.log").read_bytes()
     (stray / "00000000000000000000.log").write_bytes(before + b"\x00" * 5)
     (tmp_path / MARKER).unlink()
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         assert list(held.manager.logs) == [T1]
     assert (stray / "00000000000000000000.log").read_bytes() == before
-    assert MARKER in names(tmp_path)
+    assert MARKER in list_names(tmp_path)
 
 
 def test_deleting_what_is_not_there(tmp_path: Path) -> None:
     """MGR-12."""
-    with Held(tmp_path / "a") as held:
+    with OpenManager(tmp_path / "a") as held:
         assert held.manager.delete(T0) is None
     (tmp_path / "b").write_text("")
-    with Held(tmp_path / "a", tmp_path / "b") as held, pytest.raises(StorageError, match="offline"):
+    with OpenManager(tmp_path / "a", tmp_path / "b") as held, pytest.raises(StorageError, match="offline"):
         held.manager.delete(T0)
 
 
 def test_a_failed_rename_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     fs = FaultFS()
-    with Held(tmp_path, fs=fs) as held:
-        log = held.made()
+    with OpenManager(tmp_path, fs=fs) as held:
+        log = held.create_log()
         fs.fail("rename", path="/t-0", code=errno.ENOSPC)
         with pytest.raises(StorageError, match="rename"):
             held.manager.delete(T0)
@@ -193,13 +193,13 @@ def test_a_failed_rename_leaves_the_log_as_it_was(tmp_path: Path) -> None:
         assert held.manager.get(T0) is log
         append(log)
         assert log.log_end_offset == 4
-    assert MARKER in names(tmp_path)
+    assert MARKER in list_names(tmp_path)
 
 
 def test_a_removal_that_fails_is_tried_again(tmp_path: Path) -> None:
     fs = FaultFS()
-    with Held(tmp_path, fs=fs) as held:
-        held.made()
+    with OpenManager(tmp_path, fs=fs) as held:
+        held.create_log()
         held.manager.delete(T0)
         fs.fail("unlink", path=".log", code=errno.ENOSPC)
         with pytest.raises(StorageError, match="remove the deleted partition"):
@@ -207,7 +207,7 @@ def test_a_removal_that_fails_is_tried_again(tmp_path: Path) -> None:
         fs.heal()
         assert held.manager.delete_logs() == 0
         assert held.delete_after(60_000) == 1
-        assert not [name for name in names(tmp_path) if name.endswith("-delete")]
+        assert not [name for name in list_names(tmp_path) if name.endswith("-delete")]
 
 
 class LosesEntries(FileSystem):
@@ -232,8 +232,8 @@ class LosesEntries(FileSystem):
 def test_renames_and_removals_are_synced(tmp_path: Path) -> None:
     """MGR-10: a power loss must bring no deleted partition back once `delete` has returned."""
     fs = LosesEntries()
-    with Held(tmp_path, fs=fs) as held:
-        held.made()
+    with OpenManager(tmp_path, fs=fs) as held:
+        held.create_log()
         held.manager.delete(T0)
         assert str(tmp_path) not in fs.unsynced
         held.delete_after(60_000)
@@ -245,8 +245,8 @@ def test_a_delete_that_fails_at_any_call_leaves_the_partition_there_or_deleted(t
     for nth in each_failure():
         path = tmp_path / str(nth)
         fs = FaultFS()
-        held = Held(path, fs=fs)
-        held.made()
+        held = OpenManager(path, fs=fs)
+        held.create_log()
         rule = fs.fail(nth=nth, times=1, code=errno.EIO)
         try:
             held.manager.delete(T0)
@@ -254,9 +254,9 @@ def test_a_delete_that_fails_at_any_call_leaves_the_partition_there_or_deleted(t
             pass
         fs.heal()
         held.manager.close()
-        with Held(path) as again:
+        with OpenManager(path) as again:
             log = again.manager.get(T0)
-            waiting = [name for name in names(path) if name.endswith("-delete")]
+            waiting = [name for name in list_names(path) if name.endswith("-delete")]
             assert (log is not None and log.log_end_offset == 3) != bool(waiting), nth
         if not rule.fired:
             break
@@ -278,12 +278,12 @@ class PutsOneBack(FileSystem):
 
 def test_a_file_that_appears_while_a_directory_is_removed_goes_with_it(tmp_path: Path) -> None:
     fs = PutsOneBack()
-    with Held(tmp_path, fs=fs) as held:
-        held.made()
+    with OpenManager(tmp_path, fs=fs) as held:
+        held.create_log()
         held.manager.delete(T0)
         assert held.delete_after(60_000) == 1 and not fs.left
         assert held.manager.directories[0].is_online
-        held.made()
+        held.create_log()
         held.manager.delete(T0)
         fs.left = 10
         with pytest.raises(StorageError, match="not empty"):
@@ -297,9 +297,9 @@ def test_a_file_that_appears_while_a_directory_is_removed_goes_with_it(tmp_path:
 def test_a_tree_as_deep_as_a_path_may_be_is_removed(tmp_path: Path) -> None:
     """Deeper than Python calls may nest: it is no partition's, but it lies in one that is deleted."""
     try:
-        with Held(tmp_path) as held:
-            log = held.made()
-            held.made(T1)
+        with OpenManager(tmp_path) as held:
+            log = held.create_log()
+            held.create_log(T1)
             held.manager.delete(T0)
             deep = Path(log.path)
             for _ in range((4000 - len(os.fsencode(deep))) // 2):
@@ -307,6 +307,6 @@ def test_a_tree_as_deep_as_a_path_may_be_is_removed(tmp_path: Path) -> None:
                 os.mkdir(deep)
             held.manager.delete(T1)
             assert held.delete_after(60_000) == 2
-        assert not [name for name in names(tmp_path) if name.endswith("-delete")]
+        assert not [name for name in list_names(tmp_path) if name.endswith("-delete")]
     finally:
         subprocess.run(["rm", "-rf", tmp_path], check=True)  # what is left is too deep for who cleans up after tests

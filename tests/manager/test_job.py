@@ -27,7 +27,7 @@ def test_what_the_last_run_came_to() -> None:
     with pytest.raises(RuntimeError):
         job.run()
     assert (job.last_run_ms, job.runs, str(job.last_error)) == (5007, 2, "no luck")
-    assert repr(job) == "<Job a-job every 20 ms, 2 runs, the last 7 ms, failed: no luck>"
+    assert repr(job) == "<Job a-job every 20 ms, 2 runs, the last took 7 ms and failed: no luck>"
     fails[0] = False
     job.run()
     assert job.last_error is None
@@ -81,8 +81,8 @@ def test_a_period_that_changes_is_followed() -> None:
     assert ran == [30]
     assert "<Job follows once, 1 runs" in repr(job)
     period[0] = 100
-    job.follow()
-    job.follow()
+    job.reschedule()
+    job.reschedule()
     pass_time(250)
     assert ran == [30, 1100, 1200]
     period[0] = 10

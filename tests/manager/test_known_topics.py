@@ -30,7 +30,7 @@ def test_a_topic_without_settings_has_the_store_s(tmp_path: Path) -> None:
     write_metadata(tmp_path, topic_values("t", {}))
     known = read_known_topics([str(tmp_path)])
     assert known.config_of("t", BrokerConfig()) == LogConfig()
-    assert known.is_aged("t", BrokerConfig())
+    assert known.has_known_retention("t", BrokerConfig())
 
 
 def test_what_changed_and_what_went(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_a_setting_that_this_version_does_not_take_is_told(tmp_path: Path, caplo
     settings = {"retention.ms": "5", "errors.deadletterqueue.x": "1", "segment.ms": "0"}
     write_metadata(tmp_path, topic_values("t", settings))
     assert read_known_topics([str(tmp_path)]).settings_of("t") == {"retention.ms": "5"}
-    assert "errors.deadletterqueue.x=1 does not count" in caplog.text
-    assert "segment.ms=0 does not count" in caplog.text
+    assert "ignoring the setting errors.deadletterqueue.x=1" in caplog.text
+    assert "ignoring the setting segment.ms=0" in caplog.text
 
 
 def test_dynamic_settings_of_the_broker(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_topic_of_nobody(tmp_path: Path) -> None:
     assert known.config_of("t", BrokerConfig()).overrides() == KEEP_ALL
     assert known.config_of("t", BrokerConfig(log_retention_minutes=1)).retention_ms == 60_000
     assert known.config_of("t", BrokerConfig(log_retention_bytes=-1)).retention_ms == 7 * DAY
-    assert not known.is_aged("t", BrokerConfig(num_partitions=3))
+    assert not known.has_known_retention("t", BrokerConfig(num_partitions=3))
     assert known.store_settings() == {}
 
 
@@ -97,7 +97,7 @@ def test_damaged_metadata_is_an_error(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for damaged in (whole + whole[:-5] + b"\0", whole[:30] + bytes([whole[30] ^ 1]) + whole[31:]):
         path.write_bytes(damaged)
-        with pytest.raises(CorruptRecord, match=r"its settings are not known.*kafkalog repair"):
+        with pytest.raises(CorruptRecord, match=r"its settings are unknown.*kafkalog repair"):
             read_known_topics([str(tmp_path)])
 
 

@@ -18,7 +18,7 @@ FUTURE = "t-6.0123456789abcdef0123456789abcdef-future"
 LOG = "00000000000000000000.log"
 
 
-def filled(path: Path, topic: str, count: int = 2) -> None:
+def write_partitions(path: Path, topic: str, count: int = 2) -> None:
     """Partitions with four records each, closed well."""
     with LogManager.open([path]) as manager:
         for number in range(count):
@@ -29,7 +29,7 @@ def filled(path: Path, topic: str, count: int = 2) -> None:
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 def test_a_directory_to_be_deleted_is_not_recovered_and_a_future_one_is(tmp_path: Path, clean: bool) -> None:
     """LOAD-18: damage in what waits for its delete is nobody's business; a future log is loaded as any other."""
-    filled(tmp_path, "t", 1)
+    write_partitions(tmp_path, "t", 1)
     for name in (DELETED, FUTURE):
         (tmp_path / name).mkdir()
         (tmp_path / name / LOG).write_bytes(run(0, 4)[: 400 if clean else 350])
@@ -46,7 +46,7 @@ def test_a_directory_to_be_deleted_is_not_recovered_and_a_future_one_is(tmp_path
 
 def test_the_marker_goes_before_anything_is_loaded(tmp_path: Path) -> None:
     """LOAD-30: a crash while loading, here in the middle of it, is an unclean end for the next start."""
-    filled(tmp_path, "t")
+    write_partitions(tmp_path, "t")
     assert (tmp_path / MARKER).exists()
     marked: list[bool] = []
 
@@ -65,8 +65,8 @@ def test_the_marker_goes_before_anything_is_loaded(tmp_path: Path) -> None:
 
 def test_a_disk_that_fails_takes_its_directory_offline_and_a_mistake_ends_the_start(tmp_path: Path) -> None:
     """LOAD-32, LOAD-9: the logs of the other directory are open; what is no error of a disk is raised."""
-    filled(tmp_path / "a", "left")
-    filled(tmp_path / "b", "right")
+    write_partitions(tmp_path / "a", "left")
+    write_partitions(tmp_path / "b", "right")
     (tmp_path / "a" / MARKER).unlink()
     fs = FaultFS()
     fs.fail("preadv", "pread", path="left-1", code=errno.EIO)

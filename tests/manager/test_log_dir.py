@@ -52,7 +52,7 @@ except DirectoryLocked:
 """
 
 
-def python(script: str, directory: Path) -> "subprocess.Popen[str]":
+def run_script(script: str, directory: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", script, str(directory)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -63,9 +63,9 @@ def python(script: str, directory: Path) -> "subprocess.Popen[str]":
 
 
 @contextmanager
-def holder(directory: Path, script: str = HOLD) -> Iterator["subprocess.Popen[str]"]:
+def hold_lock(directory: Path, script: str = HOLD) -> Iterator["subprocess.Popen[str]"]:
     """Another process that holds the lock."""
-    process = python(script, directory)
+    process = run_script(script, directory)
     try:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         yield process
@@ -73,12 +73,12 @@ def holder(directory: Path, script: str = HOLD) -> Iterator["subprocess.Popen[st
         process.communicate()
 
 
-def seen_by_another(directory: Path) -> str:
+def probe_lock(directory: Path) -> str:
     """ "free" or "locked", as another process finds the directory."""
-    return python(TRY, directory).communicate()[0].strip()
+    return run_script(TRY, directory).communicate()[0].strip()
 
 
-def in_a_fork(check: Callable[[], object]) -> int:
+def run_in_fork(check: Callable[[], object]) -> int:
     """The exit status of a forked child that runs `check`: 0 when it raised nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the child needs none
@@ -93,7 +93,7 @@ def in_a_fork(check: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def partition(held: LogDir, name: str, *, created: bool = True, clean: bool = True) -> None:
+def open_and_close(held: LogDir, name: str, *, created: bool = True, clean: bool = True) -> None:
     """Open and close one partition."""
     (Path(held.path) / name).mkdir(exist_ok=True)
     held.partition_opened(name, created)
@@ -106,15 +106,15 @@ def partition(held: LogDir, name: str, *, created: bool = True, clean: bool = Tr
 def test_excludes_another_process_until_released(tmp_path: Path) -> None:
     held = LogDir.acquire(tmp_path)
     assert os.listdir(tmp_path) == [".lock"]
-    assert seen_by_another(tmp_path) == "locked"
+    assert probe_lock(tmp_path) == "locked"
     held.release()
-    assert seen_by_another(tmp_path) == "free"
+    assert probe_lock(tmp_path) == "free"
 
 
 @pytest.mark.parametrize("script", [HOLD, HOLD_PLAIN])
 def test_a_directory_that_another_process_holds(tmp_path: Path, script: str) -> None:
     """Ours, and any other that takes a record lock, as a broker does; the error names the file and who holds it."""
-    with holder(tmp_path, script) as process:
+    with hold_lock(tmp_path, script) as process:
         before = open_descriptors()
         with pytest.raises(DirectoryLocked, match=f"process {process.pid}") as caught:
             LogDir.acquire(tmp_path)
@@ -126,7 +126,7 @@ def test_a_directory_that_another_process_holds(tmp_path: Path, script: str) -> 
 
 
 def test_a_killed_holder_leaves_the_directory_free(tmp_path: Path) -> None:
-    with holder(tmp_path) as process:
+    with hold_lock(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
         LogDir.acquire(tmp_path).release()
@@ -138,12 +138,12 @@ def test_one_holder_per_process_counted(tmp_path: Path) -> None:
     second = LogDir.acquire(tmp_path / "." / ".." / tmp_path.name)
     assert second is first
     second.release()
-    assert seen_by_another(tmp_path) == "locked"
+    assert probe_lock(tmp_path) == "locked"
     third = LogDir.acquire(tmp_path)
     first.release()
-    assert seen_by_another(tmp_path) == "locked"
+    assert probe_lock(tmp_path) == "locked"
     third.release()
-    assert seen_by_another(tmp_path) == "free"
+    assert probe_lock(tmp_path) == "free"
     third.release()
 
 
@@ -152,20 +152,20 @@ def test_another_name_of_the_directory_is_the_same_directory(tmp_path: Path) -> 
     (tmp_path / "link").symlink_to("d")
     with LogDir.acquire(tmp_path / "d") as held, LogDir.acquire(tmp_path / "link") as again:
         assert again is held
-    assert seen_by_another(tmp_path / "d") == "free"
+    assert probe_lock(tmp_path / "d") == "free"
 
 
 def test_the_lock_is_lost_by_closing_another_descriptor(tmp_path: Path) -> None:
     """Why the file is opened once: the rule of the system that the design answers."""
     with LogDir.acquire(tmp_path):
         open(tmp_path / ".lock").close()
-        assert seen_by_another(tmp_path) == "free"
+        assert probe_lock(tmp_path) == "free"
 
 
 def test_an_unrelated_flock_does_not_matter(tmp_path: Path) -> None:
     with open(tmp_path / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert seen_by_another(tmp_path) == "free"
+        assert probe_lock(tmp_path) == "free"
 
 
 def test_threads_share_one_hold(tmp_path: Path) -> None:
@@ -178,15 +178,15 @@ def test_threads_share_one_hold(tmp_path: Path) -> None:
     assert len(set(map(id, seen))) == 1
     for held in seen[1:]:
         held.release()
-    assert seen_by_another(tmp_path) == "locked"
+    assert probe_lock(tmp_path) == "locked"
     seen[0].release()
-    assert seen_by_another(tmp_path) == "free"
+    assert probe_lock(tmp_path) == "free"
 
 
 def test_a_forked_child_holds_nothing(tmp_path: Path) -> None:
     """The lock stays with the parent: the child's calls are refused, and nothing it does gives the lock away."""
     held = LogDir.acquire(tmp_path)
-    partition(held, "t-0")
+    open_and_close(held, "t-0")
 
     def child() -> None:
         for call in (
@@ -202,16 +202,16 @@ def test_a_forked_child_holds_nothing(tmp_path: Path) -> None:
         held.release()
         assert not (tmp_path / MARKER).exists()
 
-    assert in_a_fork(child) == 0
-    assert seen_by_another(tmp_path) == "locked"
+    assert run_in_fork(child) == 0
+    assert probe_lock(tmp_path) == "locked"
     held.release()
     assert (tmp_path / MARKER).exists()
-    assert seen_by_another(tmp_path) == "free"
+    assert probe_lock(tmp_path) == "free"
 
 
 def test_a_forked_child_may_lock_what_the_parent_released(tmp_path: Path) -> None:
     LogDir.acquire(tmp_path).release()
-    assert in_a_fork(lambda: LogDir.acquire(tmp_path).release()) == 0
+    assert run_in_fork(lambda: LogDir.acquire(tmp_path).release()) == 0
 
 
 def test_descriptors_do_not_reach_a_child_program(tmp_path: Path) -> None:
@@ -262,8 +262,8 @@ def test_the_marker_of_a_directory_that_this_process_made(tmp_path: Path) -> Non
     """Every partition in it made here and closed well: the marker is written, byte for byte as a broker's."""
     held = LogDir.acquire(tmp_path / "d", create=True)
     assert not held.marker_found
-    partition(held, "a-0")
-    partition(held, "b-0")
+    open_and_close(held, "a-0")
+    open_and_close(held, "b-0")
     assert not (tmp_path / "d" / MARKER).exists()
     held.release()
     assert (tmp_path / "d" / MARKER).read_bytes() == CONTENT
@@ -276,7 +276,7 @@ def test_an_empty_directory_that_was_there(tmp_path: Path) -> None:
     (tmp_path / "a file-0").touch()
     (tmp_path / "file-0").touch()
     with LogDir.acquire(tmp_path) as held:
-        partition(held, "a-0")
+        open_and_close(held, "a-0")
     assert (tmp_path / MARKER).exists()
 
 
@@ -320,7 +320,7 @@ def test_no_marker_over_a_partition_that_nobody_vouches_for(tmp_path: Path) -> N
     (tmp_path / "old-0").mkdir()
     held = LogDir.acquire(tmp_path)
     assert not held.vouches_for("old-0")
-    partition(held, "new-0")
+    open_and_close(held, "new-0")
     assert held.vouches_for("new-0")
     held.release()
     assert not (tmp_path / MARKER).exists()
@@ -330,23 +330,23 @@ def test_no_marker_over_a_partition_that_nobody_vouches_for(tmp_path: Path) -> N
 def test_directories_in_transit_count_as_partitions(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     with LogDir.acquire(tmp_path) as held:
-        partition(held, "new-0")
+        open_and_close(held, "new-0")
     assert not (tmp_path / MARKER).exists()
 
 
 def test_a_partition_made_here_may_be_opened_again(tmp_path: Path) -> None:
     with LogDir.acquire(tmp_path) as held:
-        partition(held, "a-0")
-        partition(held, "a-0", created=False)
+        open_and_close(held, "a-0")
+        open_and_close(held, "a-0", created=False)
     assert (tmp_path / MARKER).exists()
 
 
 def test_no_marker_after_an_unclean_close(tmp_path: Path) -> None:
     (tmp_path / MARKER).write_bytes(CONTENT)
     held = LogDir.acquire(tmp_path)
-    partition(held, "a-0", created=False, clean=False)
+    open_and_close(held, "a-0", created=False, clean=False)
     assert not held.vouches_for("a-0")
-    partition(held, "b-0")
+    open_and_close(held, "b-0")
     held.release()
     assert not (tmp_path / MARKER).exists()
     with LogDir.acquire(tmp_path) as again:
@@ -356,7 +356,7 @@ def test_no_marker_after_an_unclean_close(tmp_path: Path) -> None:
 def test_no_marker_while_a_partition_was_not_closed(tmp_path: Path) -> None:
     (tmp_path / MARKER).write_bytes(CONTENT)
     with LogDir.acquire(tmp_path) as held:
-        partition(held, "b-0")
+        open_and_close(held, "b-0")
         held.partition_opened("a-0", False)
     assert not (tmp_path / MARKER).exists()
 
@@ -382,10 +382,10 @@ def test_one_writer_for_a_partition(tmp_path: Path) -> None:
     with LogDir.acquire(tmp_path) as held:
         held.partition_opened("a-0", True)
         assert held.vouches_for("a-0")
-        with pytest.raises(DirectoryLocked, match="open for writing in this process already"):
+        with pytest.raises(DirectoryLocked, match="already open for writing in this process"):
             held.partition_opened("a-0", False)
         held.partition_closed("a-0", True)
-        partition(held, "a-0", created=False)
+        open_and_close(held, "a-0", created=False)
     assert (tmp_path / MARKER).exists()
 
 
@@ -410,19 +410,19 @@ def test_a_marker_that_cannot_be_written(tmp_path: Path) -> None:
     """The last release says so, and unlocks all the same; no half of it is left."""
     fs = FaultFS()
     held = LogDir.acquire(tmp_path, fs=fs)
-    partition(held, "a-0")
+    open_and_close(held, "a-0")
     fs.fail("pwrite")
     with pytest.raises(StorageError) as caught:
         held.release()
     assert caught.value.errno == errno.ENOSPC
     assert sorted(os.listdir(tmp_path)) == [".lock", "a-0"]
-    assert seen_by_another(tmp_path) == "free"
+    assert probe_lock(tmp_path) == "free"
 
 
 def test_the_marker_is_on_disk_before_the_lock_is_given_back(tmp_path: Path) -> None:
     fs = FaultFS()
     held = LogDir.acquire(tmp_path, fs=fs)
-    partition(held, "a-0")
+    open_and_close(held, "a-0")
     held.release()
     ops = [(call.op, os.path.basename(call.path)) for call in fs.named("fsync", "rename", "close")]
     assert ops[-6:] == [

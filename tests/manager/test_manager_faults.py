@@ -10,8 +10,8 @@ from kafkalog.errors import IllegalState, KafkalogError, LogClosed, StorageError
 from kafkalog.storage.log import UnifiedLog
 from kafkalog.types import TopicPartition
 from tests.faults import FaultFS, each_failure
-from tests.manager.managers import MARKER, T0, T1, Held, append, names
-from tests.manager.test_moving import copied
+from tests.manager.managers import MARKER, T0, T1, OpenManager, append, list_names
+from tests.manager.test_moving import copy_to_future
 
 pytestmark = pytest.mark.in_memory
 
@@ -22,15 +22,15 @@ def test_a_partition_is_made_whole_in_one_directory_whatever_call_fails(tmp_path
     for nth in each_failure():
         a, b = tmp_path / f"{nth}a", tmp_path / f"{nth}b"
         fs = FaultFS()
-        with Held(a, b, fs=fs) as held:
-            held.made(T1, directory=b)  # so that `a` is the emptier one
+        with OpenManager(a, b, fs=fs) as held:
+            held.create_log(T1, directory=b)  # so that `a` is the emptier one
             rule = fs.fail(nth=nth, times=1, code=code)
             log = held.manager.get_or_create(T0)
             fs.heal()
             append(log, 2)
             online = [one.is_online for one in held.manager.directories]
             assert all(online) if code == errno.ENOSPC else online[1]
-        with Held(a, b) as held:
+        with OpenManager(a, b) as held:
             assert held.manager.logs[T0].log_end_offset == 2 and held.manager.logs[T1].log_end_offset == 3
         if not rule.fired:
             return
@@ -42,9 +42,9 @@ def test_a_move_that_fails_at_any_call_loses_nothing(tmp_path: Path, code: int) 
     for nth in each_failure():
         a, b = tmp_path / f"{nth}a", tmp_path / f"{nth}b"
         fs = FaultFS()
-        held = Held(a, b, fs=fs)
-        held.made(T0, directory=a)
-        copied(held, b)
+        held = OpenManager(a, b, fs=fs)
+        held.create_log(T0, directory=a)
+        copy_to_future(held, b)
         rule = fs.fail(nth=nth, times=1, code=code)
         try:
             held.manager.replace_with_future(T0)
@@ -52,15 +52,15 @@ def test_a_move_that_fails_at_any_call_loses_nothing(tmp_path: Path, code: int) 
             pass
         fs.heal()
         held.manager.close()
-        live = [path for path in (a, b) if "t-0" in names(path)]
+        live = [path for path in (a, b) if "t-0" in list_names(path)]
         assert live, nth
         try:
-            with Held(a, b) as again:
+            with OpenManager(a, b) as again:
                 assert again.manager.logs[T0].log_end_offset == 3, nth
         except IllegalState:
             assert live == [a, b], nth
             for path in live:
-                with Held(path) as again:
+                with OpenManager(path) as again:
                     assert again.manager.logs[T0].log_end_offset == 3, nth
         if not rule.fired:
             assert live == [b]
@@ -72,24 +72,24 @@ def test_a_close_that_fails_at_any_call_loses_nothing(tmp_path: Path) -> None:
     for nth in each_failure():
         a, b = tmp_path / f"{nth}a", tmp_path / f"{nth}b"
         fs = FaultFS()
-        held = Held(a, b, fs=fs)
-        held.made(T0, directory=a)
-        held.made(T1, directory=b)
+        held = OpenManager(a, b, fs=fs)
+        held.create_log(T0, directory=a)
+        held.create_log(T1, directory=b)
         rule = fs.fail(nth=nth, times=1, code=errno.EIO)
         try:
             held.manager.close()
         except (KafkalogError, OSError):
             assert rule.fired
         fs.heal()
-        with Held(a, b) as held:
+        with OpenManager(a, b) as held:
             assert {log.log_end_offset for log in held.manager.logs.values()} == {3}
         if not rule.fired:
-            assert MARKER in names(a) and MARKER in names(b)
+            assert MARKER in list_names(a) and MARKER in list_names(b)
             return
 
 
 def test_threads_that_ask_for_one_partition_get_one_log(tmp_path: Path) -> None:
-    with Held(tmp_path / "a", tmp_path / "b") as held:
+    with OpenManager(tmp_path / "a", tmp_path / "b") as held:
         got: list[UnifiedLog] = []
         barrier = threading.Barrier(8)
 
@@ -111,7 +111,7 @@ def test_threads_that_ask_for_one_partition_get_one_log(tmp_path: Path) -> None:
 
 def test_making_and_deleting_beside_appends_and_jobs(tmp_path: Path) -> None:
     """What is appended is there, or was refused; nothing else is ever raised."""
-    with Held(tmp_path / "a", tmp_path / "b") as held:
+    with OpenManager(tmp_path / "a", tmp_path / "b") as held:
         failures: list[BaseException] = []
         done = threading.Event()
 
@@ -145,12 +145,12 @@ def test_making_and_deleting_beside_appends_and_jobs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("undone", [True, False])
 def test_a_directory_with_a_half_made_partition_does_not_count_as_closed_well(tmp_path: Path, undone: bool) -> None:
     fs = FaultFS()
-    with Held(tmp_path, fs=fs) as held:
-        held.made(T1)
+    with OpenManager(tmp_path, fs=fs) as held:
+        held.create_log(T1)
         fs.fail("open", path="t-0/", times=1)
         if not undone:
             fs.fail("unlink", "rmdir", path="t-0")
         with pytest.raises(StorageError):
             held.manager.get_or_create(T0)
         fs.heal()
-    assert ("t-0" in names(tmp_path), MARKER in names(tmp_path)) == (not undone, undone)
+    assert ("t-0" in list_names(tmp_path), MARKER in list_names(tmp_path)) == (not undone, undone)

@@ -12,7 +12,7 @@ import pytest
 from kafkalog.errors import IllegalState
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.types import TopicPartition
-from tests.manager.managers import names
+from tests.manager.managers import list_names
 
 ROOT = Path(__file__).parent.parent.parent
 KILLS = 5
@@ -60,7 +60,7 @@ while True:
 """
 
 
-def killed_after(lines: int, a: Path, b: Path, seed: int) -> list[list[str]]:
+def run_until_killed(lines: int, a: Path, b: Path, seed: int) -> list[list[str]]:
     """What the child told before it was killed, some lines into its work."""
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, str(a), str(b), str(seed)],
@@ -80,7 +80,7 @@ def killed_after(lines: int, a: Path, b: Path, seed: int) -> list[list[str]]:
 def test_a_killed_process_leaves_what_it_was_told_is_done(tmp_path: Path, seed: int) -> None:
     """MGR-9, MGR-10, LOAD-30: flushed offsets, moves and deletes; what a delete began may be done or not."""
     a, b = tmp_path / "a", tmp_path / "b"
-    told = killed_after(random.Random(seed).randrange(20, 120), a, b, seed)
+    told = run_until_killed(random.Random(seed).randrange(20, 120), a, b, seed)
     ends: dict[int, int] = {}
     unsure: set[int] = set()
     for what, number, end in told:
@@ -93,7 +93,7 @@ def test_a_killed_process_leaves_what_it_was_told_is_done(tmp_path: Path, seed: 
     try:
         manager = LogManager.open([a, b])
     except IllegalState:  # killed between the two renames of a move: both copies are there, and whole
-        twice = [name for name in names(a) & names(b) if name.startswith("t-")]
+        twice = [name for name in list_names(a) & list_names(b) if name.startswith("t-")]
         assert len(twice) == 1
         (b / twice[0]).rename(tmp_path / twice[0])
         manager = LogManager.open([a, b])

@@ -11,7 +11,7 @@ from kafkalog.storage.names import META_PROPERTIES
 from kafkalog.storage.partition_metadata import new_topic_id
 from kafkalog.types import TopicPartition
 from tests.golden_cases import Case, cases
-from tests.manager.managers import MARKER, T0, Held, names
+from tests.manager.managers import MARKER, T0, OpenManager, list_names
 
 CLUSTER, DIRECTORY = "8bkf8jO-QCi4aM6oI0Uh4g", "sVlBnYaUTd-NYVuH1kAXMg"
 V1 = f"#\n#Sun Nov 15 12:00:00 UTC 2026\ncluster.id={CLUSTER}\nversion=1\ndirectory.id={DIRECTORY}\nnode.id=7\n"
@@ -34,12 +34,12 @@ def test_both_versions_are_read() -> None:
     ("content", "reason"),
     [
         ("", "version is missing"),
-        ("version=2\nnode.id=1\ncluster.id=c\n", "version '2' is not known"),
+        ("version=2\nnode.id=1\ncluster.id=c\n", "version '2' is unknown"),
         (V1.replace("node.id=7\n", ""), "node.id is missing"),
-        (V1.replace("node.id=7", "node.id=-1"), "node.id '-1' is no number"),
-        (V1.replace("node.id=7", "node.id=9999999999"), "is no number of a node"),
+        (V1.replace("node.id=7", "node.id=-1"), "node.id '-1' is not a node id"),
+        (V1.replace("node.id=7", "node.id=9999999999"), "is not a node id"),
         (V1.replace(f"cluster.id={CLUSTER}\n", ""), "cluster.id is missing"),
-        (V1.replace(DIRECTORY, "short"), "directory.id 'short' is no id"),
+        (V1.replace(DIRECTORY, "short"), "directory.id 'short' is not an id"),
         ("version=0\n", "broker.id is missing"),
     ],
 )
@@ -50,8 +50,8 @@ def test_what_is_missing_or_wrong_is_named(tmp_path: Path, content: str, reason:
         read_meta_properties(str(tmp_path / "a"))
     assert caught.value.path == str(tmp_path / "a" / META_PROPERTIES) and caught.value.hint
     with pytest.raises(StorageError, match=reason):
-        Held(tmp_path / "a")
-    with Held(tmp_path / "a", tmp_path / "b") as held:
+        OpenManager(tmp_path / "a")
+    with OpenManager(tmp_path / "a", tmp_path / "b") as held:
         assert [one.is_online for one in held.manager.directories] == [False, True]
 
 
@@ -60,13 +60,13 @@ def test_a_directory_is_chosen_by_its_id(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     write(a, V1)
     write(b, V1.replace(DIRECTORY, other := new_topic_id()))
-    with Held(a, b) as held:
+    with OpenManager(a, b) as held:
         assert [one.directory_id for one in held.manager.directories] == [DIRECTORY, other]
         for number in range(3):
-            assert held.made(TopicPartition("t", number), directory=other).path.startswith(str(b))
+            assert held.create_log(TopicPartition("t", number), directory=other).path.startswith(str(b))
         reserved = [base64.urlsafe_b64encode(n.to_bytes(16, "big")).decode()[:22] for n in (0, 1, 2)]
         for number, name in enumerate([*reserved, new_topic_id()], 3):
-            assert held.made(TopicPartition("t", number), directory=name).path.startswith(str(a))
+            assert held.create_log(TopicPartition("t", number), directory=name).path.startswith(str(a))
 
 
 def test_directories_of_two_nodes_are_not_opened_together(tmp_path: Path) -> None:
@@ -79,16 +79,16 @@ def test_directories_of_two_nodes_are_not_opened_together(tmp_path: Path) -> Non
     ):
         write(b, text)
         with pytest.raises(IllegalArgument, match=reason):
-            Held(a, b)
-    with Held(a):
+            OpenManager(a, b)
+    with OpenManager(a):
         pass
 
 
 def test_without_the_file_a_directory_has_no_id(tmp_path: Path) -> None:
-    with Held(tmp_path) as held:
+    with OpenManager(tmp_path) as held:
         assert held.manager.directories[0].directory_id is None
-        held.made(T0)
-    assert META_PROPERTIES not in names(tmp_path) and MARKER in names(tmp_path)
+        held.create_log(T0)
+    assert META_PROPERTIES not in list_names(tmp_path) and MARKER in list_names(tmp_path)
 
 
 @pytest.mark.parametrize("case", cases("logdir"), ids=lambda case: case.id)

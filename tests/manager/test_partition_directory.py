@@ -12,8 +12,9 @@ from kafkalog.manager.topics import TopicStore
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["notes"], "holds 'notes'"), (["b", "a"], "holds 'a' and 1 more"), (["c", "a", "b"], "holds 'a' and 2 more"),
-        (["partition.metadata", "é"], r"holds '\xe9'"),
+        (["notes"], "contains 'notes'"), (["b", "a"], "contains 'a' and 1 more"),
+        (["c", "a", "b"], "contains 'a' and 2 more"),
+        (["partition.metadata", "é"], r"contains '\xe9'"),
     ],
 )  # fmt: skip
 def test_a_directory_with_other_files_is_no_partition(tmp_path: Path, names: list[str], told: str) -> None:
@@ -47,5 +48,5 @@ def test_a_directory_as_good_as_empty_becomes_a_new_partition(tmp_path: Path, na
 def test_a_file_is_no_partition(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     path.write_bytes(b"x")
-    with pytest.raises(NotAPartition, match="a file where a partition directory is meant"):
+    with pytest.raises(NotAPartition, match="a file has the name of the partition directory"):
         kafkalog.open(path, "a")

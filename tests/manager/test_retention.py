@@ -9,7 +9,7 @@ from kafkalog.errors import OffsetOutOfRange, StorageError
 from kafkalog.manager.retention import cleanup_logs, expire_producers
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.util.clock import BELIEVED_AFTER_MS, AgeClock, MockClock
+from kafkalog.util.clock import TRUSTED_AFTER_MS, AgeClock, MockClock
 from kafkalog.util.scheduler import MockScheduler
 from tests.faults import FaultFS
 from tests.raw_batches import batch
@@ -18,7 +18,7 @@ from tests.storage.logs import NOW, append_batches, config, sized_batch
 DAY = 86_400_000
 
 
-def a_log(path: Path, clock: MockClock, name: str = "topic-0", **settings: object) -> UnifiedLog:
+def open_log(path: Path, clock: MockClock, name: str = "topic-0", **settings: object) -> UnifiedLog:
     (path / name).mkdir()
     fs = settings.pop("fs", FaultFS())
     scheduler = settings.pop("scheduler", None)
@@ -29,7 +29,7 @@ def test_by_time(tmp_path: Path) -> None:
     """MGR-13, LOG-46: all segments expire, one empty segment is left, and their files go after the delay."""
     clock = MockClock(NOW)
     scheduler = MockScheduler(clock)
-    made = a_log(tmp_path, clock, scheduler=scheduler, retention_ms=1000, segment_bytes=1 << 20, segment_ms=10,
+    made = open_log(tmp_path, clock, scheduler=scheduler, retention_ms=1000, segment_bytes=1 << 20, segment_ms=10,
                  file_delete_delay_ms=500)  # fmt: skip
     for _ in range(200):
         append_batches(made, timestamp=clock.milliseconds())
@@ -56,7 +56,7 @@ def test_by_size(tmp_path: Path) -> None:
     scheduler = MockScheduler(clock)
     data = sized_batch(100)
     size = {"internal_segment_bytes": 10 * len(data), "retention_bytes": 50 * len(data) + 10}
-    made = a_log(tmp_path, clock, scheduler=scheduler, index_interval_bytes=1, **size)
+    made = open_log(tmp_path, clock, scheduler=scheduler, index_interval_bytes=1, **size)
     append_batches(made, times=200)
     assert len(made.segments) == 20
     assert cleanup_logs([made], clock.milliseconds()) == 14
@@ -73,7 +73,7 @@ def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
     """MGR-15: with compact in the policy, alone or beside delete, nothing goes."""
     clock = MockClock(NOW)
     for number, policy in enumerate(("compact", "compact,delete")):
-        made = a_log(tmp_path, clock, f"topic-{number}", cleanup_policy=policy, retention_ms=1)
+        made = open_log(tmp_path, clock, f"topic-{number}", cleanup_policy=policy, retention_ms=1)
         append_batches(made)
         made.roll()
         clock.advance(5000)
@@ -84,7 +84,7 @@ def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
 
 def test_no_policy_at_all_means_the_log_start_only(tmp_path: Path) -> None:
     """LOG-38, LOG-48: an empty cleanup.policy keeps what is old and what is much."""
-    made = a_log(tmp_path, MockClock(NOW), cleanup_policy="", retention_ms=1, retention_bytes=1)
+    made = open_log(tmp_path, MockClock(NOW), cleanup_policy="", retention_ms=1, retention_bytes=1)
     append_batches(made, times=3)
     made.roll()
     assert cleanup_logs([made], NOW + DAY) == 0
@@ -97,7 +97,7 @@ def test_no_policy_at_all_means_the_log_start_only(tmp_path: Path) -> None:
 def test_touching_files_does_not_matter_where_there_are_timestamps(tmp_path: Path, touched_s: int) -> None:
     """LOG-40: the file's time counts only for a segment without timestamps."""
     clock = MockClock(NOW)
-    made = a_log(tmp_path, clock, retention_ms=1000)
+    made = open_log(tmp_path, clock, retention_ms=1000)
     append_batches(made, timestamp=NOW)
     made.roll()
     untimed = batch(1, [(-1, b"k", b"v")])
@@ -112,7 +112,7 @@ def test_touching_files_does_not_matter_where_there_are_timestamps(tmp_path: Pat
 
 def test_a_timestamp_in_the_future_keeps_its_segment(tmp_path: Path) -> None:
     """LOG-40: and with it all that follow."""
-    made = a_log(tmp_path, MockClock(NOW), retention_ms=1)
+    made = open_log(tmp_path, MockClock(NOW), retention_ms=1)
     append_batches(made, timestamp=NOW + DAY)
     made.roll()
     append_batches(made, timestamp=NOW)
@@ -123,7 +123,7 @@ def test_a_timestamp_in_the_future_keeps_its_segment(tmp_path: Path) -> None:
 def test_a_log_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = MockClock(NOW)
     fs = FaultFS()
-    logs = [a_log(tmp_path, clock, f"topic-{number}", retention_ms=1, fs=fs) for number in range(3)]
+    logs = [open_log(tmp_path, clock, f"topic-{number}", retention_ms=1, fs=fs) for number in range(3)]
     for made in logs:
         append_batches(made)
         made.roll()
@@ -139,7 +139,7 @@ def test_a_log_that_fails_stops_no_other(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_log_that_was_closed_meanwhile_is_passed_over(tmp_path: Path) -> None:
-    made = a_log(tmp_path, MockClock(NOW), retention_ms=1)
+    made = open_log(tmp_path, MockClock(NOW), retention_ms=1)
     made.close()
     assert cleanup_logs([made], NOW + DAY) == 0
 
@@ -147,7 +147,7 @@ def test_a_log_that_was_closed_meanwhile_is_passed_over(tmp_path: Path) -> None:
 def test_idle_producers_are_forgotten(tmp_path: Path) -> None:
     """PSM-15: by the age that counts now; one with a transaction open is kept."""
     clock = MockClock(NOW)
-    made = a_log(tmp_path, clock)
+    made = open_log(tmp_path, clock)
     for producer_id in (7, 8):
         builder = RecordsBuilder(
             0, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=producer_id == 8
@@ -168,7 +168,7 @@ class TestWallClock:
 
     def aged(self, tmp_path: Path) -> tuple[UnifiedLog, MockClock, AgeClock]:
         clock = MockClock(NOW)
-        made = a_log(tmp_path, clock, retention_ms=DAY)
+        made = open_log(tmp_path, clock, retention_ms=DAY)
         append_batches(made, timestamp=NOW)
         made.roll()
         return made, clock, AgeClock(clock)
@@ -211,24 +211,24 @@ class TestWallClock:
         ages = AgeClock(clock)
         clock.set_wall_ms(NOW)
         assert ages.milliseconds() == 0
-        assert "went ahead by 1700000000 s" in caplog.text
-        clock.advance(BELIEVED_AFTER_MS - 1)
-        assert ages.milliseconds() == BELIEVED_AFTER_MS - 1
+        assert "jumped ahead by 1700000000 s" in caplog.text
+        clock.advance(TRUSTED_AFTER_MS - 1)
+        assert ages.milliseconds() == TRUSTED_AFTER_MS - 1
         clock.advance(1)
-        assert ages.milliseconds() == NOW + BELIEVED_AFTER_MS
-        assert caplog.text.count("went ahead") == 1
+        assert ages.milliseconds() == NOW + TRUSTED_AFTER_MS
+        assert caplog.text.count("jumped ahead") == 1
 
     def test_a_clock_that_comes_back_is_not_believed(self) -> None:
         clock = MockClock(NOW)
         ages = AgeClock(clock)
         clock.set_wall_ms(NOW + DAY)
         ages.milliseconds()
-        clock.advance(BELIEVED_AFTER_MS - 1)
-        clock.set_wall_ms(NOW + BELIEVED_AFTER_MS - 1)
-        assert ages.milliseconds() == NOW + BELIEVED_AFTER_MS - 1
+        clock.advance(TRUSTED_AFTER_MS - 1)
+        clock.set_wall_ms(NOW + TRUSTED_AFTER_MS - 1)
+        assert ages.milliseconds() == NOW + TRUSTED_AFTER_MS - 1
         clock.set_wall_ms(NOW + 9 * DAY)
         clock.advance(1)
-        assert ages.milliseconds() == NOW + BELIEVED_AFTER_MS
+        assert ages.milliseconds() == NOW + TRUSTED_AFTER_MS
 
     def test_small_steps_are_no_jump(self) -> None:
         clock = MockClock(NOW)

@@ -35,7 +35,7 @@ from tests.unprivileged import plain_directory, unprivileged
 ID = "AAAAAAAAAAAAAAAAAAAACg"
 
 
-def content(**changes: Any) -> bytes:
+def topics_json(**changes: Any) -> bytes:
     entry = {"id": ID, "partitions": 2, "configs": {"segment.ms": "5"}} | changes
     return json.dumps({"version": 1, "topics": {"a": entry}}).encode()
 
@@ -86,7 +86,7 @@ def test_the_last_ids_that_are_gone_are_kept_and_those_of_live_topics(tmp_path: 
 
 @pytest.mark.parametrize("gone", [5, "x", [1], {"a": "b"}])
 def test_ids_that_are_gone_are_a_list_of_texts(gone: object) -> None:
-    with pytest.raises(ValueError, match="'gone' is no list of ids"):
+    with pytest.raises(ValueError, match="'gone' is not a list of ids"):
         parse_file(json.dumps({"version": 1, "topics": {}, "gone": gone}).encode())
 
 
@@ -129,27 +129,27 @@ def test_threads_lose_no_topic(tmp_path: Path) -> None:
         (b"", "Expecting value"),
         (b"\0" * 100, "Expecting value"),
         (b"\xff\xfe", "utf-8"),
-        (content()[:-5], "Unterminated"),
-        (b"[]", "no object with"),
-        (b"{}", "no object with"),
-        (b'{"version": 1, "topics": []}', "no object with"),
-        (b'{"version": 2, "topics": {}}', "version 2 is not known"),
+        (topics_json()[:-5], "Unterminated"),
+        (b"[]", "not an object with"),
+        (b"{}", "not an object with"),
+        (b'{"version": 1, "topics": []}', "not an object with"),
+        (b'{"version": 2, "topics": {}}', "version 2 is unknown"),
         (b'{"topics": {}}', "version None"),
         (b'{"version": true, "topics": {}}', "version True"),
-        (b'{"version": 1, "topics": {"a": 1}}', "topic 'a': its entry is no object"),
-        (b'{"version": 1, "topics": {"a": {}, "a": {}}}', "'a' stands twice"),
+        (b'{"version": 1, "topics": {"a": 1}}', "topic 'a': its entry is not an object"),
+        (b'{"version": 1, "topics": {"a": {}, "a": {}}}', "'a' is repeated"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"version": 1, "topics": {"../x": {}}}', "not allowed"),
-        (content(id=None), "'id' is missing"),
-        (content(id="short"), "no topic id"),
-        (content(id="AAAAAAAAAAAAAAAAAAAAAA"), "zero"),
-        (content(id="AAAAAAAAAAAAAAAAAAA+Cg"), "no topic id"),
-        (content(partitions=0), "number of partitions is 0"),
-        (content(partitions="2"), "number of partitions is '2'"),
-        (content(configs=[]), "'configs' is no object"),
-        (content(configs={"segment.ms": "0"}), "segment.ms"),
-        (content(configs={"no.such": "0"}), "no.such"),
-        (content(configs={"segment.ms": None}), "'segment.ms' is no text"),
+        (topics_json(id=None), "'id' is missing"),
+        (topics_json(id="short"), "no topic id"),
+        (topics_json(id="AAAAAAAAAAAAAAAAAAAAAA"), "zero"),
+        (topics_json(id="AAAAAAAAAAAAAAAAAAA+Cg"), "no topic id"),
+        (topics_json(partitions=0), "number of partitions is 0"),
+        (topics_json(partitions="2"), "number of partitions is '2'"),
+        (topics_json(configs=[]), "'configs' is not an object"),
+        (topics_json(configs={"segment.ms": "0"}), "segment.ms"),
+        (topics_json(configs={"no.such": "0"}), "no.such"),
+        (topics_json(configs={"segment.ms": None}), "'segment.ms' is not a string"),
     ],
 )
 def test_damage_names_the_file_and_what_to_do(tmp_path: Path, damaged: bytes, reason: str) -> None:
@@ -175,7 +175,7 @@ def test_any_bytes_are_topics_or_a_value_error(data: bytes) -> None:
 
 
 def test_unknown_fields_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / TOPICS_FILE).write_bytes(content(later="field"))
+    (tmp_path / TOPICS_FILE).write_bytes(topics_json(later="field"))
     assert TopicStore(tmp_path).get("a") == TopicEntry("a", ID, 2, {"segment.ms": "5"})
 
 
@@ -224,6 +224,6 @@ def test_a_repeated_name_among_many_is_found_in_one_pass() -> None:
             return str.__eq__(self, other)
 
     names = [Name(number) for number in (*range(2000), 1999)]
-    with pytest.raises(ValueError, match="'1999' stands twice"):
+    with pytest.raises(ValueError, match="'1999' is repeated"):
         _without_repeats([(name, None) for name in names])
     assert compared < 100 * len(names)

@@ -14,7 +14,7 @@ from tests.builder import R, batch
 T = 1_700_000_000_000
 
 
-def built(builder: RecordsBuilder) -> RecordBatch:
+def build(builder: RecordsBuilder) -> RecordBatch:
     data = builder.build()
     return RecordBatch(data, scan(data), 0)
 
@@ -23,7 +23,7 @@ def test_null_key_and_value_without_headers() -> None:
     """REC-1."""
     builder = RecordsBuilder(5)
     builder.append(T, None, None)
-    record = built(builder).records()[0]
+    record = build(builder).records()[0]
     assert (record.key, record.value, record.headers, record.offset) == (None, None, (), 5)
 
 
@@ -35,7 +35,7 @@ def test_headers_round_trip() -> None:
     assert builder.count == 1
     with pytest.raises(TypeError, match="name"):
         builder.append(T, b"k", b"v", [(None, b"v")])
-    assert built(builder).records()[0].headers == wanted
+    assert build(builder).records()[0].headers == wanted
 
 
 def test_offsets_must_grow_and_fit() -> None:
@@ -43,12 +43,12 @@ def test_offsets_must_grow_and_fit() -> None:
     builder = RecordsBuilder(10)
     assert builder.append(T, None, b"a", offset=12) == 12
     for offset in (12, 11):
-        with pytest.raises(IllegalArgument, match="follow"):
+        with pytest.raises(IllegalArgument, match="is not above"):
             builder.append(T, None, b"b", offset=offset)
     with pytest.raises(IllegalArgument):
         builder.append(T, None, b"b", offset=10 + 2**31)
     assert builder.append(T, None, b"b") == 13
-    assert [r.offset for r in built(builder).records()] == [12, 13]
+    assert [r.offset for r in build(builder).records()] == [12, 13]
 
 
 def test_timestamps() -> None:
@@ -57,7 +57,7 @@ def test_timestamps() -> None:
     builder.append(-1, None, b"v")
     with pytest.raises(IllegalArgument, match="negative"):
         builder.append(-2, None, b"v")
-    assert built(builder).header.max_timestamp == -1
+    assert build(builder).header.max_timestamp == -1
 
 
 def test_flags_that_do_not_fit_together() -> None:
@@ -97,7 +97,7 @@ def test_compressed_batches(codec: CompressionType) -> None:
     for builder in (plain, packed):
         for n in range(50):
             builder.append(T + n % 40, b"k", b"a value that repeats", (("h", None),), offset=7 + 2 * n)
-    expected, batch_ = built(plain), built(packed)
+    expected, batch_ = build(plain), build(packed)
     assert (batch_.is_valid, batch_.header.compression) == (True, codec)
     assert batch_.size < expected.size
     assert batch_.records() == list(batch_) == expected.records()
@@ -138,7 +138,7 @@ def test_control_records_and_control_batches() -> None:
     with pytest.raises(IllegalArgument):
         control.append(T, b"k", b"v")
     control.append_control(T, b"\0\0\0\0", bytes(6))
-    assert built(control).header.is_control
+    assert build(control).header.is_control
 
 
 @pytest.mark.parametrize(

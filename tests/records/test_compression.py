@@ -30,10 +30,10 @@ def zstandard(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     else:
         pytest.importorskip("zstandard")
     zstd_frame._contexts.cache_clear()
-    compression._own.unpacker = compression.new_unpacker()
+    compression._local.unpacker = compression.new_unpacker()
     yield request.param
     zstd_frame._contexts.cache_clear()
-    compression._own.unpacker = compression.new_unpacker()
+    compression._local.unpacker = compression.new_unpacker()
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, *CODECS])

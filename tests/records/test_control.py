@@ -31,18 +31,18 @@ KRAFT: list[tuple[ControlType, dict[str, Any]]] = [
 ]
 
 
-def of(data: bytes | bytearray) -> RecordBatch:
+def get_batch(data: bytes | bytearray) -> RecordBatch:
     return RecordBatch(data, scan(data), 0)
 
 
-def key(number: int, version: int = 0, tail: bytes = b"") -> bytes:
+def encode_key(number: int, version: int = 0, tail: bytes = b"") -> bytes:
     return struct.pack(">hh", version, number) + tail
 
 
 @pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
 def test_marker_batch(kind: ControlType) -> None:
     """REC-31: size 78, control and transactional, base sequence -1, one record, value decodes to the epoch."""
-    b = of(control.marker_batch(kind, 9, 2, 7, timestamp=T, base_offset=40, leader_epoch=5))
+    b = get_batch(control.marker_batch(kind, 9, 2, 7, timestamp=T, base_offset=40, leader_epoch=5))
     h = b.header
     assert (b.size, b.is_valid, h.is_control, h.is_transactional) == (78, True, True, True)
     assert (h.base_sequence, h.last_sequence, h.count, h.compression, h.timestamp_type) == (-1, -1, 1, 0, 0)
@@ -50,7 +50,7 @@ def test_marker_batch(kind: ControlType) -> None:
     assert (h.base_timestamp, h.max_timestamp) == (T, T)
     assert b.control == ControlRecord(kind, int(kind), coordinator_epoch=7)
     (record,) = b.records()
-    assert (record.is_control, record.key, record.value) == (True, key(int(kind)), struct.pack(">hi", 0, 7))
+    assert (record.is_control, record.key, record.value) == (True, encode_key(int(kind)), struct.pack(">hi", 0, 7))
 
 
 @pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, 0), (9, -1), (-1, -1)])
@@ -61,7 +61,7 @@ def test_marker_without_a_producer(producer_id: int, producer_epoch: int) -> Non
 
 @pytest.mark.parametrize("kind", [kind for kind in ControlType if not kind.is_marker])
 def test_other_types_end_no_transaction(kind: ControlType) -> None:
-    with pytest.raises(IllegalArgument, match=f"{kind.name} ends no transaction"):
+    with pytest.raises(IllegalArgument, match=f"{kind.name} does not end a transaction"):
         control.marker_batch(kind, 9, 0, 0, timestamp=T)
 
 
@@ -75,7 +75,7 @@ def test_a_coordinator_epoch_has_32_bits() -> None:
 def test_kraft_batches_round_trip(kind: ControlType, data: dict[str, Any]) -> None:
     """REC-33: the type is detected from the first record; what was read builds the same batch again."""
     made = control.kraft_batch(kind, data, timestamp=T, base_offset=12, leader_epoch=3)
-    b = of(made)
+    b = get_batch(made)
     h = b.header
     assert (b.is_valid, h.is_control, h.is_transactional, h.producer_id, h.count) == (True, True, False, -1, 1)
     assert b.control == ControlRecord(kind, int(kind), data={"version": 0, **data})
@@ -89,7 +89,7 @@ def test_more_than_one_record() -> None:
     builder = RecordsBuilder(is_control=True)
     for kind, data in KRAFT[3:]:
         builder.append_control(T, *control.control_parts(kind, data))
-    b = of(builder.build())
+    b = get_batch(builder.build())
     assert b.control is not None and b.control.type == ControlType.KRAFT_VERSION
     kinds = [control.control_record(record.key, record.value).type for record in b]
     assert kinds == [ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS]
@@ -99,7 +99,7 @@ def test_more_than_one_record() -> None:
     ("kind", "data", "words"),
     [
         (ControlType.COMMIT, {}, "marker_parts"),
-        (ControlType.UNKNOWN, {}, "none of KRaft's"),
+        (ControlType.UNKNOWN, {}, "not a control record of KRaft"),
         (ControlType.KRAFT_VERSION, {}, "needs the field 'kRaftVersion'"),
         (ControlType.KRAFT_VERSION, {"kraftVersion": 1, "kRaftVersion": 1}, "no field 'kraftVersion'"),
         (ControlType.KRAFT_VERSION, {"kRaftVersion": 1 << 15}, "does not fit"),
@@ -117,14 +117,14 @@ def test_fields_that_do_not_fit(kind: ControlType, data: dict[str, Any], words: 
 
 def test_types() -> None:
     """REC-32: 0 to 6 are known; others UNKNOWN; later versions and longer keys are read alike."""
-    assert [control.control_type(key(n)) for n in range(7)] == [ControlType(n) for n in range(7)]
+    assert [control.control_type(encode_key(n)) for n in range(7)] == [ControlType(n) for n in range(7)]
     for number in (7, 99, -1, 2**15 - 1, -(2**15)):
-        assert control.control_record(key(number), b"any") == ControlRecord(ControlType.UNKNOWN, number)
-    assert control.control_type(key(1, version=1)) == ControlType.COMMIT
-    assert control.control_type(key(1, version=2**15 - 1, tail=b"more")) == ControlType.COMMIT
+        assert control.control_record(encode_key(number), b"any") == ControlRecord(ControlType.UNKNOWN, number)
+    assert control.control_type(encode_key(1, version=1)) == ControlType.COMMIT
+    assert control.control_type(encode_key(1, version=2**15 - 1, tail=b"more")) == ControlType.COMMIT
 
 
-@pytest.mark.parametrize("bad", [None, b"", b"\0\0\0", key(0, version=-1)])
+@pytest.mark.parametrize("bad", [None, b"", b"\0\0\0", encode_key(0, version=-1)])
 def test_malformed_keys(bad: bytes | None) -> None:
     """REC-32."""
     with pytest.raises(InvalidRecord):
@@ -134,14 +134,14 @@ def test_malformed_keys(bad: bytes | None) -> None:
 @pytest.mark.parametrize("value", [struct.pack(">hi", 0, 7), struct.pack(">hi", 5, 7) + b"trailing"])
 def test_marker_values(value: bytes) -> None:
     """REC-48: version 5 with trailing bytes is read as version 0."""
-    assert control.control_record(key(0), value).coordinator_epoch == 7
+    assert control.control_record(encode_key(0), value).coordinator_epoch == 7
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\0\0", b"\0\0\0\0", b"\0\0\0\0\0", struct.pack(">hi", -1, 7)])
 def test_malformed_marker_values(value: bytes | None) -> None:
     """REC-48: version -1, and 2 or 4 bytes."""
     with pytest.raises(InvalidRecord):
-        control.control_record(key(1), value)
+        control.control_record(encode_key(1), value)
 
 
 def test_kraft_values_are_laid_out_as_version_0() -> None:
@@ -149,12 +149,12 @@ def test_kraft_values_are_laid_out_as_version_0() -> None:
     fields = struct.pack(">i", 1) + b"\x02" + struct.pack(">i", 4) + b"\0" + b"\x01" + b"\0"
     plain = {"leaderId": 1, "voters": [{"voterId": 4}], "grantingVoters": []}
     for version in (0, 9):
-        found = control.control_record(key(2), struct.pack(">h", version) + fields)
+        found = control.control_record(encode_key(2), struct.pack(">h", version) + fields)
         assert found.data == {"version": version, **plain}
-        assert control.control_parts(found.type, found.data) == (key(2), struct.pack(">h", version) + fields)
+        assert control.control_parts(found.type, found.data) == (encode_key(2), struct.pack(">h", version) + fields)
     for value in (None, b"", b"\0", struct.pack(">h", 0) + fields[:6]):
         with pytest.raises(InvalidRecord):
-            control.control_record(key(2), value)
+            control.control_record(encode_key(2), value)
 
 
 def test_raw_marker_by_a_plain_append() -> None:
@@ -179,8 +179,8 @@ def test_raw_marker_by_a_plain_append() -> None:
 def test_unknown_types_survive() -> None:
     """They are built, read, copied and shown; nothing in them is looked at."""
     builder = RecordsBuilder(7, is_control=True)
-    builder.append_control(T, key(99, 3, b"tail"), b"\xff\x00 what a later version says")
-    b = of(builder.build())
+    builder.append_control(T, encode_key(99, 3, b"tail"), b"\xff\x00 what a later version says")
+    b = get_batch(builder.build())
     assert b.control == ControlRecord(ControlType.UNKNOWN, 99)
     (record,) = b.records()
     again = RecordsBuilder(7, is_control=True)
@@ -190,14 +190,14 @@ def test_unknown_types_survive() -> None:
 
 
 def test_data_batches_are_no_control_batches() -> None:
-    b = of(batch([R(b"v", key(1))]))
+    b = get_batch(batch([R(b"v", encode_key(1))]))
     assert (b.control, b.header.is_control, b.records()[0].is_control) == (None, False, False)
-    assert not kafkalog.Record(b"v", key(1)).is_control
+    assert not kafkalog.Record(b"v", encode_key(1)).is_control
 
 
 def test_an_emptied_control_batch() -> None:
     """Compaction may leave the header alone."""
-    b = of(batch([], attributes=0x20, last_delta=0))
+    b = get_batch(batch([], attributes=0x20, last_delta=0))
     assert (b.header.is_control, b.control) == (True, None)
 
 
@@ -208,7 +208,7 @@ def test_bits_that_mean_nothing_in_old_formats() -> None:
     data = bytearray(message_v1(0, b"v", b"k", T))
     data[17] |= 0xF0
     data[12:16] = zlib.crc32(data[16:]).to_bytes(4, "big")
-    b = of(data)
+    b = get_batch(data)
     assert (b.is_valid, b.header.is_control, b.control, b.records()[0].is_control) == (True, False, None, False)
 
 

@@ -23,16 +23,16 @@ CODECS = [CompressionType.NONE, CompressionType.GZIP, CompressionType.SNAPPY, Co
 Row = tuple[int, int, bytes | None, bytes | None]
 
 
-def records(data: bytes | bytearray) -> list[Row]:
+def read_records(data: bytes | bytearray) -> list[Row]:
     assert scan(data).first_invalid == -1
     return [(r.offset, r.timestamp, r.key, r.value) for b in MemoryRecords(data).batches() for r in b]
 
 
-def without_times(rows: list[Row]) -> list[Row]:
+def drop_times(rows: list[Row]) -> list[Row]:
     return [(offset, -1, key, value) for offset, _, key, value in rows]
 
 
-def made(magic: int, codec: CompressionType, rows: list[Row], **more: Any) -> bytes:
+def build_batches(magic: int, codec: CompressionType, rows: list[Row], **more: Any) -> bytes:
     first = rows[0][0]
     options: dict[str, Any] = {"compression": codec, **more}
     builder = RecordsBuilder(first, **options) if magic == 2 else LegacyBuilder(first, magic=magic, **options)
@@ -58,9 +58,9 @@ def test_it_is_part_of_the_face() -> None:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_offsets_and_codec_stay(magic: int, to: int, codec: CompressionType) -> None:
     """VAL-19: gaps within a batch too; v0 has no times."""
-    data = made(magic, codec, ROWS)
+    data = build_batches(magic, codec, ROWS)
     out = convert(data, to)
-    assert records(out) == (without_times(ROWS) if 0 in (magic, to) else ROWS)
+    assert read_records(out) == (drop_times(ROWS) if 0 in (magic, to) else ROWS)
     table = scan(out)
     assert {h.magic for h in table} == {to} and table.codec == codec
     assert table.last_offset == 47
@@ -72,8 +72,8 @@ def test_offsets_and_codec_stay(magic: int, to: int, codec: CompressionType) -> 
 @pytest.mark.parametrize(("magic", "to"), [(1, 2), (2, 1)])
 def test_times_that_a_log_stamped_stay_its_own(magic: int, to: int, codec: CompressionType) -> None:
     stamp: dict[str, Any] = {"timestamp_type": TimestampType.LOG_APPEND_TIME, "log_append_time": T + 9}
-    out = convert(made(magic, codec, ROWS, **stamp), to)
-    assert [row[1] for row in records(out)] == [T + 9] * 3
+    out = convert(build_batches(magic, codec, ROWS, **stamp), to)
+    assert [row[1] for row in read_records(out)] == [T + 9] * 3
     assert {h.timestamp_type for h in scan(out)} == {1}
 
 
@@ -85,7 +85,7 @@ def test_downwards_headers_producers_and_control_batches_are_lost() -> None:
     data += batch([], last_delta=2, base_offset=5)
     for magic in (0, 1):
         out = convert(data, magic)
-        assert records(out) == [(3, T if magic else -1, b"k", b"v")]
+        assert read_records(out) == [(3, T if magic else -1, b"k", b"v")]
     assert convert(data, 2) == data
 
 
@@ -105,20 +105,20 @@ def test_fresh_records_are_repacked_as_they_are_rebuilt(
 
 
 def test_only_down() -> None:
-    v0, v1, v2 = made(0, CODECS[1], ROWS), message_v1(50, b"v"), batch([R(timestamp=T)], base_offset=60)
+    v0, v1, v2 = build_batches(0, CODECS[1], ROWS), message_v1(50, b"v"), batch([R(timestamp=T)], base_offset=60)
     mixed = v0 + v1 + v2
     down = convert(mixed, 1, only_down=True)
     assert down.startswith(v0 + v1) and [h.magic for h in scan(down)] == [0, 1, 1]
     assert [h.magic for h in scan(convert(mixed, 1))] == [1, 1, 1]
     assert convert(mixed, 2, only_down=True) == mixed
-    assert [row[0] for row in records(convert(mixed, 0))] == [40, 41, 47, 50, 60]
+    assert [row[0] for row in read_records(convert(mixed, 0))] == [40, 41, 47, 50, 60]
 
 
 def test_records_below_a_start_offset() -> None:
     """As the reference: only uncompressed batches are cut, wrappers are whole."""
-    plain, packed = made(2, CODECS[0], ROWS), made(2, CODECS[3], ROWS)
-    assert [row[0] for row in records(convert(plain, 1, start_offset=41))] == [41, 47]
-    assert [row[0] for row in records(convert(packed, 1, start_offset=41))] == [40, 41, 47]
+    plain, packed = build_batches(2, CODECS[0], ROWS), build_batches(2, CODECS[3], ROWS)
+    assert [row[0] for row in read_records(convert(plain, 1, start_offset=41))] == [41, 47]
+    assert [row[0] for row in read_records(convert(packed, 1, start_offset=41))] == [40, 41, 47]
     assert convert(plain, 1, start_offset=48) == b""
 
 
@@ -129,13 +129,13 @@ def test_plain_messages_are_joined() -> None:
     assert len(sizes) < 10 and max(sizes) <= 16384
     assert len(scan(convert(data, 2, batch_bytes=0))) == 1000
     assert len(scan(convert(data, 2, batch_bytes=1 << 30))) == 1
-    assert records(convert(out, 1)) == records(out) == records(data)
+    assert read_records(convert(out, 1)) == read_records(out) == read_records(data)
     assert convert(out, 1) == data
 
 
 def test_the_end_of_a_buffer_may_be_cut_off() -> None:
     one = message_v1(0, b"v")
-    assert records(convert(one + one[:-1], 2)) == [(0, 5, None, b"v")]
+    assert read_records(convert(one + one[:-1], 2)) == [(0, 5, None, b"v")]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_end_of_a_buffer_may_be_cut_off() -> None:
         (lambda: batch([R()]) + batch([R()], attributes=5), 1, IllegalArgument),
         (lambda: batch([R()]) + batch([R(timestamp=-9)]), 1, KafkalogError),
         (lambda: batch([R()]) + batch([R(delta=1), R(delta=1)], last_delta=1), 1, InvalidRecord),
-        (lambda: batch([R()]) + made(2, CompressionType.ZSTD, ROWS), 1, UnsupportedCompression),
+        (lambda: batch([R()]) + build_batches(2, CompressionType.ZSTD, ROWS), 1, UnsupportedCompression),
     ],
 )  # fmt: skip
 def test_what_cannot_be_converted_is_named_with_its_place(
@@ -166,7 +166,7 @@ BYTES = st.none() | st.binary(max_size=30)
 ANY = st.lists(st.tuples(st.integers(1, 5), st.integers(-1, 2**41), BYTES, BYTES), min_size=1, max_size=15)
 
 
-def spaced(data: list[tuple[int, int, bytes | None, bytes | None]], first: int) -> list[Row]:
+def space_rows(data: list[tuple[int, int, bytes | None, bytes | None]], first: int) -> list[Row]:
     rows = []
     for gap, time, key, value in data:
         rows.append((first, time, key, value))
@@ -178,11 +178,11 @@ def spaced(data: list[tuple[int, int, bytes | None, bytes | None]], first: int) 
 @given(data=ANY, first=st.integers(0, 2**40), codec=st.sampled_from(CODECS), way=st.permutations([0, 1, 2, 1, 2]))
 def test_any_way_through_the_formats(data: list[Any], first: int, codec: CompressionType, way: list[int]) -> None:
     """Records are equal but for what a format on the way cannot hold: the times, where it is v0."""
-    rows = spaced(data, first)
-    out: bytes | bytearray = made(1, codec, rows)
+    rows = space_rows(data, first)
+    out: bytes | bytearray = build_batches(1, codec, rows)
     for at, magic in enumerate(way):
         out = convert(out, magic, batch_bytes=200)
-        assert records(out) == (without_times(rows) if 0 in way[: at + 1] else rows)
+        assert read_records(out) == (drop_times(rows) if 0 in way[: at + 1] else rows)
 
 
 @settings(max_examples=200)
@@ -190,7 +190,7 @@ def test_any_way_through_the_formats(data: list[Any], first: int, codec: Compres
 def test_damage_is_refused(data: st.DataObject) -> None:
     """Any changed byte of any batch: a typed error, or the same records under other outer fields."""
     magic = data.draw(st.sampled_from([0, 1, 2]))
-    good = bytearray(made(magic, data.draw(st.sampled_from(CODECS)), ROWS))
+    good = bytearray(build_batches(magic, data.draw(st.sampled_from(CODECS)), ROWS))
     good[data.draw(st.integers(0, len(good) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
         convert(good, data.draw(st.sampled_from([0, 1, 2])))

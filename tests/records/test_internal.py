@@ -17,12 +17,12 @@ from kafkalog.records.schemas import groups, metadata
 from tests.builder import uvarint
 
 
-def text(value: str) -> bytes:
+def encode_text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 
 
-KEY = struct.pack(">h", 1) + text("g") + text("t") + struct.pack(">i", 3)
-VALUE = struct.pack(">hqi", 3, 40, 2) + text("m") + struct.pack(">q", 77)
+KEY = struct.pack(">h", 1) + encode_text("g") + encode_text("t") + struct.pack(">i", 3)
+VALUE = struct.pack(">hqi", 3, 40, 2) + encode_text("m") + struct.pack(">q", 77)
 
 
 def test_a_committed_offset() -> None:
@@ -51,7 +51,7 @@ def test_what_a_coordinator_record_does_not_say(key: bytes, value: bytes, messag
 
 def test_a_streams_group_of_4_4_says_which_descriptions_of_its_topology_were_stored() -> None:
     """Kafka 4.4 has two more tagged fields (KIP-1331)."""
-    key = struct.pack(">h", 17) + text("g")
+    key = struct.pack(">h", 17) + encode_text("g")
     value = struct.pack(">hiq", 0, 3, 9) + b"".join((
         uvarint(3), uvarint(0), uvarint(4), struct.pack(">i", 1), uvarint(2), uvarint(4), struct.pack(">i", -2),
         uvarint(3), uvarint(4), struct.pack(">i", 1),
@@ -69,7 +69,7 @@ def test_an_unknown_type_has_its_number() -> None:
 
 
 def test_members_of_the_consumer_protocol_are_read() -> None:
-    subscription = struct.pack(">hi", 0, 1) + text("t") + struct.pack(">i", -1)
+    subscription = struct.pack(">hi", 0, 1) + encode_text("t") + struct.pack(">i", -1)
     member = {"memberId": "m", "subscription": subscription, "assignment": b"\0"}
     group = {"protocolType": "consumer", "members": [member]}
     read = with_consumer_protocol(group)["members"][0]

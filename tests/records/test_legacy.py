@@ -13,11 +13,11 @@ CODECS = [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4]
 BY_LOG = {"timestamp_type": TimestampType.LOG_APPEND_TIME, "log_append_time": T + 99}
 
 
-def built(builder: LegacyBuilder) -> list[RecordBatch]:
+def build(builder: LegacyBuilder) -> list[RecordBatch]:
     return list(MemoryRecords(builder.build()).batches())
 
 
-def filled(magic: int, codec: CompressionType, times: list[int], **options: int) -> LegacyBuilder:
+def fill_builder(magic: int, codec: CompressionType, times: list[int], **options: int) -> LegacyBuilder:
     builder = LegacyBuilder(10, magic=magic, compression=codec, **options)  # type: ignore[arg-type]
     for n, time in enumerate(times):
         builder.append(time, b"key", b"value that repeats %d" % n)
@@ -28,8 +28,8 @@ def filled(magic: int, codec: CompressionType, times: list[int], **options: int)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_round_trip(magic: int, codec: CompressionType) -> None:
     """REC-38, REC-40: one message each, or a wrapper with the last offset; the records are the same."""
-    builder = filled(magic, codec, [T, T + 5, T + 2])
-    batches = built(builder)
+    builder = fill_builder(magic, codec, [T, T + 5, T + 2])
+    batches = build(builder)
     assert [b.is_valid for b in batches] == [True] * (1 if codec else 3)
     assert {(b.header.magic, b.header.compression) for b in batches} == {(magic, codec)}
     assert (batches[0].base_offset, batches[-1].last_offset) == (10, 12)
@@ -48,14 +48,14 @@ def test_gaps_are_kept(codec: CompressionType) -> None:
     builder = LegacyBuilder(100, compression=codec)
     for offset in (102, 107, 109):
         assert builder.append(T, None, b"v", offset=offset) == offset
-    assert [r.offset for r in built(builder)[0]] == [102, 107, 109]
+    assert [r.offset for r in build(builder)[0]] == [102, 107, 109]
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, *CODECS])
 def test_log_append_time(codec: CompressionType) -> None:
     """REC-41: the first moment of 1970 is one."""
     for time in (T + 99, 0):
-        batches = built(filled(1, codec, [T, T + 5], **{**BY_LOG, "log_append_time": time}))
+        batches = build(fill_builder(1, codec, [T, T + 5], **{**BY_LOG, "log_append_time": time}))
         assert [b.header.timestamp_type for b in batches] == [TimestampType.LOG_APPEND_TIME] * len(batches)
         assert [(r.timestamp, r.timestamp_type) for b in batches for r in b] == [(time, 1)] * 2
         assert {b.header.max_timestamp for b in batches} == {time}
@@ -78,12 +78,12 @@ def test_log_append_time(codec: CompressionType) -> None:
 )
 def test_info(codec: int, times: list[int], options: dict[str, int], wanted: tuple[int, int]) -> None:
     """REC-36: v1, plain and compressed."""
-    builder = filled(1, CompressionType(codec), times, **options)
+    builder = fill_builder(1, CompressionType(codec), times, **options)
     assert builder.info() == wanted
     with pytest.raises(IllegalState):
         builder.append(T, None, None)
     if not options:
-        assert filled(0, CompressionType(codec), times).info() == (-1, -1)
+        assert fill_builder(0, CompressionType(codec), times).info() == (-1, -1)
 
 
 def test_what_the_formats_do_not_have() -> None:
@@ -112,7 +112,7 @@ def test_records_that_cannot_follow() -> None:
         with pytest.raises(IllegalArgument):
             builder.append(time, None, b"v", offset=offset)
     builder.append(T, None, b"v")
-    with pytest.raises(IllegalArgument, match="grow"):
+    with pytest.raises(IllegalArgument, match="must increase"):
         builder.append(T, None, b"v", offset=10)
     assert (builder.count, builder.next_offset) == (1, 11)
     assert builder.build() is builder.build()

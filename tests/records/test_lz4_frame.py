@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from kafkalog._core.bytes.xxhash import xxh32
 from kafkalog.errors import InvalidRecord
-from kafkalog.records import lz4_frame
 from kafkalog.records.compression import compress, decompress
 
 MAGIC = struct.pack("<I", 0x184D2204)
@@ -27,8 +26,12 @@ def block(data: bytes) -> bytes:
     return struct.pack("<I", len(packed)) + packed
 
 
-def stored(data: bytes) -> bytes:
+def raw_block(data: bytes) -> bytes:
     return struct.pack("<I", len(data) | 0x80000000) + data
+
+
+def write(data: bytes, *, level: int | None = None, magic: int = 2) -> bytes:
+    return bytes(compress(3, data, level=level, magic=magic))
 
 
 def read(data: bytes, magic: int = 2, limit_bytes: int = 1 << 23) -> bytes:
@@ -37,7 +40,7 @@ def read(data: bytes, magic: int = 2, limit_bytes: int = 1 << 23) -> bytes:
 
 def test_the_header_is_that_of_the_java_client() -> None:
     """format.md section 6: 04224d18 60 40 82, an end mark, no checksums."""
-    written = lz4_frame.compress(memoryview(TEXT))
+    written = write(TEXT)
     assert written[:7] == bytes.fromhex("04224d18604082")
     assert written[-4:] == END
     assert written == frame(block(TEXT) + END)
@@ -45,7 +48,7 @@ def test_the_header_is_that_of_the_java_client() -> None:
 
 def test_slower_levels_keep_blocks_and_header() -> None:
     data = TEXT * 100 + bytes(xxh32(n.to_bytes(4, "big")) & 0xFF for n in range(90_000))
-    written = lz4_frame.compress(memoryview(data), 12)
+    written = write(data, level=12)
     assert written[:7] == bytes.fromhex("04224d18604082")
     at, sizes = 7, []
     while (size := struct.unpack_from("<I", written, at)[0]) != 0:
@@ -58,9 +61,9 @@ def test_slower_levels_keep_blocks_and_header() -> None:
 
 def test_format_v0_has_the_historic_wrong_header_checksum() -> None:
     """REC-45: over the frame magic too; a reader of v0 does not look, a reader of v1 refuses it."""
-    written = lz4_frame.compress(memoryview(TEXT), magic=0)
+    written = write(TEXT, magic=0)
     assert written[6] == (xxh32(MAGIC + b"\x60\x40") >> 8) & 0xFF != 0x82
-    assert written[:6] + b"\x82" + written[7:] == lz4_frame.compress(memoryview(TEXT), magic=1)
+    assert written[:6] + b"\x82" + written[7:] == write(TEXT, magic=1)
     assert read(written, magic=0) == read(frame(block(TEXT) + END, check=0), magic=0) == TEXT
     with pytest.raises(InvalidRecord, match="checksum"):
         read(written, magic=1)
@@ -69,18 +72,18 @@ def test_format_v0_has_the_historic_wrong_header_checksum() -> None:
 def test_blocks_that_do_not_shrink_are_stored() -> None:
     """REC-46."""
     noise = bytes(xxh32(n.to_bytes(4, "big")) & 0xFF for n in range(70_000))
-    written = lz4_frame.compress(memoryview(noise + TEXT * 80))
+    written = write(noise + TEXT * 80)
     assert struct.unpack_from("<I", written, 7)[0] == 65536 | 0x80000000
     assert struct.unpack_from("<I", written, 11 + 65536)[0] < 65536
     assert read(written) == noise + TEXT * 80
-    assert lz4_frame.compress(memoryview(b"abc")) == frame(stored(b"abc") + END)
+    assert write(b"abc") == frame(raw_block(b"abc") + END)
 
 
 @pytest.mark.parametrize("sizes", [0x40, 0x50, 0x60, 0x70])
 def test_block_sizes(sizes: int) -> None:
     largest = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}[sizes]
     assert read(frame(block(bytes(largest)) + END, sizes=sizes)) == bytes(largest)
-    for bad in (block(bytes(largest + 1)), stored(bytes(largest + 1))):
+    for bad in (block(bytes(largest + 1)), raw_block(bytes(largest + 1))):
         with pytest.raises(InvalidRecord, match="block"):
             read(frame(bad + END, sizes=sizes))
 
@@ -94,7 +97,7 @@ def test_content_size_and_checksum_are_read_over() -> None:
 def test_block_checksums() -> None:
     """REC-45."""
     checked = block(TEXT) + struct.pack("<I", xxh32(block(TEXT)[4:]))
-    raw = stored(b"raw") + struct.pack("<I", xxh32(b"raw"))
+    raw = raw_block(b"raw") + struct.pack("<I", xxh32(b"raw"))
     assert read(frame(checked + raw + END, flags=0x70)) == TEXT + b"raw"
     for bad in (checked[:-1] + b"\0", checked[:6] + b"?" + checked[7:]):
         with pytest.raises(InvalidRecord, match="does not match its checksum") as raised:

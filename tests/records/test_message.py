@@ -26,7 +26,7 @@ NAMED = schemas("Named - 0-1 flexible 1+\n    data bytes\n    f string\n    id u
 ID = bytes(range(100, 116))
 
 
-def named(data: bytes, text: bytes, version: int = 1) -> Source:
+def encode_named(data: bytes, text: bytes, version: int = 1) -> Source:
     if version == 0:
         return Source(struct.pack(">i", len(data)) + data + struct.pack(">h", len(text)) + text + ID)
     return Source(uvarint(len(data) + 1) + data + uvarint(len(text) + 1) + text + ID + b"\0")
@@ -77,9 +77,9 @@ def test_a_varint_of_six_bytes_is_refused() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_what_is_taken_may_be_all_that_is_left_and_no_more(version: int) -> None:
-    source = named(b"cde", b"", version)
+    source = encode_named(b"cde", b"", version)
     assert NAMED.read(source, version)["data"] == b"cde" and source.left == 0
-    assert NAMED.read(named(b"", b"b", version), version)["data"] == b""
+    assert NAMED.read(encode_named(b"", b"b", version), version)["data"] == b""
     head = struct.pack(">i", 2) if version == 0 else uvarint(3)
     with pytest.raises(MessageError, match=r"^Error reading byte array of 2 byte\(s\): only 1 byte\(s\) available"):
         NAMED.read(Source(head + b"c"), version)
@@ -87,15 +87,15 @@ def test_what_is_taken_may_be_all_that_is_left_and_no_more(version: int) -> None
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_text_has_32767_bytes_at_most(version: int) -> None:
-    assert NAMED.read(named(b"", b"x" * MAX_STRING_BYTES, version), version)["f"] == "x" * 32767
-    assert NAMED.read(named(b"", b"a\xffb", version), version)["f"] == "a\ufffdb"
-    assert NAMED.read(named(b"", "téa π€🎉".encode(), version), version)["f"] == "téa π€🎉"
+    assert NAMED.read(encode_named(b"", b"x" * MAX_STRING_BYTES, version), version)["f"] == "x" * 32767
+    assert NAMED.read(encode_named(b"", b"a\xffb", version), version)["f"] == "a\ufffdb"
+    assert NAMED.read(encode_named(b"", "téa π€🎉".encode(), version), version)["f"] == "téa π€🎉"
     with pytest.raises(MessageError, match="^string field f had invalid length 32768"):
-        NAMED.read(named(b"", b"x" * (MAX_STRING_BYTES + 1), 1), 1)
+        NAMED.read(encode_named(b"", b"x" * (MAX_STRING_BYTES + 1), 1), 1)
 
 
 def test_a_uuid_is_16_bytes_in_22_characters() -> None:
-    source = named(b"", b"")
+    source = encode_named(b"", b"")
     text = NAMED.read(source, 1)["id"]
     assert (base64.urlsafe_b64decode(text + "=="), len(text), source.left) == (ID, 22, 0)
     with pytest.raises(MessageError, match="^null"):

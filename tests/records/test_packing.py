@@ -37,7 +37,7 @@ def zstandard(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     zstd_frame._contexts.cache_clear()
 
 
-def lines(count: int, batch_bytes: int = 16_384) -> bytearray:
+def encode_lines(count: int, batch_bytes: int = 16_384) -> bytearray:
     encoder = LineEncoder(batch_bytes=batch_bytes)
     text = b"".join(b"hello lagou %d\n" % number for number in range(1, count + 1))
     encoder.feed(text, len(text), 1_700_000_000_000)
@@ -45,14 +45,14 @@ def lines(count: int, batch_bytes: int = 16_384) -> bytearray:
     return encoder.take()
 
 
-def records(data: object) -> list[tuple[int, int, bytes | None, bytes | None]]:
+def read_records(data: object) -> list[tuple[int, int, bytes | None, bytes | None]]:
     batches = MemoryRecords(bytes(data))  # type: ignore[call-overload]
     return [(r.offset, r.timestamp, r.key, r.value) for one in batches.batches() for r in one.records()]
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_each_batch_is_packed_alone(codec: CompressionType, zstandard: str) -> None:
-    plain = lines(2100)
+    plain = encode_lines(2100)
     before = bytes(plain)
     packed = pack(plain, Compression(codec), limit_bytes=MOST)
     assert plain == before
@@ -60,11 +60,11 @@ def test_each_batch_is_packed_alone(codec: CompressionType, zstandard: str) -> N
     assert [header.count for header in one] == [header.count for header in two] == [717, 694, 682, 7]
     assert all(header.is_valid and header.compression == codec for header in two)
     assert len(packed) < len(plain) / 2 and not memoryview(packed).readonly
-    assert records(packed) == records(plain)
+    assert read_records(packed) == read_records(plain)
 
 
 def test_no_codec_changes_nothing() -> None:
-    plain = lines(10)
+    plain = encode_lines(10)
     assert pack(plain, PLAIN, limit_bytes=MOST) is plain
     empty = bytearray()
     assert pack(empty, Compression(ZSTD), limit_bytes=MOST) is empty
@@ -88,7 +88,7 @@ def test_batches_that_would_grow_past_the_limit_stay_as_they_are() -> None:
     plain = bytearray(noise + text + noise)
     packed = pack(plain, Compression(LZ4), limit_bytes=len(noise))
     assert [header.compression for header in scan(packed)] == [0, LZ4, 0]
-    assert bytes(packed)[: len(noise)] == noise and records(packed) == records(plain)
+    assert bytes(packed)[: len(noise)] == noise and read_records(packed) == read_records(plain)
     wanted = pack(plain, Compression(LZ4, None, True), limit_bytes=len(noise))
     assert [header.compression for header in scan(wanted)] == [LZ4] * 3
 
@@ -150,13 +150,13 @@ def test_any_lines_in_batches_of_any_size(values: list[bytes], batch_bytes: int,
         assert two.is_valid and two.compression == codec
         for field in ("base_offset", "last_offset", "count", "base_timestamp", "max_timestamp", "leader_epoch"):
             assert getattr(one, field) == getattr(two, field)
-    assert records(packed) == records(plain)
-    assert [value for _, _, _, value in records(packed)] == values
+    assert read_records(packed) == read_records(plain)
+    assert [value for _, _, _, value in read_records(packed)] == values
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_threads_do_not_disturb_each_other(codec: CompressionType) -> None:
-    plain = lines(3000)
+    plain = encode_lines(3000)
     wanted = bytes(pack(plain, Compression(codec), limit_bytes=MOST))
     made: list[bytes] = []
 
@@ -174,7 +174,7 @@ def test_threads_do_not_disturb_each_other(codec: CompressionType) -> None:
 
 @pytest.mark.parametrize("level", ["", "-", "x", "1.0", "\u0663", "\u00b2", "--3", "0" * 12 + "3"])
 def test_a_level_is_a_whole_number_of_few_digits(level: str) -> None:
-    with pytest.raises(IllegalArgument, match="^the level of .* is no whole number") as caught:
+    with pytest.raises(IllegalArgument, match="^the level of .* is not a whole number") as caught:
         parse_compression(f"zstd:{level}")
     assert "a level follows the colon: zstd:3" in str(caught.value.hint)
     assert parse_compression("zstd:" + "0" * 11 + "3") == parse_compression("zstd:3")

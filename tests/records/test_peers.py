@@ -31,11 +31,11 @@ ROWS = [
 Tuple = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
-def read_by_us(data: bytes) -> list[Tuple]:
+def read_rows(data: bytes) -> list[Tuple]:
     return [(r.offset, r.timestamp, r.key, r.value, r.headers) for b in MemoryRecords(data).batches() for r in b]
 
 
-def expected(base: int, magic: int) -> list[Tuple]:
+def expected_rows(base: int, magic: int) -> list[Tuple]:
     return [(base + n, t if magic else -1, k, v, h if magic == 2 else ()) for n, (t, k, v, h) in enumerate(ROWS)]
 
 
@@ -52,7 +52,7 @@ def test_they_read_ours(magic: int, codec: CompressionType) -> None:
         found += [
             (r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch
         ]
-    assert found == expected(7, magic)
+    assert found == expected_rows(7, magic)
 
 
 @kinds
@@ -65,7 +65,7 @@ def test_we_read_theirs(magic: int, codec: CompressionType) -> None:
         builder = LegacyRecordBatchBuilder(magic, codec, 1 << 24)
         for n, (time, key, value, _) in enumerate(ROWS):
             builder.append(n, time, key, value)
-    assert read_by_us(bytes(builder.build())) == expected(0, magic)
+    assert read_rows(bytes(builder.build())) == expected_rows(0, magic)
 
 
 @pytest.mark.parametrize("size", [1, 100, 70_000, 200_000])

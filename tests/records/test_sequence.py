@@ -38,5 +38,5 @@ def test_one_undoes_the_other(sequence: int, by: int) -> None:
 @pytest.mark.parametrize(("sequence", "by"), [(-1, 1), (MAX_SEQUENCE + 1, 0), (0, -1), (0, MAX_SEQUENCE + 1)])
 def test_numbers_outside_the_range_are_refused(sequence: int, by: int) -> None:
     for function in (increment_sequence, decrement_sequence):
-        with pytest.raises(ValueError, match="must lie between"):
+        with pytest.raises(ValueError, match="must be between"):
             function(sequence, by)

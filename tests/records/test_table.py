@@ -25,7 +25,7 @@ ROWS = [(None if i % 4 else b"k%d" % i, b"v" * i, T + i, [("h", None)] * (i % 3)
 DATA = bytes(encode_batch(ROWS, timestamp=T))
 
 
-def table(columns: list[str] | None = None, *, batch_rows: int = 20, data: bytes = DATA) -> Table:
+def make_table(columns: list[str] | None = None, *, batch_rows: int = 20, data: bytes = DATA) -> Table:
     kinds = kinds_of(columns)
     reader = ColumnReader(kinds, 0, 2**62, topic="orders", partition=3, batch_rows=batch_rows)
     batches = scan(data)
@@ -33,7 +33,7 @@ def table(columns: list[str] | None = None, *, batch_rows: int = 20, data: bytes
 
 
 def test_numbers_are_read_only_arrays_without_a_copy() -> None:
-    t = table()
+    t = make_table()
     assert t.offsets.tolist() == list(range(50)) and t.offsets.dtype == np.int64
     assert t.timestamps.tolist() == [T + i for i in range(50)] and t.timestamps.dtype == np.int64
     assert set(t.partitions) == {3} and t.partitions.dtype == np.int32
@@ -53,7 +53,7 @@ def test_numbers_are_read_only_arrays_without_a_copy() -> None:
 
 @pytest.mark.parametrize("name", ["offset", "value"])
 def test_an_array_is_copied_only_where_that_is_asked_for(name: str) -> None:
-    column = table()[name]
+    column = make_table()[name]
     shared, own = np.asarray(column), np.array(column, copy=True)
     assert shared.tolist() == own.tolist() == column.to_pylist()
     assert np.shares_memory(shared, column.to_numpy()) == (name == "offset")
@@ -66,7 +66,7 @@ def test_an_array_is_copied_only_where_that_is_asked_for(name: str) -> None:
 
 
 def test_arrow_shows_the_memory_that_numpy_shows() -> None:
-    t = table()
+    t = make_table()
     offsets = t.offsets
     chunk = pa.table(t)["offset"].chunk(1)
     assert chunk.buffers()[1].address == offsets[20:].ctypes.data
@@ -74,7 +74,7 @@ def test_arrow_shows_the_memory_that_numpy_shows() -> None:
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 1000])
 def test_slices_are_those_of_a_list(batch_rows: int) -> None:
-    t = table(batch_rows=batch_rows)
+    t = make_table(batch_rows=batch_rows)
     whole = records_of(checked(t))
     for part in (slice(None), slice(3, 30), slice(-5, None), slice(40, 10), slice(45, 99), slice(-99, 2), slice(7, 7)):
         wanted = whole[part]
@@ -87,7 +87,7 @@ def test_slices_are_those_of_a_list(batch_rows: int) -> None:
 
 
 def test_a_row_is_a_dict() -> None:
-    t = table()
+    t = make_table()
     assert t[8] == {
         "key": b"k8", "value": b"v" * 8, "topic": "orders", "partition": 3, "offset": 8, "timestamp": T + 8,
         "timestampType": 0, "headers": (("h", None), ("h", None)),
@@ -102,7 +102,7 @@ def test_a_row_is_a_dict() -> None:
 
 
 def test_columns_by_name() -> None:
-    t = table()
+    t = make_table()
     assert t.columns == COLUMNS
     value = t["value"]
     assert (value.name, len(value), value[3], value[-1]) == ("value", 50, b"vvv", b"v" * 49)
@@ -123,7 +123,7 @@ def test_columns_by_name() -> None:
 
 
 def test_some_columns() -> None:
-    t = table(["offset", "key"])
+    t = make_table(["offset", "key"])
     assert t.columns == ("offset", "key") and pa.table(t).column_names == ["offset", "key"]
     assert t.select(["key"]).columns == ("key",)
     with pytest.raises(IllegalArgument, match="there is no column 'value'"):
@@ -136,8 +136,8 @@ def test_some_columns() -> None:
     [
         (["ofset"], "no column 'ofset'.*did you mean offset"),
         (["Value"], "did you mean value"),
-        (["xyz"], "there are key, value, topic"),
-        ([], "no column is asked for"),
+        (["xyz"], "columns are key, value, topic"),
+        ([], "no column is given"),
         (["key", "key"], "twice"),
         ([1], "no column 1"),
     ],
@@ -153,19 +153,19 @@ def test_one_name_is_no_list() -> None:
 
 
 def test_record_batches_are_arrays() -> None:
-    parts = list(table()[5:45].batches())
+    parts = list(make_table()[5:45].batches())
     assert [len(part) for part in parts] == [15, 20, 5]
     for part in parts:
         batch = pa.record_batch(part)
         batch.validate(full=True)
         assert batch["offset"].to_pylist() == part.offsets.tolist()
     assert records_of(pa.Table.from_batches([pa.record_batch(part) for part in parts])) == records_of(
-        checked(table()[5:45])
+        checked(make_table()[5:45])
     )
 
 
 def test_pandas_without_pyarrow() -> None:
-    frame = table().to_pandas()
+    frame = make_table().to_pandas()
     assert list(frame.columns) == list(COLUMNS)
     assert frame["timestamp"].dtype == "datetime64[ms, UTC]"
     assert frame["offset"].dtype == np.int64 and frame["partition"].dtype == np.int32
@@ -173,15 +173,15 @@ def test_pandas_without_pyarrow() -> None:
     assert frame["headers"][4] == (("h", None),)
     assert frame["topic"].unique().tolist() == ["orders"]
     assert frame["timestamp"][3] == pd.Timestamp(T + 3, unit="ms", tz="UTC")
-    wanted = pa.table(table()).to_pandas()
+    wanted = pa.table(make_table()).to_pandas()
     for name in ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"):
         pd.testing.assert_series_equal(frame[name], wanted[name])
     frame.loc[0, "offset"] = 7  # its own memory
-    assert table(["offset"])[:0].to_pandas().shape == (0, 1)
+    assert make_table(["offset"])[:0].to_pandas().shape == (0, 1)
 
 
 def test_duckdb_and_polars_read_it() -> None:
-    t = table()
+    t = make_table()
     total = duckdb.sql('SELECT count(*), sum("offset"), sum(octet_length(value)), count(key) FROM t').fetchall()
     assert total == [(50, sum(range(50)), sum(range(50)), 13)]
     part = t[10:30]  # noqa: F841 - DuckDB finds it by its name
@@ -225,7 +225,7 @@ def test_a_batch_by_itself() -> None:
     assert one.table(["value"])["value"][2] == b"vv"
     odd = batch([R(b"a", delta=5), R(b"b", delta=3), R(b"c", delta=3)], last_delta=5)
     assert RecordBatch(odd, scan(odd), 0).table().offsets.tolist() == [5, 3, 3]
-    with pytest.raises(IllegalArgument, match="no column 'topic'.*there are key, value, offset"):
+    with pytest.raises(IllegalArgument, match="no column 'topic'.*columns are key, value, offset"):
         one.table(["topic"])
 
 
@@ -233,7 +233,7 @@ def test_a_batch_by_itself() -> None:
 def test_compressed_batches(codec: int) -> None:
     payload = bytes(compress(codec, DATA[61:]))
     data = frame(payload, count=50, last_delta=49, attributes=codec, base_timestamp=T, max_timestamp=T + 49)
-    assert records_of(checked(table(data=data))) == told(RecordBatch(data, scan(data), 0))
+    assert records_of(checked(make_table(data=data))) == told(RecordBatch(data, scan(data), 0))
 
 
 def test_damage_after_the_records_in_front_of_it() -> None:
@@ -256,7 +256,7 @@ def test_damage_after_the_records_in_front_of_it() -> None:
 
 
 def test_reprs() -> None:
-    t = table(["offset", "key"])
+    t = make_table(["offset", "key"])
     assert repr(t) == "<Table of 50 records: offset, key>"
     assert repr(t["key"][3:5]) == "<TableColumn key of 2 records>"
     assert repr(next(t.batches())) == "<RecordBatchColumns of 20 records: offset, key>"

@@ -27,7 +27,7 @@ CODECS = list(CompressionType)
 Made = list[tuple[bytes, list[Record]]]
 
 
-def made(base: int, codec: int, magic: int = 2, count: int = 20) -> tuple[bytes, list[Record]]:
+def build_batch(base: int, codec: int, magic: int = 2, count: int = 20) -> tuple[bytes, list[Record]]:
     """A batch and its records."""
     builder: RecordsBuilder | LegacyBuilder
     if magic == 2:
@@ -42,26 +42,26 @@ def made(base: int, codec: int, magic: int = 2, count: int = 20) -> tuple[bytes,
     return bytes(builder.build()), [Record(v, k, time(t), headers, base + n) for n, (t, k, v) in enumerate(rows)]
 
 
-def run_of(*kinds: tuple[int, int]) -> Made:
-    return [made(20 * n, codec, magic) for n, (codec, magic) in enumerate(kinds)]
+def build_batches(*kinds: tuple[int, int]) -> Made:
+    return [build_batch(20 * n, codec, magic) for n, (codec, magic) in enumerate(kinds)]
 
 
-MIXED = run_of((3, 2), (0, 2), (1, 0), (0, 1), (4, 2), (2, 1), (2, 2), (0, 0), (3, 0), (1, 2))
+MIXED = build_batches((3, 2), (0, 2), (1, 0), (0, 1), (4, 2), (2, 1), (2, 2), (0, 0), (3, 0), (1, 2))
 
 
-def read(data: bytes, first: int = 0, last: int = -1, **options: int) -> list[Record]:
+def read_records(data: bytes, first: int = 0, last: int = -1, **options: int) -> list[Record]:
     return [r for table in tables.record_tables(data, scan(data), first, last, **options) for r in table]
 
 
-def joined(parts: Made) -> tuple[bytes, list[Record]]:
+def join(parts: Made) -> tuple[bytes, list[Record]]:
     return b"".join(data for data, _ in parts), [r for _, records in parts for r in records]
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_one_codec(codec: CompressionType) -> None:
     """REC-21: every codec gives the records of the plain batch."""
-    data, records = joined([made(20 * n, codec) for n in range(5)])
-    assert read(data) == records
+    data, records = join([build_batch(20 * n, codec) for n in range(5)])
+    assert read_records(data) == records
     table = tables.batch_table(data, scan(data), 2)
     assert list(table) == records[40:60]
 
@@ -69,11 +69,11 @@ def test_one_codec(codec: CompressionType) -> None:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_one_batch_without_its_compression(magic: int) -> None:
     """A v2 header and the records, or a run of messages with their own offsets."""
-    data, records = made(7, CompressionType.GZIP, magic)
+    data, records = build_batch(7, CompressionType.GZIP, magic)
     plain = bytes(plain_row(b"before" + data, scan(b"before" + data, 6), 0)[0])
     if magic == 2:
-        assert plain[61:] == made(7, CompressionType.NONE)[0][61:]
-    assert read(plain) == records
+        assert plain[61:] == build_batch(7, CompressionType.NONE)[0][61:]
+    assert read_records(plain) == records
     broken = data[:-30]
     broken = broken[:8] + struct.pack(">i", len(broken) - 12) + broken[12:]
     with pytest.raises(KafkalogError) as caught:
@@ -82,8 +82,8 @@ def test_one_batch_without_its_compression(magic: int) -> None:
 
 
 def test_formats_and_codecs_mixed() -> None:
-    data, records = joined(MIXED)
-    assert read(data) == records
+    data, records = join(MIXED)
+    assert read_records(data) == records
     batches = scan(data)
     rows = [row for row in range(len(batches)) if batches.base_offset(row) in range(40, 100)]
     found = [r for table in tables.record_tables(data, batches, rows[0], rows[-1] + 1) for r in table]
@@ -91,14 +91,14 @@ def test_formats_and_codecs_mixed() -> None:
 
 
 def test_a_run_begins_and_ends_anywhere() -> None:
-    data, _ = joined(run_of((3, 2), (4, 2), (0, 2), (1, 2)))
+    data, _ = join(build_batches((3, 2), (4, 2), (0, 2), (1, 2)))
     for first in range(4):
         for last in range(first, 5):
-            assert [r.offset for r in read(data, first, last)] == list(range(20 * first, 20 * last))
+            assert [r.offset for r in read_records(data, first, last)] == list(range(20 * first, 20 * last))
 
 
 def test_large_runs_come_in_several_tables() -> None:
-    data, records = joined([made(2000 * n, 4, count=2000) for n in range(20)])
+    data, records = join([build_batch(2000 * n, 4, count=2000) for n in range(20)])
     found = list(tables.record_tables(data, scan(data)))
     assert len(found) > 3
     assert [r.offset for table in found for r in table] == [r.offset for r in records]
@@ -113,7 +113,7 @@ def test_declared_counts_of_compressed_batches(codec: CompressionType) -> None:
     for count, reason in ((2, "left after"), (4, "more records"), (2**30, "more records"), (-1, "negative")):
         data = bytes(with_payload(batch(rows, count=count, base_offset=7), payload, codec))
         with pytest.raises(InvalidRecord, match=reason) as raised:
-            read(data)
+            read_records(data)
         assert (raised.value.offset, raised.value.position) == (7, 0)
 
 
@@ -143,7 +143,7 @@ def test_unsound_records(codec: CompressionType, name: str) -> None:
     data = bytes(with_payload(plain, compress(codec, records), codec))
     one = RecordBatch(data, scan(data), 0)
     one.ensure_valid()
-    for walk in (one.records, one.sizes, lambda: list(one), lambda: read(data)):
+    for walk in (one.records, one.sizes, lambda: list(one), lambda: read_records(data)):
         with pytest.raises(InvalidRecord) as raised:
             walk()
         assert raised.value.offset == 9
@@ -169,17 +169,17 @@ def test_unsound_wrappers(value: bytes | None, inner_codec: int, codec: int, off
     data = bytes(outer.build())
     one = RecordBatch(data, scan(data), 0)
     one.ensure_valid()
-    for walk in (one.records, lambda: read(data)):
+    for walk in (one.records, lambda: read_records(data)):
         with pytest.raises(InvalidRecord, match=words):
             walk()
 
 
 @pytest.mark.parametrize("codec", [c for c in CODECS if c])
 def test_damage_stops_behind_the_records_before_it(codec: CompressionType) -> None:
-    good, records = joined(run_of((0, 2), (int(codec), 2)))
-    bad = bytearray(made(40, codec)[0])
+    good, records = join(build_batches((0, 2), (int(codec), 2)))
+    bad = bytearray(build_batch(40, codec)[0])
     bad[61:66] = b"\x04\x22\x4d\x18\x99"
-    after = made(60, codec)[0]
+    after = build_batch(60, codec)[0]
     data = good + seal(bytes(bad)) + after
     found: list[Record] = []
     with pytest.raises(InvalidRecord) as raised:
@@ -193,7 +193,7 @@ def test_damage_stops_behind_the_records_before_it(codec: CompressionType) -> No
 
 
 def test_positions_are_those_of_the_file() -> None:
-    good, bad = made(0, 3)[0], bytearray(made(20, 3)[0])
+    good, bad = build_batch(0, 3)[0], bytearray(build_batch(20, 3)[0])
     bad[61] ^= 1
     data = good + seal(bytes(bad))
     batches = scan(data, base_position=5000)
@@ -208,7 +208,7 @@ def test_positions_are_those_of_the_file() -> None:
 def test_each_kind_of_damage_has_its_error() -> None:
     """REC-23, REC-39, REC-43."""
     plain = batch([R()])
-    short = bytearray(LegacyBuilder(0, magic=1).build() or made(0, 0, 1, 1)[0])
+    short = bytearray(LegacyBuilder(0, magic=1).build() or build_batch(0, 0, 1, 1)[0])
     short[8:12] = (18).to_bytes(4, "big")
     nested = LegacyBuilder(5, compression=CompressionType.GZIP)
     nested.append(T, None, b"v")
@@ -225,10 +225,10 @@ def test_each_kind_of_damage_has_its_error() -> None:
 
 
 def test_the_limit_of_one_batch() -> None:
-    data, records = joined([made(20 * n, 1) for n in range(3)])
-    assert read(data, limit_bytes=10_000) == records
+    data, records = join([build_batch(20 * n, 1) for n in range(3)])
+    assert read_records(data, limit_bytes=10_000) == records
     with pytest.raises(InvalidRecord, match="limit of 100 bytes"):
-        read(data, limit_bytes=100)
+        read_records(data, limit_bytes=100)
 
 
 def test_a_bomb_among_batches_takes_no_memory() -> None:
@@ -238,9 +238,9 @@ def test_a_bomb_among_batches_takes_no_memory() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidRecord, match="limit"):
-            read(bombs, limit_bytes=1 << 20)
+            read_records(bombs, limit_bytes=1 << 20)
         with pytest.raises(InvalidRecord):
-            read(bombs, limit_bytes=33 << 20)
+            read_records(bombs, limit_bytes=33 << 20)
         assert tracemalloc.get_traced_memory()[1] < 90 << 20
     finally:
         tracemalloc.stop()
@@ -248,7 +248,7 @@ def test_a_bomb_among_batches_takes_no_memory() -> None:
 
 def test_what_was_decompressed_goes_with_the_last_record() -> None:
     """REC-22: an iteration that stops early keeps nothing; past the end there is nothing more."""
-    data, _ = joined([made(2000 * n, 3, count=2000) for n in range(6)])
+    data, _ = join([build_batch(2000 * n, 3, count=2000) for n in range(6)])
     gc.disable()
     try:
         walk = tables.record_tables(data, scan(data))
@@ -276,7 +276,7 @@ def test_an_error_keeps_no_table() -> None:
     gc.disable()
     try:
         with pytest.raises(InvalidRecord):
-            read(packed)
+            read_records(packed)
         with pytest.raises(InvalidRecord):
             tables.batch_table(packed, scan(packed), 0)
         assert not [o for o in gc.get_objects() if isinstance(o, RecordTable)]

@@ -43,14 +43,14 @@ NONE = CompressionType.NONE
 CODECS = [NONE, GZIP, SNAPPY, LZ4, ZSTD]
 
 
-def packed(rows: list[R], codec: CompressionType, **fields: int) -> bytes:
+def compress_batch(rows: list[R], codec: CompressionType, **fields: int) -> bytes:
     """A v2 batch compressed with a codec, any header fields."""
     plain = batch(rows, **{**fields, "attributes": fields.get("attributes", 0) | codec})
     body = bytes(compress(codec, plain[61:]))
     return seal(plain[:8] + (61 + len(body) - 12).to_bytes(4, "big") + plain[12:61] + body)
 
 
-def made(magic: int, codec: CompressionType, rows: list[R]) -> bytes:
+def build_batches(magic: int, codec: CompressionType, rows: list[R]) -> bytes:
     """Batches of any format as a client sends them, with offsets from 0 on."""
     builder = RecordsBuilder(compression=codec) if magic == 2 else LegacyBuilder(magic=magic, compression=codec)
     for row in rows:
@@ -62,7 +62,7 @@ def validate(data: bytes, rules: ValidationRules | None = None, first: int = 100
     return validate_and_assign_offsets(data, first, rules or ValidationRules(), T, **more)
 
 
-def rows_of(result: ValidationResult) -> list[tuple[int, int, bytes | None, bytes | None]]:
+def read_rows(result: ValidationResult) -> list[tuple[int, int, bytes | None, bytes | None]]:
     assert scan(result.records).first_invalid == -1
     return [(r.offset, r.timestamp, r.key, r.value) for b in MemoryRecords(result.records).batches() for r in b]
 
@@ -82,10 +82,10 @@ ROWS = [R(b"a", b"k", T), R(b"b" * 90, b"k2", T + 300), R(None, b"k3", T - 5)]
 )
 def test_every_codec_and_format(source: CompressionType, target: CompressionType, magic: int, to: int) -> None:
     """VAL-7, VAL-8, VAL-9, VAL-19: offsets are consecutive from the given one in all; the rest stays as it was."""
-    data = made(magic, source, ROWS)
+    data = build_batches(magic, source, ROWS)
     result = validate(data, ValidationRules(target), 1_234_567, magic=to, leader_epoch=5)
     times = [-1 if 0 in (magic, to) else row.timestamp for row in ROWS]
-    assert rows_of(result) == [
+    assert read_rows(result) == [
         (1_234_567 + at, time, row.key, row.value) for at, (time, row) in enumerate(zip(times, ROWS, strict=True))
     ]
     table = scan(result.records)
@@ -100,7 +100,7 @@ def test_every_codec_and_format(source: CompressionType, target: CompressionType
 @pytest.mark.parametrize("codec", CODECS)
 def test_in_place_nothing_changes_but_offset_and_epoch(codec: CompressionType) -> None:
     """VAL-7, VAL-10, VAL-20: the level of the codec does not matter."""
-    data = made(2, codec, ROWS)
+    data = build_batches(2, codec, ROWS)
     result = validate(data, ValidationRules(codec, level=9 if codec == ZSTD else None), leader_epoch=7)
     assert bytes(result.records) == (100).to_bytes(8, "big") + data[8:12] + (7).to_bytes(4, "big") + data[16:]
     assert (result.log_append_time_ms, result.max_timestamp_ms) == (T, T + 300)
@@ -111,7 +111,7 @@ def test_in_place_nothing_changes_but_offset_and_epoch(codec: CompressionType) -
 def test_a_wrong_max_timestamp_is_put_right(codec: CompressionType) -> None:
     """VAL-10: the result's is the largest of the records."""
     for wrong in ({"max_timestamp": T + 5000}, {"attributes": 8, "max_timestamp": T + 400}):
-        result = validate(packed(ROWS, codec, **wrong))
+        result = validate(compress_batch(ROWS, codec, **wrong))
         header = scan(result.records)[0]
         stamped = "attributes" in wrong
         assert (header.max_timestamp, header.timestamp_type) == (T + 400 if stamped else T + 300, 0)
@@ -124,8 +124,8 @@ def test_a_wrong_max_timestamp_is_put_right(codec: CompressionType) -> None:
 def test_the_log_stamps_every_record(magic: int, source: CompressionType, target: CompressionType) -> None:
     """VAL-11."""
     rules = ValidationRules(target, append_time=True, before_ms=0, after_ms=0)
-    result = validate(made(magic, source, [R(timestamp=5), R(timestamp=T + 10**6)]), rules, magic=magic)
-    assert [row[1] for row in rows_of(result)] == [T, T]
+    result = validate(build_batches(magic, source, [R(timestamp=5), R(timestamp=T + 10**6)]), rules, magic=magic)
+    assert [row[1] for row in read_rows(result)] == [T, T]
     table = scan(result.records)
     assert {h.timestamp_type for h in table} == {1} and {h.max_timestamp for h in table} == {T}
     assert (result.max_timestamp_ms, result.log_append_time_ms) == (T, T)
@@ -148,7 +148,7 @@ def test_the_log_stamps_every_record(magic: int, source: CompressionType, target
 def test_headers_that_a_client_may_not_send(fields: dict[str, int], codec: CompressionType) -> None:
     """VAL-3, VAL-4, VAL-5."""
     metrics = ValidatorMetrics()
-    data = packed([R(timestamp=T)], codec, **fields)
+    data = compress_batch([R(timestamp=T)], codec, **fields)
     with pytest.raises(InvalidRecord) as raised:
         validate(data, metrics=metrics)
     assert (raised.value.offset, raised.value.position) == (0, 0)
@@ -201,13 +201,13 @@ def test_producers_that_old_formats_cannot_hold(fields: dict[str, int], word: st
 
 def test_how_many_batches_come_in_one_append() -> None:
     """VAL-1, VAL-2: one of v2, one wrapper, any number of plain messages of one format."""
-    wrapped = made(1, GZIP, ROWS)
+    wrapped = build_batches(1, GZIP, ROWS)
     metrics = ValidatorMetrics()
     for data in (b"", batch([R()]) * 2, wrapped + wrapped, message_v1(0, b"v") + wrapped):
         with pytest.raises(InvalidRecord):
             validate(data)
     with pytest.raises(InvalidRecord, match="v0 follows one of format v1") as raised:
-        validate(message_v1(0, b"v") * 2 + made(0, NONE, [R()]), metrics=metrics)
+        validate(message_v1(0, b"v") * 2 + build_batches(0, NONE, [R()]), metrics=metrics)
     assert raised.value.position == 2 * len(message_v1(0, b"v"))
     assert metrics.invalid_magic == 1
     assert validate(message_v1(0, b"v") * 5).next_offset == 105
@@ -217,7 +217,7 @@ def test_how_many_batches_come_in_one_append() -> None:
 def test_times_outside_the_bounds_name_the_records(codec: CompressionType) -> None:
     """VAL-12: the bounds are inclusive; -1 is not looked at."""
     with pytest.raises(InvalidTimestamp) as raised:
-        validate(packed([R(timestamp=T), R(timestamp=T - 1001), R(timestamp=T + 1001)], codec), BOUNDED)
+        validate(compress_batch([R(timestamp=T), R(timestamp=T - 1001), R(timestamp=T + 1001)], codec), BOUNDED)
     assert [index for index, _ in raised.value.record_errors] == [1, 2]
     assert str(T - 1001) in raised.value.record_errors[0][1] and raised.value.hint
     moved = batch([R(timestamp=T), R(timestamp=T - 1001)], base_offset=70)
@@ -225,7 +225,7 @@ def test_times_outside_the_bounds_name_the_records(codec: CompressionType) -> No
         check_append(bytearray(moved), scan(moved), BOUNDED, T, any_base_offset=True)
     ((number, reason),) = raised.value.record_errors
     assert number == 1 and f"Timestamp {T - 1001} of message with offset 71 is" in reason
-    validate(packed([R(timestamp=T - 1000), R(timestamp=T + 1000), R(timestamp=-1)], codec), BOUNDED)
+    validate(compress_batch([R(timestamp=T - 1000), R(timestamp=T + 1000), R(timestamp=-1)], codec), BOUNDED)
 
 
 def test_extreme_bounds_do_not_wrap() -> None:
@@ -236,12 +236,12 @@ def test_extreme_bounds_do_not_wrap() -> None:
 @pytest.mark.parametrize("codec", [NONE, GZIP])
 def test_a_producer_that_stamps_for_the_log(codec: CompressionType) -> None:
     """VAL-13."""
-    data = packed([R(timestamp=T)], codec, attributes=8)
+    data = compress_batch([R(timestamp=T)], codec, attributes=8)
     with pytest.raises(InvalidTimestamp, match="LogAppendTime"):
         validate(data, STAMPED)
     with pytest.raises(InvalidTimestamp):
-        validate(packed([R(timestamp=-1)], codec, attributes=8))
-    assert rows_of(validate(data))[0][1] == T
+        validate(compress_batch([R(timestamp=-1)], codec, attributes=8))
+    assert read_rows(validate(data))[0][1] == T
 
 
 @pytest.mark.parametrize("codec", [NONE, LZ4])
@@ -249,10 +249,11 @@ def test_unkeyed_records_on_a_compacted_topic(codec: CompressionType) -> None:
     """LOG-12, VAL-15: every one is listed and counted; keyed ones pass."""
     metrics = ValidatorMetrics()
     with pytest.raises(InvalidRecord) as raised:
-        validate(packed([R(b"v", b"k", T), R(b"v", None, T), R(None, None, T)], codec), COMPACT, metrics=metrics)
+        rows = [R(b"v", b"k", T), R(b"v", None, T), R(None, None, T)]
+        validate(compress_batch(rows, codec), COMPACT, metrics=metrics)
     assert [index for index, _ in raised.value.record_errors] == [1, 2]
     assert metrics.no_key_compacted_topic == 2
-    validate(packed([R(None, b"k", T)], codec), COMPACT)
+    validate(compress_batch([R(None, b"k", T)], codec), COMPACT)
 
 
 def test_at_most_three_faults_are_told_and_all_are_listed() -> None:
@@ -264,7 +265,7 @@ def test_at_most_three_faults_are_told_and_all_are_listed() -> None:
     assert MOST_FAULTS >= 10_000
 
 
-def wrong_inside(bad: int, times: list[int]) -> bytes:
+def build_mixed_wrapper(bad: int, times: list[int]) -> bytes:
     """A v1 wrapper with messages of v0 among its own: `bad` of them, then v1 ones with these times."""
     v0, v1 = MessageSet(0), MessageSet(1)
     for offset in range(bad):
@@ -279,17 +280,17 @@ def test_messages_of_another_format_inside_a_wrapper() -> None:
     """VAL-14."""
     metrics = ValidatorMetrics()
     with pytest.raises(InvalidRecord, match="and 17 more") as raised:
-        validate(wrong_inside(20, []), metrics=metrics)
+        validate(build_mixed_wrapper(20, []), metrics=metrics)
     assert len(raised.value.record_errors) == 20 and metrics.invalid_magic == 20
     with pytest.raises(InvalidTimestamp) as raised_by_time:
-        validate(wrong_inside(5, [5]), BOUNDED, partition="t-0")
+        validate(build_mixed_wrapper(5, [5]), BOUNDED, partition="t-0")
     assert len(raised_by_time.value.record_errors) == 6
     assert raised_by_time.value.record_errors[0][1].endswith("outer magic 1 in topic partition t-0")
 
 
 def test_a_wrong_checksum_inside_a_wrapper() -> None:
     """VAL-18: at once, whatever else is wrong, and counted."""
-    inner = bytearray(made(1, NONE, ROWS))
+    inner = bytearray(build_batches(1, NONE, ROWS))
     inner[-1] ^= 1
     data = bytes(wrapper(compress(LZ4, inner), magic=1, codec=LZ4, offset=2))
     metrics = ValidatorMetrics()
@@ -301,7 +302,7 @@ def test_a_wrong_checksum_inside_a_wrapper() -> None:
 
 def test_a_wrapper_inside_a_wrapper() -> None:
     """VAL-22."""
-    nested = bytes(wrapper(compress(GZIP, made(1, GZIP, ROWS)), magic=1, codec=GZIP, offset=2))
+    nested = bytes(wrapper(compress(GZIP, build_batches(1, GZIP, ROWS)), magic=1, codec=GZIP, offset=2))
     with pytest.raises(InvalidRecord, match="holds another"):
         validate(nested)
 
@@ -315,17 +316,17 @@ def test_wrong_offsets_inside_a_wrapper(deltas: tuple[int, ...]) -> None:
     data = bytes(wrapper(compress(GZIP, inner.build()), magic=1, codec=GZIP, offset=deltas[-1], timestamp=T))
     result = validate(data, magic=1)
     assert result.message_size_maybe_changed
-    assert [row[0] for row in rows_of(result)] == [100, 101, 102]
+    assert [row[0] for row in read_rows(result)] == [100, 101, 102]
 
 
 def test_wrong_offsets_inside_a_compressed_batch() -> None:
     """VAL-7: the reference dies of them where the codec stays, and numbers them anew where it does not."""
-    gap = packed([R(timestamp=T, delta=0), R(timestamp=T, delta=2)], ZSTD, last_delta=1)
+    gap = compress_batch([R(timestamp=T, delta=0), R(timestamp=T, delta=2)], ZSTD, last_delta=1)
     with pytest.raises(InvalidRecord, match="consecutive"):
         validate(gap)
-    assert [row[0] for row in rows_of(validate(gap, ValidationRules(NONE)))] == [100, 101]
-    moved = packed([R(timestamp=T)], ZSTD, base_offset=9)
-    with pytest.raises(InvalidRecord, match="begins at offset 0"):
+    assert [row[0] for row in read_rows(validate(gap, ValidationRules(NONE)))] == [100, 101]
+    moved = compress_batch([R(timestamp=T)], ZSTD, base_offset=9)
+    with pytest.raises(InvalidRecord, match="must begin at offset 0"):
         validate(moved)
     table = scan(moved)
     assert check_append(bytearray(moved), table, ValidationRules(), T, any_base_offset=True).rebuilt is None
@@ -337,9 +338,9 @@ def test_what_cannot_be_read_is_named() -> None:
     with pytest.raises(InvalidRecord, match="gzip"):
         validate(batch([R(timestamp=T)], attributes=1))
     with pytest.raises(InvalidRecord, match="record 1 of the batch"):
-        validate(packed([R(timestamp=T)], GZIP, count=2, last_delta=1))
+        validate(compress_batch([R(timestamp=T)], GZIP, count=2, last_delta=1))
     with pytest.raises(IllegalArgument, match="zstd"):
-        validate(made(1, GZIP, ROWS), ValidationRules(ZSTD), magic=1)
+        validate(build_batches(1, GZIP, ROWS), ValidationRules(ZSTD), magic=1)
     with pytest.raises(InvalidTimestamp, match="negative"):
         validate(batch([R(timestamp=-5)]), ValidationRules(GZIP))
 
@@ -350,29 +351,29 @@ def test_what_cannot_be_read_is_named() -> None:
 )
 def test_the_offset_of_the_max_timestamp(magic: int, codec: CompressionType, offset: int) -> None:
     """VAL-17, REC-36: as shallow as the batch is."""
-    result = validate(made(magic, codec, ROWS), magic=magic)
+    result = validate(build_batches(magic, codec, ROWS), magic=magic)
     assert result.offset_of_max_timestamp == offset
-    again = validate(made(2, GZIP if codec == NONE else NONE, ROWS), ValidationRules(codec), magic=magic)
+    again = validate(build_batches(2, GZIP if codec == NONE else NONE, ROWS), ValidationRules(codec), magic=magic)
     assert again.offset_of_max_timestamp == offset
 
 
 def test_the_offset_of_the_max_timestamp_where_the_log_stamps() -> None:
     """VAL-17: the last offset of v2 and of wrappers, the first of plain v1 messages."""
     for magic, codec, offset in ((2, NONE, 102), (1, GZIP, 102), (1, NONE, 100), (0, NONE, -1)):
-        data = made(magic, codec, ROWS)
+        data = build_batches(magic, codec, ROWS)
         assert validate(data, STAMPED, magic=magic).offset_of_max_timestamp == offset
     assert validate(batch([R(timestamp=-1)] * 2)).offset_of_max_timestamp == -1
 
 
 def test_what_validation_cost() -> None:
     """VAL-21: nothing in place; plain bytes where it decompressed; those and the new batch where it wrote anew."""
-    plain = made(2, NONE, ROWS)
+    plain = build_batches(2, NONE, ROWS)
     assert validate(plain).stats == (0, 0)
-    assert validate(made(2, GZIP, ROWS)).stats == (len(plain), 0)
+    assert validate(build_batches(2, GZIP, ROWS)).stats == (len(plain), 0)
     assert validate(plain, ValidationRules(GZIP)).stats == (2 * len(plain), 3)
-    assert validate(made(1, NONE, ROWS)).stats == (len(plain), 3)
+    assert validate(build_batches(1, NONE, ROWS)).stats == (len(plain), 3)
     for magic, header in ((0, 26), (1, 34)):
-        unpacked, squeezed = made(magic, NONE, ROWS), made(magic, GZIP, ROWS)
+        unpacked, squeezed = build_batches(magic, NONE, ROWS), build_batches(magic, GZIP, ROWS)
         size, upgraded = len(unpacked), len(validate(unpacked).records)
         assert validate(squeezed).stats == (size + 61 + upgraded, 3)
         assert validate(unpacked, magic=magic).stats == (0, 0)
@@ -392,7 +393,7 @@ def test_rules_of_a_topic() -> None:
     assert rules.bounds(T) == (T - 5, T + 3_600_000)
     assert ValidationRules.of(LogConfig()).codec is None
     assert ValidationRules.of(LogConfig.from_mapping({"compression.type": "uncompressed"})).codec == NONE
-    data = made(2, NONE, [R(b"%d" % at, b"key", T) for at in range(4000)])
+    data = build_batches(2, NONE, [R(b"%d" % at, b"key", T) for at in range(4000)])
     low, high = (len(validate(data, ValidationRules(ZSTD, level=level)).records) for level in (1, 19))
     assert high < low
 
@@ -419,8 +420,8 @@ def test_the_short_way_and_the_long_way_meet(
     rows = [R(b"a" * 50, b"k", T, (("h", b"1"),)), R(None, b"", T - 7), R(b"b", None, -1)]
     asked = ValidationRules(codec, append_time=rules.append_time)
     other = GZIP if codec != GZIP else LZ4
-    short = validate(packed(rows, other, **fields), asked)
-    long = validate(packed(rows, other, base_timestamp=T - 1000, **fields), asked)
+    short = validate(compress_batch(rows, other, **fields), asked)
+    long = validate(compress_batch(rows, other, base_timestamp=T - 1000, **fields), asked)
     assert bytes(short.records) == bytes(long.records)
     assert short[1:6] == long[1:6]
 
@@ -445,8 +446,8 @@ def test_any_records(
 ) -> None:
     """VAL-9: keys, values and order stay in all conversions, offsets are consecutive."""
     rules = ValidationRules(codecs[1], append_time=stamp)
-    result = validate(made(magic, codecs[0], rows), rules, first, magic=to)
-    got = rows_of(result)
+    result = validate(build_batches(magic, codecs[0], rows), rules, first, magic=to)
+    got = read_rows(result)
     assert [(o, k, v) for o, _, k, v in got] == [(first + at, r.key, r.value) for at, r in enumerate(rows)]
     expected = [T if stamp and to else -1 if 0 in (magic, to) else r.timestamp for r in rows]
     assert [row[1] for row in got] == expected
@@ -457,7 +458,7 @@ def test_any_records(
 def test_damage_is_refused_or_harmless(data: st.DataObject) -> None:
     """Any changed byte: a typed error or a batch that reads back, never anything else."""
     magic = data.draw(st.sampled_from([0, 1, 2]))
-    good = bytearray(made(magic, data.draw(st.sampled_from(CODECS[:4])), ROWS))
+    good = bytearray(build_batches(magic, data.draw(st.sampled_from(CODECS[:4])), ROWS))
     for _ in range(data.draw(st.integers(1, 3))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     rules = ValidationRules(data.draw(st.sampled_from([None, *CODECS[:4]])))

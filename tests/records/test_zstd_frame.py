@@ -17,7 +17,7 @@ def header(size: int, kind: int, last: bool = True) -> bytes:
     return (size << 3 | kind << 1 | last).to_bytes(3, "little")
 
 
-def streamed(data: bytes) -> bytes:
+def stream_frame(data: bytes) -> bytes:
     """A frame as Java writes it: it does not say how large its content is."""
     packer = cramjam.zstd.Compressor()
     packer.compress(data)
@@ -29,7 +29,7 @@ def test_bounds(size: int) -> None:
     data = TEXT[:size]
     exact = bytes(compress(4, data))
     assert zstd_frame_at(exact, 0) == (len(exact), size, True)
-    frame = streamed(data)
+    frame = stream_frame(data)
     end, bound, is_exact = zstd_frame_at(b"..." + frame, 3) or (0, 0, True)
     assert (end, is_exact) == (3 + len(frame), size == 0)
     assert size <= bound <= size + (128 << 10)
@@ -38,7 +38,7 @@ def test_bounds(size: int) -> None:
 
 def test_frames_follow_each_other_with_skippable_ones_between() -> None:
     skipped = struct.pack("<II", 0x184D2A53, 5) + b"12345"
-    frames = [bytes(compress(4, TEXT)), skipped, streamed(b"two"), skipped, bytes(compress(4, b""))]
+    frames = [bytes(compress(4, TEXT)), skipped, stream_frame(b"two"), skipped, bytes(compress(4, b""))]
     assert decompress(4, b"".join(frames)) == TEXT + b"two"
 
 

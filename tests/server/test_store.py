@@ -16,7 +16,7 @@ META = "version=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=4\n"
 def test_a_cordoned_directory_that_is_none_of_the_server_is_refused(tmp_path: Path) -> None:
     """At the start and while it is open, as for directories without a server."""
     config = ServerConfig({"cordoned.log.dirs": str(tmp_path / "elsewhere")})
-    with pytest.raises(ConfigError, match=r"cordoned\.log\.dirs names .*elsewhere, which is no data directory here"):
+    with pytest.raises(ConfigError, match=r"cordoned\.log\.dirs names .*elsewhere, which is not a data directory here"):
         open_store([str(tmp_path / "a")], config)
     store = open_store([str(tmp_path / "a")], ServerConfig())  # nothing holds it, and nothing runs
     try:
@@ -31,7 +31,7 @@ def test_a_cordoned_directory_that_is_none_of_the_server_is_refused(tmp_path: Pa
 
 def test_the_number_of_another_node_is_refused(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text(META)
-    with pytest.raises(ConfigError, match=r"node\.id is 5, but the directories are those of node 4"):
+    with pytest.raises(ConfigError, match=r"node\.id is 5, but the directories belong to node 4"):
         open_store([str(tmp_path)], ServerConfig({"node.id": 5}))
     assert sorted(os.listdir(tmp_path)) == ["meta.properties"]
     store = open_store([str(tmp_path)], ServerConfig())

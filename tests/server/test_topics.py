@@ -251,7 +251,7 @@ def test_a_delete_that_waits_in_a_directory_that_was_away_does_not_reach_the_nex
     with LogManager.open([*paths.values()]) as manager:
         for number, name in ((0, "b"), (1, "a")):
             manager.get_or_create(TopicPartition("t", number), directory=paths[name])
-    TopicStore(paths["a"]).mark_deleted(["t"])  # a crash, and then the disk was away
+    TopicStore(paths["a"]).mark_deleted(["t"])  # a crash, and then the disk was absent
     away = paths["a"].rename(tmp_path / "away")
 
     async def make_anew(topics: Topics, manager: LogManager) -> None:
@@ -309,7 +309,7 @@ def test_a_topic_that_was_deleted_while_its_disk_was_away_does_not_come_back_wit
     for _ in range(2):
         with_topics([paths[name] for name in order], look)
     (stray,) = strays_in(paths["b"])
-    assert f"t was deleted while {paths['b']} was away" in caplog.text and str(stray) in caplog.text
+    assert f"t was deleted while {paths['b']} was absent" in caplog.text and str(stray) in caplog.text
     assert read_partition_metadata(OS, stray) == ids[0]
     assert (stray / "00000000000000000000.log").stat().st_size == len(run(0, 3))
     assert not strays_in(paths["a"])

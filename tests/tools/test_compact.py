@@ -7,7 +7,7 @@ import pytest
 
 import kafkalog
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
-from kafkalog.cleaner.cleanable import Part
+from kafkalog.cleaner.cleanable import CleanRange
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import (
@@ -201,7 +201,7 @@ def test_a_map_for_no_key_is_refused(tmp_path: Path, size: int) -> None:
     """CLN-5: nothing would be cleaned, and the checkpoint go back."""
     make(tmp_path / "t-0", TWICE)
     for apply in (False, True):
-        with pytest.raises(IllegalArgument, match="holds not even one key"):
+        with pytest.raises(IllegalArgument, match="has no room for a key"):
             compact(tmp_path, map_bytes=size, apply=apply)
     assert not (tmp_path / CLEANER_OFFSET_FILE).exists()
 
@@ -249,6 +249,6 @@ def test_a_log_that_is_looked_at_is_not_written(tmp_path: Path) -> None:
     place = PartitionPath(TopicPartition("t", 0), str(tmp_path / "t-0"))
     plan = CompactPlan(place, LogConfig(cleanup_policy="compact"), NOW, True)
     before = {file: file.read_bytes() for file in (tmp_path / "t-0").iterdir()}
-    with LogView(plan.place.path, fs=OS) as view, pytest.raises(IllegalState, match="only looked at"):
-        clean(Part(_SeenLog(view, plan, OS), 0, 4), SkimpyOffsetMap(2400), now_ms=NOW)
+    with LogView(plan.place.path, fs=OS) as view, pytest.raises(IllegalState, match="open read-only"):
+        clean(CleanRange(_SeenLog(view, plan, OS), 0, 4), SkimpyOffsetMap(2400), now_ms=NOW)
     assert {file: file.read_bytes() for file in (tmp_path / "t-0").iterdir()} == before

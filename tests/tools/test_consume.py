@@ -19,7 +19,7 @@ from kafkalog.tools.consume.templates import Pieces, delimited, formatted, json_
 from kafkalog.tools.consume.text import Written, write_records
 from tests import reference_text
 from tests.builder import R, batch, frame, seal, varint
-from tests.records.test_tables import joined, run_of
+from tests.records.test_tables import build_batches, join
 
 PIECES = json_lines(topic="t", partition=0)
 blobs = st.none() | st.binary(max_size=40) | st.text(max_size=10).map(str.encode)
@@ -172,8 +172,8 @@ def test_every_format_and_codec_gives_the_text_of_its_records(
 @pytest.mark.parametrize("pieces", [PIECES, formatted(r"%o %T %K %k=%S %s %h\n", topic="t", partition=0, null=b"NULL")])
 def test_old_formats_and_wrappers_are_shown_as_their_records_are(threads: int, pieces: Pieces) -> None:
     """The other way to the same text is a Python object for each record."""
-    made = run_of((0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (3, 0), (0, 0), (2, 1), (3, 1), (4, 2), (0, 2), (1, 1))
-    data, records = joined(made)
+    made = build_batches((0, 0), (1, 0), (1, 1), (0, 1), (2, 0), (3, 0), (0, 0), (2, 1), (3, 1), (4, 2), (0, 2), (1, 1))
+    data, records = join(made)
     out, objects = io.BytesIO(), io.BytesIO()
     done = write_records([chunk(data)], out, pieces, first_offset=records[3].offset, threads=threads)
     assert done.records == len(records) - 3

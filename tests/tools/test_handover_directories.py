@@ -98,7 +98,7 @@ def test_two_logs_of_metadata_are_refused(tmp_path: Path) -> None:
     one, two = both(tmp_path)
     write_metadata_log(one)
     write_metadata_log(two)
-    with pytest.raises(IllegalArgument, match="has a broker's metadata too"):
+    with pytest.raises(IllegalArgument, match="also has a broker's metadata"):
         handover([one, two])
 
 

@@ -15,7 +15,7 @@ from tests.faults import FaultFS, each_failure
 A, B = TopicPartition("a.b-c", 0), TopicPartition("b", 12)
 
 
-def file(tmp_path: Path, content: bytes | None = None) -> OffsetCheckpoint:
+def make_checkpoint(tmp_path: Path, content: bytes | None = None) -> OffsetCheckpoint:
     path = tmp_path / "recovery-point-offset-checkpoint"
     if content is not None:
         path.write_bytes(content)
@@ -24,7 +24,7 @@ def file(tmp_path: Path, content: bytes | None = None) -> OffsetCheckpoint:
 
 def test_write_then_read_gives_the_same_and_replaces_all(tmp_path: Path) -> None:
     """CKPT-1."""
-    checkpoint = file(tmp_path)
+    checkpoint = make_checkpoint(tmp_path)
     checkpoint.write({B: 7, A: 2**63 - 1})
     assert Path(checkpoint.path).read_bytes() == b"0\n2\na.b-c 0 9223372036854775807\nb 12 7\n"
     assert OffsetCheckpoint(checkpoint.path).read() == {A: 2**63 - 1, B: 7}
@@ -34,7 +34,7 @@ def test_write_then_read_gives_the_same_and_replaces_all(tmp_path: Path) -> None
 
 def test_an_empty_list(tmp_path: Path) -> None:
     """CKPT-1: two zero lines."""
-    checkpoint = file(tmp_path)
+    checkpoint = make_checkpoint(tmp_path)
     checkpoint.write({})
     assert Path(checkpoint.path).read_bytes() == b"0\n0\n"
     assert checkpoint.read() == {}
@@ -42,7 +42,7 @@ def test_an_empty_list(tmp_path: Path) -> None:
 
 def test_missing_and_empty_files_read_as_nothing(tmp_path: Path) -> None:
     """CKPT-2."""
-    checkpoint = file(tmp_path)
+    checkpoint = make_checkpoint(tmp_path)
     assert checkpoint.read() == {}
     assert not Path(checkpoint.path).exists()
     checkpoint.create_if_missing()
@@ -80,7 +80,7 @@ def test_missing_and_empty_files_read_as_nothing(tmp_path: Path) -> None:
 )
 def test_malformed_files_name_file_and_line(tmp_path: Path, content: bytes, line: int) -> None:
     """CKPT-3."""
-    checkpoint = file(tmp_path, content)
+    checkpoint = make_checkpoint(tmp_path, content)
     with pytest.raises(CorruptCheckpoint, match=f"line {line}") as caught:
         checkpoint.read()
     assert caught.value.path == checkpoint.path
@@ -100,7 +100,7 @@ def test_malformed_files_name_file_and_line(tmp_path: Path, content: bytes, line
 )
 def test_tolerated(tmp_path: Path, content: bytes, expected: dict[TopicPartition, int]) -> None:
     """CKPT-3: version line alone, no final newline, CRLF, double spaces, a repeated key (last wins)."""
-    assert file(tmp_path, content).read() == expected
+    assert make_checkpoint(tmp_path, content).read() == expected
 
 
 def test_a_failing_write_keeps_the_old_content(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_read_failures_are_storage_errors(tmp_path: Path) -> None:
 
 
 def test_negative_offsets_are_not_written(tmp_path: Path) -> None:
-    checkpoint = file(tmp_path, b"0\n1\na 0 1\n")
+    checkpoint = make_checkpoint(tmp_path, b"0\n1\na 0 1\n")
     with pytest.raises(IllegalArgument):
         checkpoint.write({A: -1})
     assert checkpoint.read() == {TopicPartition("a", 0): 1}
@@ -136,7 +136,7 @@ def test_negative_offsets_are_not_written(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_give_offsets_or_a_typed_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    checkpoint = file(tmp_path_factory.mktemp("c"), content)
+    checkpoint = make_checkpoint(tmp_path_factory.mktemp("c"), content)
     try:
         read = checkpoint.read()
     except CorruptCheckpoint as error:

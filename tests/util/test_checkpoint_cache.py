@@ -14,7 +14,7 @@ from tests.faults import FaultFS
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 
 
-def settled(path: Path, offsets: dict[TopicPartition, int], seconds: int) -> str:
+def write_checkpoint(path: Path, offsets: dict[TopicPartition, int], seconds: int) -> str:
     """The file with these offsets, written so many seconds ago."""
     OffsetCheckpoint(path).write(offsets)
     then = os.stat(path).st_mtime_ns - seconds * 10**9
@@ -23,7 +23,7 @@ def settled(path: Path, offsets: dict[TopicPartition, int], seconds: int) -> str
 
 
 def test_a_file_that_stays_is_read_once(tmp_path: Path) -> None:
-    path = settled(tmp_path / "one", {A: 1, B: 2}, 9)
+    path = write_checkpoint(tmp_path / "one", {A: 1, B: 2}, 9)
     fs = FaultFS()
     cache = CheckpointCache(fs=fs)
     assert [cache.read(path).get(one) for one in (A, B, A)] == [1, 2, 1]
@@ -34,9 +34,9 @@ def test_every_change_is_seen(tmp_path: Path) -> None:
     cache = CheckpointCache()
     path = str(tmp_path / "one")
     assert cache.read(path) == {}
-    settled(tmp_path / "one", {A: 1}, 9)
+    write_checkpoint(tmp_path / "one", {A: 1}, 9)
     assert cache.read(path) == {A: 1}
-    settled(tmp_path / "one", {A: 7}, 8)  # of the same size
+    write_checkpoint(tmp_path / "one", {A: 7}, 8)  # of the same size
     assert cache.read(path) == {A: 7}
     os.unlink(path)
     assert cache.read(path) == {}
@@ -63,5 +63,5 @@ def test_a_malformed_file_and_one_that_cannot_be_looked_at_are_errors_each_time(
             cache.read(str(path))
     fs = FaultFS()
     fs.fail("stat")
-    with pytest.raises(StorageError, match="look at the checkpoint file"):
+    with pytest.raises(StorageError, match="read the status of the checkpoint file"):
         CheckpointCache(fs=fs).read(str(path))

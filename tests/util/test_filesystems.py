@@ -29,7 +29,7 @@ this line is not one
 """
 
 
-def at(path: str, text: str = HOST) -> Judgement:
+def judge_path(path: str, text: str = HOST) -> Judgement:
     return judge(path, parse_mountinfo(text))
 
 
@@ -61,12 +61,12 @@ def test_nothing_is_known_without_mounts() -> None:
 
 @pytest.mark.parametrize("kind", ["ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"])
 def test_local_file_systems_with_a_journal_are_safe(kind: str) -> None:
-    assert at("/x", f"1 0 8:1 / / rw - {kind} /dev/sda rw").is_safe
+    assert judge_path("/x", f"1 0 8:1 / / rw - {kind} /dev/sda rw").is_safe
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "ceph", "fuse", "fuse.sshfs", "fuseblk", "9p"])
 def test_locks_of_what_others_serve_are_doubted(kind: str) -> None:
-    assert at("/x", f"1 0 0:9 / / rw - {kind} there rw").locks
+    assert judge_path("/x", f"1 0 0:9 / / rw - {kind} there rw").locks
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_locks_of_what_others_serve_are_doubted(kind: str) -> None:
     ],
 )
 def test_syncs_that_may_not_hold(kind: str, options: str, why: str) -> None:
-    found = at("/x", f"1 0 0:9 / / rw - {kind} there {options}")
+    found = judge_path("/x", f"1 0 0:9 / / rw - {kind} there {options}")
     assert found.durable is not None and why in found.durable and not found.is_safe
 
 
 def test_a_mount_without_locks_says_so() -> None:
-    assert "`nolock`" in str(at("/x", "1 0 0:9 / / rw - nfs there rw,vers=3,nolock"))
-    assert "`nobrl`" in str(at("/backup/x"))
+    assert "`nolock`" in str(judge_path("/x", "1 0 0:9 / / rw - nfs there rw,vers=3,nolock"))
+    assert "`nobrl`" in str(judge_path("/backup/x"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_mount_without_locks_says_so() -> None:
 )
 def test_an_overlay_is_what_its_upper_directory_lies_on(upper: str, safe: bool) -> None:
     text = f"{HOST}40 27 0:50 / /merged rw - overlay overlay rw,lowerdir=/l,upperdir={upper},workdir=/w\n"
-    assert at("/merged/kafka", text).is_safe is safe
+    assert judge_path("/merged/kafka", text).is_safe is safe
 
 
 def has_a_root() -> bool:
@@ -110,7 +110,7 @@ def has_a_root() -> bool:
 @pytest.mark.skipif(not has_a_root(), reason="the root of this process is the mount of nothing")
 def test_this_machine_tells_what_a_directory_lies_on(tmp_path: Path) -> None:
     found = file_system_of(tmp_path)
-    assert found.kind != "unknown" and found.lies_on is not None and found.lies_on.source in str(found)
+    assert found.kind != "unknown" and found.mount is not None and found.mount.source in str(found)
 
 
 # Warnings
@@ -122,11 +122,11 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "mountinfo"
     path.write_text("1 0 8:1 / / rw - ext4 /dev/sda rw\n")
     monkeypatch.setattr(filesystems, "MOUNTINFO", str(path))
-    monkeypatch.setattr(filesystems, "_told", set())
+    monkeypatch.setattr(filesystems, "_warned", set())
     return path
 
 
-def opened_twice(path: Path, **more: object) -> list[warnings.WarningMessage]:
+def warn_twice(path: Path, **more: object) -> list[warnings.WarningMessage]:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(2):
@@ -137,19 +137,19 @@ def opened_twice(path: Path, **more: object) -> list[warnings.WarningMessage]:
 def test_a_network_file_system_is_warned_of_once_a_directory(tmp_path: Path, mounts: Path) -> None:
     """The line that opened it is named; what is told is a class of its own, and nothing is refused."""
     mounts.write_text("1 0 0:9 / / rw - nfs4 server:/x rw\n")
-    told = opened_twice(tmp_path / "d" / "t-0")
+    told = warn_twice(tmp_path / "d" / "t-0")
     assert [one.category for one in told] == [UnsafeFileSystem] and told[0].filename == __file__
-    assert f"{tmp_path / 'd'} lies on nfs4: its locks" in str(told[0].message)
-    assert opened_twice(tmp_path / "d" / "t-1") == []
-    assert len(opened_twice(tmp_path / "e" / "t-0")) == 1
+    assert f"{tmp_path / 'd'} is on nfs4: its locks" in str(told[0].message)
+    assert warn_twice(tmp_path / "d" / "t-1") == []
+    assert len(warn_twice(tmp_path / "e" / "t-0")) == 1
 
 
 def test_memory_is_warned_of_where_syncs_are_asked_for(tmp_path: Path, mounts: Path) -> None:
     mounts.write_text("1 0 0:9 / / rw - tmpfs tmpfs rw\n")
-    assert opened_twice(tmp_path / "d" / "t-0") == []
-    told = opened_twice(tmp_path / "d" / "t-0", sync=True)
+    assert warn_twice(tmp_path / "d" / "t-0") == []
+    told = warn_twice(tmp_path / "d" / "t-0", sync=True)
     assert len(told) == 1 and "memory" in str(told[0].message)
-    assert len(opened_twice(tmp_path / "e" / "t-0", sync=10)) == 1
+    assert len(warn_twice(tmp_path / "e" / "t-0", sync=10)) == 1
 
 
 def test_a_warning_that_is_made_an_error_leaves_nothing_behind(tmp_path: Path, mounts: Path) -> None:
@@ -162,14 +162,14 @@ def test_a_warning_that_is_made_an_error_leaves_nothing_behind(tmp_path: Path, m
 
 
 def test_a_safe_one_and_an_unknown_one_are_not_warned_of(tmp_path: Path, mounts: Path) -> None:
-    assert opened_twice(tmp_path / "d" / "t-0", sync=True) == []
+    assert warn_twice(tmp_path / "d" / "t-0", sync=True) == []
     mounts.unlink()
-    assert opened_twice(tmp_path / "e" / "t-0", sync=True) == []
+    assert warn_twice(tmp_path / "e" / "t-0", sync=True) == []
 
 
 def test_a_store_of_directories_warns_as_well(tmp_path: Path, mounts: Path) -> None:
     mounts.write_text("1 0 0:9 / / rw - fuse.sshfs me@there: rw\n")
-    with pytest.warns(UnsafeFileSystem, match="lies on fuse.sshfs"):
+    with pytest.warns(UnsafeFileSystem, match="is on fuse.sshfs"):
         LogManager.open([tmp_path / "d"]).close()
 
 
@@ -179,11 +179,11 @@ def test_ls_notes_what_is_doubtful_and_all_with_v(
     monkeypatch.setattr(common, "set_verbosity", lambda quiet, verbose: None)
     kafkalog.open(tmp_path / "d" / "t-0", "a").close()
 
-    def told(*more: str) -> str:
+    def run_ls(*more: str) -> str:
         return CliRunner().invoke(ls_cmd.command, ["-d", str(tmp_path / "d"), "-t", "t", *more]).stderr
 
-    assert told() == ""
-    assert told("-v") == f"{tmp_path / 'd'}: ext4 on /dev/sda\n"
+    assert run_ls() == ""
+    assert run_ls("-v") == f"{tmp_path / 'd'}: ext4 on /dev/sda\n"
     mounts.write_text("1 0 0:9 / / rw - 9p hostshare rw\n")
-    assert "9p on hostshare; it belongs to the host" in told()
-    assert told("-q") == ""
+    assert "9p on hostshare; it belongs to the host" in run_ls()
+    assert run_ls("-q") == ""

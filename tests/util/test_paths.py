@@ -31,5 +31,5 @@ def test_links_are_followed(tmp_path: Path) -> None:
     ids=["open-r", "open-a", "dirs-r", "dirs-a", "cursors"],
 )
 def test_what_names_no_file(path: str, use: Callable[[str], Any]) -> None:
-    with pytest.raises(IllegalArgument, match="is no path"):
+    with pytest.raises(IllegalArgument, match="is not a path"):
         use(path)

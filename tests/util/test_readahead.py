@@ -19,7 +19,7 @@ def working_threads() -> list[threading.Thread]:
 
 
 @pytest.fixture(autouse=True)
-def _none_left() -> Iterator[None]:
+def _no_threads_left() -> Iterator[None]:
     yield
     assert working_threads() == []
 
@@ -91,10 +91,10 @@ def test_an_exception_comes_after_the_results_before_it(threads: int, at: int) -
             raise ArithmeticError(f"work {number}")
         return number
 
-    assert _until(ArithmeticError, map_ahead(work, range(20), threads=threads)) == list(range(at))
+    assert _results_before(ArithmeticError, map_ahead(work, range(20), threads=threads)) == list(range(at))
 
 
-def _until(error: type[Exception], results: Iterator[int]) -> list[int]:
+def _results_before(error: type[Exception], results: Iterator[int]) -> list[int]:
     """The results before the error, which must come."""
     got = []
     with pytest.raises(error):
@@ -107,7 +107,7 @@ def _until(error: type[Exception], results: Iterator[int]) -> list[int]:
 @pytest.mark.parametrize("at", [0, 1, 4, 9])
 def test_an_exception_of_the_items_comes_after_the_results_before_it(threads: int, at: int) -> None:
     results = map_ahead(lambda n: n, Items(20, fail_at=at), threads=threads)
-    assert _until(LookupError, results) == list(range(at))
+    assert _results_before(LookupError, results) == list(range(at))
 
 
 def test_the_earlier_of_two_exceptions_is_raised() -> None:

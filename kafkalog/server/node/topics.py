@@ -400,7 +400,7 @@ class Topics:
 
         Writing the epoch here keeps the first append, and all clients behind it, from waiting for the disk.
         """
-        return self._store.create_partitions(wanted, epoch=epoch, go_on=self._go_on)
+        return self._store.create_partitions(wanted, epoch=epoch, between_batches=self._go_on)
 
     def _go_on(self) -> None:
         """Run `between_parts` between the parts of a long change; raise NotController if the node is stopping.

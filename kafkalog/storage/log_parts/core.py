@@ -221,7 +221,7 @@ class LogCore(LogFields):
 
     def emit_locked(self, event: str, **values: object) -> None:
         """Report an event to its subscribers after the lock is released."""
-        if events.wanted(event):
+        if events.has_hooks(event):
             self.chores.append(lambda: self.emit(event, **values))
 
     def emit(self, event: str, **values: object) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog._core.log.producer import ProducerState
 from kafkalog.cleaner.choosing import Offsets, cleanable_offsets
-from kafkalog.cleaner.cleanable import CleanableLog, Part
+from kafkalog.cleaner.cleanable import CleanableLog, CleanRange
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.types import CleanerStats, bytes_of
@@ -184,7 +184,7 @@ def _cleaned(
 
     most = max(1, end - first) * 2  # no map needs more slots than there are offsets
     offset_map = SkimpyOffsetMap(max(24, min(plan.map_bytes, 24 * most)))
-    part = Part(log, first, end)
+    part = CleanRange(log, first, end)
     return clean(part, offset_map, now_ms=plan.now_ms, throttled=moved, stats=stats, dry_run=dry_run).end_offset
 
 

@@ -131,7 +131,7 @@ def plan_retain(
     kept: list[Kept] = []
     for one in survey.found:
         topic = one.topic_partition.topic
-        if not survey.known.is_aged(topic, survey.config) and not RETENTION & survey.given.keys():
+        if not survey.known.has_known_retention(topic, survey.config) and not RETENTION & survey.given.keys():
             kept.append(Kept(one.path, "nobody knows its topic's settings: give --retention-ms or --retention-bytes"))
             continue
         plans.append(PartitionPlan(one, survey.config_of(topic), survey.now_ms, survey.mark_is_end(one)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
 from kafkalog.cleaner import pass_
 from kafkalog.cleaner.pass_ import clean
-from kafkalog.cleaner.scanned_ranges import Stretch, Stretches
+from kafkalog.cleaner.scanned_ranges import ScannedRange, ScannedRanges
 from kafkalog.cleaner.types import ASKED, CleanerStats, LogToClean
 from kafkalog.errors import CorruptRecord, KafkalogError
 from kafkalog.records.format import CompressionType
@@ -24,7 +24,7 @@ from kafkalog.util.clock import MockClock
 from kafkalog.util.descriptors import INDEXES
 from tests.builder import seal
 from tests.cleaner.histories import random_history
-from tests.cleaner.logs import append, keys_and_offsets, log_in
+from tests.cleaner.logs import append, keys_and_offsets, open_log
 from tests.faults import FaultFS
 from tests.storage.logs import NOW
 
@@ -32,7 +32,7 @@ COUNTERS = ("map_messages_read", "map_bytes_read", "bytes_read", "bytes_written"
             "invalid_messages_read")  # fmt: skip
 
 
-def cleaned(log: UnifiedLog, first_dirty: int = 0, **more: Any) -> CleanerStats:
+def clean_log(log: UnifiedLog, first_dirty: int = 0, **more: Any) -> CleanerStats:
     to_clean = LogToClean.of(log, first_dirty, log.active_segment.base_offset, ASKED)
     return clean(to_clean, SkimpyOffsetMap(24_000), **{"now_ms": NOW, **more}).stats
 
@@ -42,19 +42,19 @@ def bytes_read_of(fs: FaultFS) -> int:
     return sum(call.args[0] if call.op == "pread" else sum(len(part) for part in call.args[0]) for call in calls)
 
 
-def files_of(log: UnifiedLog) -> dict[str, bytes]:
+def read_files(log: UnifiedLog) -> dict[str, bytes]:
     return {Path(s.path).name: Path(s.path).read_bytes() for s in log.segments if s is not log.active_segment}
 
 
 def test_where_a_stretch_begins_and_what_lies_before_it() -> None:
-    stretches = Stretches(most=2)
-    one, two = (Stretch(at, 50, at, at + 9, 10, True) for at in (100, 150))
+    scanned_ranges = ScannedRanges(most=2)
+    one, two = (ScannedRange(at, 50, at, at + 9, 10, True) for at in (100, 150))
     for each in (one, two, one._replace(position=200)):
-        stretches.add(7, each)
-    assert len(stretches) == 2
-    assert [stretches.at(7, at) for at in (0, 100, 120)] == [(None, 100), (one, 50), (None, 30)]
-    assert [stretches.at(7, at) for at in (150, 200)] == [(two, 50), (None, 0)]
-    assert stretches.at(8, 100) == (None, 0)
+        scanned_ranges.add(7, each)
+    assert len(scanned_ranges) == 2
+    assert [scanned_ranges.find(7, at) for at in (0, 100, 120)] == [(None, 100), (one, 50), (None, 30)]
+    assert [scanned_ranges.find(7, at) for at in (150, 200)] == [(two, 50), (None, 0)]
+    assert scanned_ranges.find(8, 100) == (None, 0)
 
 
 @pytest.mark.slow
@@ -68,27 +68,27 @@ def test_the_clean_is_what_it_is_without(seed: int, tmp_path_factory: pytest.Tem
         history = random_history(rng, close_all=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pass_, "_LIVE_SHARE", share)
-            patch.setattr(pass_, "Stretches", lambda most=most: Stretches(most))
+            patch.setattr(pass_, "ScannedRanges", lambda most=most: ScannedRanges(most))
             with history.written(tmp_path_factory.mktemp("log") / "topic-0", MockClock(NOW)) as opened:
                 log = opened._source
                 dirty = rng.choice([0, rng.randint(0, log.active_segment.base_offset)])
                 buffer = rng.choice([4096, 16 << 10, 256 << 10])
-                stats = cleaned(log, dirty, io_buffer_bytes=buffer)
-                found.append(([getattr(stats, name) for name in COUNTERS], files_of(log)))
+                stats = clean_log(log, dirty, io_buffer_bytes=buffer)
+                found.append(([getattr(stats, name) for name in COUNTERS], read_files(log)))
     assert found[0] == found[1]
 
 
 def test_what_is_replaced_as_a_whole_is_read_once(tmp_path: Path) -> None:
     """And a part without a key that counts is not written; its records are counted all the same (CLN-40)."""
     fs = FaultFS()
-    log = log_in(tmp_path, fs=fs)
+    log = open_log(tmp_path, fs=fs)
     for half in (b"old", b"new"):
         for n in range(400):
             append(log, (b"%d" % n, half * 50))
     log.roll()
     size, half_size = log.size, log.size // 2
     fs.calls.clear()
-    stats = cleaned(log, io_buffer_bytes=8192)
+    stats = clean_log(log, io_buffer_bytes=8192)
     assert size + half_size <= bytes_read_of(fs) < size + half_size + 3 * 8192
     assert (stats.bytes_read, stats.messages_read, stats.messages_written) == (size, 800, 400)
     assert [offset for _, offset in keys_and_offsets(log)] == list(range(400, 800))
@@ -98,7 +98,7 @@ def test_what_is_replaced_as_a_whole_is_read_once(tmp_path: Path) -> None:
 def test_what_is_replaced_behind_a_record_without_a_key_is_read_once(tmp_path: Path) -> None:
     """It alone is looked at record by record, with what came in one chunk with it."""
     fs = FaultFS()
-    log = log_in(tmp_path, fs=fs, cleanup_policy="delete")
+    log = open_log(tmp_path, fs=fs, cleanup_policy="delete")
     append(log, (None, b"no key"))
     for half in (b"old", b"new"):
         for n in range(400):
@@ -106,7 +106,7 @@ def test_what_is_replaced_behind_a_record_without_a_key_is_read_once(tmp_path: P
     log.roll()
     size, half_size = log.size, log.size // 2
     fs.calls.clear()
-    stats = cleaned(log, io_buffer_bytes=8192)
+    stats = clean_log(log, io_buffer_bytes=8192)
     assert bytes_read_of(fs) < size + half_size + 4 * 8192
     assert (stats.bytes_read, stats.messages_read, stats.invalid_messages_read) == (size, 801, 1)
     log.close()
@@ -114,18 +114,18 @@ def test_what_is_replaced_behind_a_record_without_a_key_is_read_once(tmp_path: P
 
 def test_records_without_a_key_are_counted_where_nothing_is_kept(tmp_path: Path) -> None:
     """CLN-6: of formats in which they can be in a compacted log."""
-    log = log_in(tmp_path, cleanup_policy="delete")
+    log = open_log(tmp_path, cleanup_policy="delete")
     for n in range(50):
         append(log, (None, b"no key"), (b"%d" % (n % 5), b"x" * 300))
     log.roll()
-    stats = cleaned(log, io_buffer_bytes=4096)
+    stats = clean_log(log, io_buffer_bytes=4096)
     assert (stats.messages_read, stats.invalid_messages_read, stats.messages_written) == (100, 50, 5)
     log.close()
 
 
 def test_a_batch_that_changes_behind_the_map_gets_no_new_checksum(tmp_path: Path) -> None:
     """CLN-28: compared again where it is written anew; the log stays as it is."""
-    log = log_in(tmp_path)
+    log = open_log(tmp_path)
     append(log, (b"a", b"1"), (b"b", b"2"))
     append(log, (b"a", b"3"))
     log.roll()
@@ -139,8 +139,8 @@ def test_a_batch_that_changes_behind_the_map_gets_no_new_checksum(tmp_path: Path
         if stats.map_complete_s >= 0:
             Path(first.path).write_bytes(data)
 
-    with pytest.raises(CorruptRecord, match="does not match its CRC any more") as caught:
-        cleaned(log, check_done=damage, stats=stats)
+    with pytest.raises(CorruptRecord, match="no longer matches its CRC") as caught:
+        clean_log(log, check_done=damage, stats=stats)
     assert (caught.value.path, caught.value.position, caught.value.offset) == (first.path, 0, 0)
     assert Path(first.path).read_bytes() == data and log.segments[0] is first
     log.close()
@@ -149,7 +149,7 @@ def test_a_batch_that_changes_behind_the_map_gets_no_new_checksum(tmp_path: Path
 @pytest.mark.parametrize("deleted", [False, True], ids=["decided by its header", "record by record"])
 def test_a_batch_that_changes_behind_the_map_does_not_go_for_that(tmp_path: Path, deleted: bool) -> None:
     """CLN-28: what goes matches its checksum, or the clean ends: the change may be why it seems to go."""
-    log = log_in(tmp_path)
+    log = open_log(tmp_path)
     append(log, (b"a", b"old"), *([(b"b", None)] if deleted else []))
     append(log, (b"a", b"3"), (b"b", b"4"))
     log.roll()
@@ -163,13 +163,13 @@ def test_a_batch_that_changes_behind_the_map_does_not_go_for_that(tmp_path: Path
         if stats.map_complete_s >= 0:
             Path(first.path).write_bytes(data)
 
-    with pytest.raises(CorruptRecord, match="does not match its CRC any more") as caught:
-        cleaned(log, check_done=damage, stats=stats)
+    with pytest.raises(CorruptRecord, match="no longer matches its CRC") as caught:
+        clean_log(log, check_done=damage, stats=stats)
     assert (caught.value.path, caught.value.position) == (first.path, 0)
     log.close()
 
 
-def sealed(log: UnifiedLog, row: int, at: int, form: str, value: int) -> None:
+def overwrite_field(log: UnifiedLog, row: int, at: int, form: str, value: int) -> None:
     """Makes a field of a batch in the first segment another one, the checksum right."""
     file = Path(log.segments[0].path)
     data = bytearray(file.read_bytes())
@@ -192,29 +192,29 @@ def test_no_record_goes_for_one_that_has_its_offset(
     found: list[Any] = []
     for share, most in ((1, 1000), (1 << 40, 0)):
         (tmp_path / str(most)).mkdir()
-        log = log_in(tmp_path / str(most))
+        log = open_log(tmp_path / str(most))
         for keys in ((b"a",), (b"b",), (b"a", b"c"), (b"d",), (b"a",), (b"e",)):
             append(log, *((key, b"x" * 40) for key in keys))
         log.roll()
         log.flush()
-        sealed(log, row, at, form, value)
+        overwrite_field(log, row, at, form, value)
         to_clean = LogToClean.of(log, 0, log.active_segment.base_offset, ASKED)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pass_, "_LIVE_SHARE", share)
-            patch.setattr(pass_, "Stretches", lambda most=most: Stretches(most))
+            patch.setattr(pass_, "ScannedRanges", lambda most=most: ScannedRanges(most))
             try:
                 clean(to_clean, SkimpyOffsetMap(24 * slots), now_ms=NOW, io_buffer_bytes=4096)
             except KafkalogError as error:
-                found.append((str(error).replace(str(tmp_path / str(most)), ""), files_of(log)))
+                found.append((str(error).replace(str(tmp_path / str(most)), ""), read_files(log)))
             else:
-                found.append(("", files_of(log)))
+                found.append(("", read_files(log)))
         log.close_handlers()
     assert found[0] == found[1]
 
 
 def test_what_lies_in_a_wrapper_below_its_own_offset_stays(tmp_path: Path) -> None:
     """CLN-7: a compressed message of format v1 has the offset of its last record."""
-    log = log_in(tmp_path)
+    log = open_log(tmp_path)
     wrapper = LegacyBuilder(0, magic=1, compression=CompressionType.GZIP)
     wrapper.append(NOW, b"stays", b"1")
     wrapper.append(NOW, b"goes", b"2")
@@ -222,7 +222,7 @@ def test_what_lies_in_a_wrapper_below_its_own_offset_stays(tmp_path: Path) -> No
     log.roll()
     append(log, (b"goes", b"3"))
     log.roll()
-    cleaned(log)
+    clean_log(log)
     assert keys_and_offsets(log) == [(b"stays", 0), (b"goes", 2)]
     log.close()
 
@@ -230,7 +230,7 @@ def test_what_lies_in_a_wrapper_below_its_own_offset_stays(tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [0, 1], ids=["in the first segment", "in a later one"])
 def test_no_record_goes_since_an_index_led_the_map_past_it(tmp_path: Path, number: int) -> None:
     """CLN-7: what the map was not told of has no later record, whatever position an entry of an index claims."""
-    log = log_in(tmp_path, index_interval_bytes=100)
+    log = open_log(tmp_path, index_interval_bytes=100)
     for n in range(40):
         append(log, (b"%d" % n, b"x" * 60))
         if n in (19, 39):
@@ -245,6 +245,6 @@ def test_no_record_goes_since_an_index_led_the_map_past_it(tmp_path: Path, numbe
             file.write(struct.pack(">i", n - found + 1 - 20 * number))
     INDEXES.close_some(1000)  # it is read from the file again
     assert log.segments[number].offset_index.lookup(2).position == entries[found].position
-    cleaned(log, 2)
+    clean_log(log, 2)
     assert [offset for _, offset in keys_and_offsets(log)] == list(range(40))
     log.close()
