@@ -52,6 +52,16 @@ def choose_base(root: Path = ROOT) -> tuple[str, str] | None:
     return (parent, "the commit landed before") if parent else None
 
 
+def is_changed() -> bool:
+    """Return True if the package in this tree differs from that of HEAD."""
+    return bool(git("status", "--porcelain", "--", "kafkalog", "setup.py", "pyproject.toml"))
+
+
+def tree_of(commit: str) -> Path:
+    """Return a directory with the compiled package of a commit: this tree itself if it is at that commit."""
+    return ROOT if commit == commit_of("HEAD") and not is_changed() else make_base(commit)
+
+
 def make_base(commit: str, *, head: Path = ROOT, store: Path = STORE) -> Path:
     """A tree of a commit's package, compiled; what was compiled once is kept in `store`. RuntimeError with the words
     of git or the compiler.
