@@ -9,9 +9,9 @@ from pathlib import Path
 import cramjam
 
 from asv_benchmarks.benchmarks.common import NOW
-from asv_benchmarks.commands import KAFKALOG, SEGMENT_BYTES, TOPIC, make_lines
+from asv_benchmarks.commands import SEGMENT_BYTES, TOPIC, make_lines
 from asv_benchmarks.hot_paths.codecs import HEADER_BYTES, made_plain, text_values
-from asv_benchmarks.measure import Row, median_run, per_item
+from asv_benchmarks.measure import KAFKALOG, Peers, Row, median_run, per_item
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog._core.batch.repack import with_payload
 from kafkalog._core.batch.scan import scan
@@ -66,7 +66,7 @@ def _plain_rows() -> list[Row]:
             bare = per_item(alone, rounds=3)
             shares.append(bare / own)
             speeds.append(1e-6 / bare)
-        peers: dict[str, float | str] = {"codec alone, MB/s": f"{sorted(speeds)[1]:.0f}"}
+        peers: Peers = {"codec alone, MB/s": f"{sorted(speeds)[1]:.0f}"}
         found.append(
             Row(f"{codec.name.lower()} batches made plain, of the codec", sorted(shares)[1], 0.8, "", False, peers)
         )
@@ -81,22 +81,8 @@ def _dump_rows(directory: Path, count: int, reference: bool) -> list[Row]:
 
     lines, data, out = directory / "lines.txt", directory / "data", directory / "out.txt"
     make_lines(lines, count)
-    median_run(
-        [
-            *KAFKALOG,
-            "produce",
-            "-d",
-            str(data),
-            "-t",
-            TOPIC,
-            "-q",
-            "-l",
-            "-X",
-            f"segment.bytes={SEGMENT_BYTES}",
-            str(lines),
-        ],
-        rounds=1,
-    )
+    settings = ["-d", str(data), "-t", TOPIC, "-q", "-l", "-X", f"segment.bytes={SEGMENT_BYTES}"]
+    median_run([*KAFKALOG, "produce", *settings, str(lines)], rounds=1)
     source = min((data / f"{TOPIC}-0").glob("*.log"))
     plain = source.read_bytes()
     table = scan(plain)
@@ -110,7 +96,7 @@ def _dump_rows(directory: Path, count: int, reference: bool) -> list[Row]:
             [*KAFKALOG, "dump", "--deep-iteration", "--print-data-log", "--files", str(file)], stdout=str(out)
         )
         theirs = float(kafka_embedded.dump_deep(file)["cpu"])
-        peers: dict[str, float | str] = {"seconds": f"{used.cpu:.3f}", "Kafka's": f"{theirs:.2f}"}
+        peers: Peers = {"seconds": f"{used.cpu:.3f}", "Kafka's": f"{theirs:.2f}"}
         found.append(
             Row(f"dump, deep, {codec.name.lower()}, of Kafka's speed", theirs / used.cpu, 15, "x", False, peers)
         )
@@ -149,7 +135,7 @@ def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
     found = []
     for work, job in (("columns", columns), ("Record objects, value touched", iterate)):
         speed = 1e-6 / per_item(job, rounds=3)
-        peers: dict[str, float | str] = {"Kafka": kafka} if kafka else {}
+        peers: Peers = {"Kafka": kafka} if kafka else {}
         found.append(
             Row(f"v1 gzip wrappers, {work}", speed, 3 * kafka if work == "columns" else kafka, "M/s", False, peers)
         )

@@ -4,12 +4,11 @@ import os
 import shutil
 from pathlib import Path
 
-from asv_benchmarks.measure import Row, median_run, python
+from asv_benchmarks.measure import KAFKALOG, Peers, Row, median_run
 from asv_benchmarks.peers import limit
 
 TOPIC = "tp_demo_05"
 SEGMENT_BYTES = 104_857_600
-KAFKALOG = python("-m", "kafkalog.cli.main")
 
 
 def make_lines(path: Path, count: int) -> None:
@@ -65,12 +64,12 @@ def _bar(full: float, scale: float) -> float:
     return 0.1 + (full - 0.1) * scale
 
 
-def _c(job: str, *files: Path) -> dict[str, float | str]:
+def _c(job: str, *files: Path) -> Peers:
     told = limit.ask(job, *files)
     return {"C": told[job][0]} if told else {"C": "no compiler"}
 
 
-def _kcat() -> dict[str, float | str]:
+def _kcat() -> Peers:
     if shutil.which("kcat") is None or "KCAT_BROKER" not in os.environ:
         return {"kcat": "needs kcat and a broker in KCAT_BROKER"}
     used = median_run(["kcat", "-C", "-q", "-e", "-b", os.environ["KCAT_BROKER"], "-t", TOPIC], rounds=1)

@@ -9,14 +9,12 @@ records in a partition of their own, among those that the load is written to.
 from __future__ import annotations
 
 import asyncio
-import math
 import multiprocessing
 import os
 import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asv_benchmarks.measure import Row
+from asv_benchmarks import servers
+from asv_benchmarks.measure import KAFKALOG, Row, quantile
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
@@ -46,7 +45,7 @@ SETTINGS = {
 BATCH_BYTES = 128 << 10
 IN_FLIGHT = 4
 PROBE_EVERY_S = 0.01
-START_S, WAIT_S, LOOK_S = 60, 300, 0.1
+WAIT_S, LOOK_S = 300, 0.1
 CPU_ROUNDS = 2
 LEAST_CPU_S = 1e-6  # of a log so small that nothing can be said
 LAG_P50_MS, LAG_P99_MS, CPU_RATIO = 20, 50, 1.3
@@ -59,11 +58,6 @@ class Lags(NamedTuple):
 
     mb_s: float
     lags_ms: Sequence[float]
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value that so many of 100 are at most; of no values there is none."""
-    return sorted(values)[max(0, math.ceil(len(values) * share / 100) - 1)]
 
 
 def due_s(sent_bytes: int, mb_s: float) -> float:
@@ -88,7 +82,7 @@ def rows(directory: Path, seconds: float, mb_s: float) -> list[Row]:
         size = _bytes_of(directory / str(LEADER))
         replicated = min(_replicated(nodes, size) for _ in range(CPU_ROUNDS)) / size * 1e6
         consumed = min(asyncio.run(_consumed(nodes)) for _ in range(CPU_ROUNDS)) / size * 1e6
-    p50, p99 = statistics.median(lags.lags_ms), percentile(lags.lags_ms, 99)
+    p50, p99 = statistics.median(lags.lags_ms), quantile(lags.lags_ms, 99)
     return [
         Row("load of a replica set", lags.mb_s, mb_s * 0.99, "MB/s", False),
         Row("replication lag, p50", p50, LAG_P50_MS, "ms", True),
@@ -111,22 +105,14 @@ class Nodes:
 
     def start(self, number: int) -> None:
         """Start a node, on what it has in its directory; return when it takes clients."""
-        ready = self.directory / f"ready{number}"
-        ready.unlink(missing_ok=True)
         members = ",".join(f"{one}@{HOST}:{port}" for one, port in self.ports.items())
         settings = {**SETTINGS, "node.id": str(number), "kafkalog.replicas": members}
-        command = [
-            "serve", "-q", "-d", str(self.directory / str(number)), "--listen", f"{HOST}:{self.ports[number]}",
-            "--ready-file", str(ready),
-        ]  # fmt: skip
-        for name, value in settings.items():
-            command += ["-X", f"{name}={value}"]
-        process = self._processes[number] = subprocess.Popen(_kafkalog(*command), stdin=subprocess.DEVNULL)
-        _wait(lambda: ready.exists() and ready.stat().st_size > 0, START_S, process)
+        listen = f"{HOST}:{self.ports[number]}"
+        self._processes[number], _ = servers.start(self.directory / str(number), listen, settings)
 
     def promote(self) -> None:
         """Let the first one lead."""
-        subprocess.run(_kafkalog("promote", f"{HOST}:{self.ports[LEADER]}"), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*KAFKALOG, "promote", f"{HOST}:{self.ports[LEADER]}"], check=True, stdout=subprocess.DEVNULL)
 
     def empty(self, number: int) -> None:
         """Stop a node and take away all that it has."""
@@ -134,10 +120,8 @@ class Nodes:
         shutil.rmtree(self.directory / str(number))
 
     def stop(self, number: int) -> None:
-        """As on SIGTERM."""
-        process = self._processes.pop(number)
-        process.terminate()
-        process.wait()
+        """Stop a node as SIGTERM does."""
+        servers.stop(self._processes.pop(number))
 
     def stop_all(self) -> None:
         for number in tuple(self._processes):
@@ -172,24 +156,12 @@ def _threads_cpu_s(process_id: int) -> float:
     return taken_ns / 1e9
 
 
-def _kafkalog(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "kafkalog.cli.main", *arguments]
-
-
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     ports = [int(one.getsockname()[1]) for one in sockets]
     for one in sockets:
         one.close()
     return ports
-
-
-def _wait(is_so: Callable[[], bool], limit_s: float, process: subprocess.Popen[bytes] | None = None) -> None:
-    deadline = time.monotonic() + limit_s
-    while not is_so():
-        if (process is not None and process.poll() is not None) or time.monotonic() > deadline:
-            raise RuntimeError("a node of the set does not come up")
-        time.sleep(0.005)
 
 
 def _bytes_of(data: Path) -> int:
@@ -343,7 +315,7 @@ def _replicated(nodes: Nodes, size: int) -> float:
         end(LAST)
         began = nodes.leaders_cpu_s
         nodes.start(LAST)
-        _wait(lambda: _bytes_of(nodes.directory / str(LAST)) >= size, WAIT_S)
+        servers.wait_until(lambda: _bytes_of(nodes.directory / str(LAST)) >= size, WAIT_S)
         found.append(nodes.leaders_cpu_s - began)
     return max(LEAST_CPU_S, found[1] - found[0])
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CORE = HERE.parent.parent / "kafkalog" / "_core"
+CORE = HERE.parent.parent / "kafkalog" / "_core" / "bytes"
 
 
 @functools.cache

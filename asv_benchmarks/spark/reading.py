@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from asv_benchmarks.measure import Row
 from asv_benchmarks.spark import queries
-from asv_benchmarks.spark.contest import Bar, race, rate, ratio_bar
+from asv_benchmarks.spark.contest import race, rate, ratio_bar
 from asv_benchmarks.spark.queries import KAFKA, OURS, READY, Sources
 from asv_benchmarks.spark.topics import Topic
 
@@ -28,7 +29,7 @@ def works(scratch: Path) -> dict[str, Callable[[Any], Any]]:
     return dict(zip(BARS, (queries.count, queries.lengths, queries.filtered, to_parquet), strict=True))
 
 
-def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Bar]:
+def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Row]:
     """All queries on a topic that is not compressed."""
     found = []
     for name, query in works(scratch).items():
@@ -39,7 +40,7 @@ def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Bar]:
     return found
 
 
-def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Bar]:
+def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Row]:
     """The sum of value lengths, which needs the values decompressed, and a count."""
     found = []
     for topic in topics:
@@ -51,7 +52,7 @@ def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Bar]:
     return found
 
 
-def narrow_bars(sources: Sources, topic: Topic) -> list[Bar]:
+def narrow_bars(sources: Sources, topic: Topic) -> list[Row]:
     """A count of one column of fixed width, by the option and by the user's own schema."""
     frame = sources.spark.read.format("kafkalog").schema("offset bigint").option("subscribe", topic.name)
     contestants = {
@@ -59,7 +60,7 @@ def narrow_bars(sources: Sources, topic: Topic) -> list[Bar]:
         "the schema 'offset bigint'": lambda: frame.load(str(sources.data)).count(),
     }
     spent = race(contestants)
-    return [Bar(f"count with {name}", rate(spent[name], topic.rows), NARROW_BAR, "M rows/s") for name in contestants]
+    return [Row(f"count with {name}", rate(spent[name], topic.rows), NARROW_BAR, "M rows/s") for name in contestants]
 
 
 def _contestants(
