@@ -12,7 +12,7 @@ from typing import Any
 from asv import environment, util
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT))
+sys.path.insert(0, str(ROOT))
 
 from asv_benchmarks.counting.base import tree_of  # noqa: E402
 

@@ -25,12 +25,12 @@ WRAPPERS, IN_EACH = 40, 1000
 
 
 def rows(directory: Path, count: int, reference: bool) -> list[Row]:
-    """The rows of all codecs; the dump's files are the demo's first segment, each batch compressed."""
+    """Return the rows of all codecs; the dump's files are the demo's first segment, each batch compressed."""
     return [*_plain_rows(), *_dump_rows(directory, count, reference), *_wrapper_rows(directory, reference)]
 
 
 def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
-    """The codec's package on the blocks of one payload, into memory that is there; gives what that holds."""
+    """Return the codec's own decompression of the blocks of one payload, into existing memory."""
     import zstandard
 
     room = bytearray(1 << 20)
@@ -52,7 +52,7 @@ def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
 
 
 def _plain_rows() -> list[Row]:
-    """Batches of 1000 x 100 B made plain, as a share of the codec's own speed on the same blocks."""
+    """Return the speed of decompressing batches of 1000 x 100 B, as a share of the codec's own on the same blocks."""
     found = []
     plain = bytes(encode_batch(text_values(1000), timestamp=NOW))
     for codec in CODECS:
@@ -74,7 +74,7 @@ def _plain_rows() -> list[Row]:
 
 
 def _dump_rows(directory: Path, count: int, reference: bool) -> list[Row]:
-    """Deep dumps with data, whole processes: how many times the CPU of the reference's."""
+    """Return how many times faster deep dumps with data are than the reference's, as whole processes."""
     if not reference:
         return []
     from asv_benchmarks.peers import kafka_embedded
@@ -112,7 +112,7 @@ def _recompressed(data: bytes, at: int, size: int, codec: CompressionType) -> by
 
 
 def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
-    """Records of gzip wrappers of format v1: offset and size of each."""
+    """Return the speed of reading gzip wrappers of format v1."""
     values, data = text_values(IN_EACH), b""
     for n in range(WRAPPERS):
         builder = LegacyBuilder(n * IN_EACH, compression=CompressionType.GZIP)
@@ -143,7 +143,7 @@ def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
 
 
 def _kafka_wrappers(file: Path) -> float:
-    """Million records a CPU second of the reference."""
+    """Return the reference's million records per CPU second."""
     from asv_benchmarks.peers import kafka_embedded
 
     return float(next(iter(kafka_embedded.measure([f"wrappers={file}"])))["cpu"]) * 1e-6

@@ -25,7 +25,7 @@ CODECS = (CompressionType.LZ4, CompressionType.SNAPPY, CompressionType.ZSTD, Com
 
 
 def rows(directory: Path) -> list[Row]:
-    """Records of 100 bytes in batches of 1000; a stream is read a record batch at a time, each dropped for the next."""
+    """Return the rows for records of 100 bytes in batches of 1000; a stream keeps one record batch at a time."""
     path = directory / "columns-0"
     with kafkalog.open(path, "a") as log:
         log.append_bytes(batches(RECORDS_A_BATCH, 100 << 20))
@@ -51,7 +51,7 @@ def rows(directory: Path) -> list[Row]:
 
 
 def _compressed(codec: CompressionType) -> Row:
-    """Decoding in one thread, as a share of the codec's own speed: both in turns, the median of the ratios."""
+    """Return the speed of decoding in one thread as a share of the codec's: both in turns, the median of the ratios."""
     data = _log_of(codec, 20)
     table = scan(data)
     count, kinds = table.record_count, kinds_of(STORED)
@@ -73,7 +73,7 @@ def _compressed(codec: CompressionType) -> Row:
 
 
 def _log_of(codec: CompressionType, count: int) -> bytes:
-    """Batches of 1000 records of 100 bytes of JSON, about half of which is new in each."""
+    """Return batches of 1000 records of 100 bytes of JSON, about half of which is new in each."""
     parts = []
     for number in range(count):
         values = [

@@ -1,4 +1,4 @@
-"""Whole commands on the demo's lines: produce, consume, dump, their memory, and how soon the program answers."""
+"""Whole commands on the demo's lines: produce, consume and dump, their memory, and the program's start."""
 
 import os
 import shutil
@@ -12,14 +12,14 @@ SEGMENT_BYTES = 104_857_600
 
 
 def make_lines(path: Path, count: int) -> None:
-    """`hello lagou $i`, i from 1."""
+    """Write the lines `hello lagou $i`, with i from 1."""
     with path.open("wb") as out:
         for at in range(1, count + 1, 100_000):
             out.write(b"".join(b"hello lagou %d\n" % i for i in range(at, min(at + 100_000, count + 1))))
 
 
 def rows(directory: Path, count: int, reference: bool) -> list[Row]:
-    """The rows of whole processes; `count` lines scale the bars, those of 10 million, but for 0.1 s to start."""
+    """Return the rows of whole processes; the bars of 10 million lines are scaled to `count`, except 0.1 s to start."""
     lines, data, out = directory / "lines.txt", directory / "data", directory / "out.txt"
     make_lines(lines, count)
     scale = count / 10_000_000

@@ -17,7 +17,7 @@ HEADER_BYTES = 61
 
 
 def rows(directory: Path, count: int) -> list[Row]:
-    """For each codec the CPU of the process; at least 80 % of it is what the codec and a plain produce need."""
+    """Return the CPU of the process for each codec; the codec and a plain produce need at least 80 % of it."""
     count = min(count, LINES)
     lines, data = directory / "lines.txt", directory / "data"
     make_lines(lines, count)
@@ -40,7 +40,7 @@ def rows(directory: Path, count: int) -> list[Row]:
 
 
 def payloads(lines: Path) -> list[memoryview]:
-    """The records of each batch that produce makes of a file, uncompressed."""
+    """Return the uncompressed records of each batch that produce makes of a file."""
     encoder = LineEncoder()
     text = lines.read_bytes()
     encoder.feed(text, len(text), 1_700_000_000_000)

@@ -1,4 +1,4 @@
-"""What durability costs: a commit of one record of 100 bytes in each mode, many threads, idempotent producers.
+"""The cost of durability: a commit of one record of 100 bytes in each mode, many threads, idempotent producers.
 
 A commit waits for the disk, so these are wall times; ours and SQLite's (WAL, synchronous=FULL) are taken in turns, in
 the same directory. A row has the median, and the 99th percentile as its own row.
@@ -46,12 +46,12 @@ class Counting(FileSystem):
 
 
 def rows(directory: Path) -> list[Row]:
-    """Modes, then threads, then producers."""
+    """Return the rows of modes, then of threads, then of producers."""
     return [*mode_rows(directory), *thread_rows(directory), *idempotent_rows(directory)]
 
 
 def mode_rows(directory: Path) -> list[Row]:
-    """p50 and p99 of a commit in each mode, in microseconds."""
+    """Return p50 and p99 of a commit in each mode, in microseconds."""
     with ExitStack() as open_ones:
         modes = {name: commit_in(name, directory, open_ones) for name in BARS}
         sqlite = {"SQLite WAL FULL": _sqlite(directory, "FULL", open_ones)}
@@ -108,7 +108,7 @@ def _sqlite(directory: Path, synchronous: str, open_ones: ExitStack) -> Commit:
 
 
 def thread_rows(directory: Path) -> list[Row]:
-    """Commits a second of eight threads over those of one, medians of slots in turns; with the commits of one sync."""
+    """Return the rate of commits of eight threads over that of one, medians of slots in turns, and commits per sync."""
     found = []
     for name, bar in (("writer(sync=True)", 5.0), ("append, sync=True", 3.0)):
         taken: dict[int, list[tuple[float, float]]] = {1: [], THREADS: []}
@@ -126,7 +126,7 @@ def thread_rows(directory: Path) -> list[Row]:
 
 
 def _together(path: Path, name: str, threads: int) -> tuple[float, float]:
-    """(commits a second, commits a sync) of so many threads, each with one record on its way."""
+    """Return (commits per second, commits per sync) of some threads, each with one record in progress."""
     fs, stop, counts = Counting(), threading.Event(), [0] * threads
     with ExitStack() as open_ones:
         opened = open_for_append(path, sync=name.startswith("append"), fs=fs)
@@ -155,7 +155,7 @@ def _together(path: Path, name: str, threads: int) -> tuple[float, float]:
 
 
 def idempotent_rows(directory: Path) -> list[Row]:
-    """Ready batches with producer id and sequence, over the same without: what that costs more, in percent of CPU."""
+    """Return the extra CPU, in percent, of ready batches with producer id and sequence over those without."""
     found = []
     for count, group in ((1, 1), (100, 1), (1, 50), (100, 20)):
         plain, idempotent = _ready(count, group, None), _ready(count, group, 7)
@@ -186,7 +186,7 @@ def _appended(log: kafkalog.Log, batches: list[bytearray]) -> float:
 
 
 def _ready(count: int, group: int, producer_id: int | None) -> list[bytearray]:
-    """2000 batches, `group` of them back to back; of one producer their sequences go on."""
+    """Return 2000 batches, `group` of them back to back, with consecutive sequences if they have a producer."""
     one, made = batch(count), []
     for number in range(2000):
         data = bytearray(one)

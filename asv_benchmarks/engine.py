@@ -26,7 +26,7 @@ def _c(job: str, key: str, *arguments: str | Path, scale: float = MILLION) -> Pe
 
 
 def append_rows(directory: Path) -> list[Row]:
-    """Ready batches of 1, 100 and 1000 records, and a Python list of 1000 values."""
+    """Return the rows of ready batches of 1, 100 and 1000 records, and of a Python list of 1000 values."""
     found = []
     for count, bar in ((1, 0.3), (100, 9), (1000, 16)):
         with kafkalog.open(directory / f"ready{count}-0", "a", segment_bytes=1 << 29) as log:
@@ -48,7 +48,7 @@ def append_rows(directory: Path) -> list[Row]:
 
 
 def scan_rows(directory: Path) -> list[Row]:
-    """A file to columns with checksums, and records with the value touched."""
+    """Return the rows of reading a file to columns with checksums, and records whose value is read."""
     path = directory / "scan-0"
     with kafkalog.open(path, "a") as log:
         log.append_bytes(batches(1000, 100 << 20))
@@ -79,7 +79,7 @@ def scan_rows(directory: Path) -> list[Row]:
 
 
 def lookup_rows(directory: Path) -> list[Row]:
-    """The offset index from Python, one at a time and in arrays."""
+    """Return the rows of the offset index, called from Python one at a time and with arrays."""
     index = OffsetIndex(directory / "00000000000000000000.index", 0, 10 << 20)
     entries = index.max_entries
     for i in range(entries):
@@ -107,7 +107,7 @@ def lookup_rows(directory: Path) -> list[Row]:
 
 
 def read_rows(directory: Path) -> list[Row]:
-    """Random reads by offset and by time, batches of 100."""
+    """Return the rows of random reads by offset and by time, in batches of 100."""
     path, some, count = directory / "read-0", values(PER_BATCH), 20_000
     timed_log(path, count)
     rng = random.Random(5)
@@ -128,7 +128,7 @@ def read_rows(directory: Path) -> list[Row]:
 
 
 def crc_rows() -> list[Row]:
-    """CRC-32C over 64 KiB, called from Python."""
+    """Return the row of CRC-32C over 64 KiB, called from Python."""
     data = bytes(65536)
 
     def once() -> int:

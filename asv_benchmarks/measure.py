@@ -1,4 +1,4 @@
-"""How a figure is taken and shown: CPU seconds, since machines are shared; the median of rounds; a table of rows."""
+"""Measurement and its table: CPU seconds, since machines are shared; the median of rounds; one row for each figure."""
 
 import json
 import math
@@ -19,7 +19,7 @@ KAFKALOG = (sys.executable, "-m", "kafkalog.cli.main")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process took: CPU and wall seconds, peak memory in MB (of the process alone)."""
+    """Resources of a process: CPU and wall seconds, peak memory in MB (of the process alone)."""
 
     cpu: float
     wall: float
@@ -27,7 +27,7 @@ class Usage:
 
 
 def run(command: Sequence[str], *, stdin: str | None = None, stdout: str = os.devnull) -> Usage:
-    """Runs a command to its end; RuntimeError when it fails."""
+    """Run a command to its end; RuntimeError if it fails."""
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), stdin or os.devnull, stdout, *command]
     told = subprocess.run(launcher, capture_output=True, text=True, check=True)
     code, cpu, wall, peak_mb = json.loads(told.stdout)
@@ -39,7 +39,7 @@ def run(command: Sequence[str], *, stdin: str | None = None, stdout: str = os.de
 def median_run(
     command: Sequence[str], rounds: int = 3, *, before: Callable[[], None] | None = None, **io: str
 ) -> Usage:
-    """The run with the median CPU time of several."""
+    """Run a command several times; return the run with the median CPU time."""
     taken = []
     for _ in range(rounds):
         if before is not None:
@@ -55,7 +55,7 @@ def per_item(
     least_seconds: float = 0.2,
     between: Callable[[], object] | None = None,
 ) -> float:
-    """CPU seconds for each item: `work` does some and says how many; the median of rounds after one to warm up.
+    """Return the CPU seconds per item: `work` returns its number of items; the median of rounds after a warm-up.
 
     `between` is called after each round, unmeasured: it may drop what a round wrote.
     """

@@ -54,20 +54,19 @@ PRODUCE_BY_NAME = 12
 
 
 class Lags(NamedTuple):
-    """What the load came to in MB for each second, and the probes' lags in ms."""
+    """The load in MB per second, and the probes' lags in ms."""
 
     mb_s: float
     lags_ms: Sequence[float]
 
 
 def due_s(sent_bytes: int, mb_s: float) -> float:
-    """How long after the begin the next byte is due, at so many MB for each second."""
+    """Return the seconds after the start at which the next byte is due, at so many MB per second."""
     return sent_bytes / (mb_s * 1e6)
 
 
 def seen(waiting: deque[tuple[int, float]], high_watermark: int, now_s: float) -> list[float]:
-    """The lags in ms of the probes (offset, when it was appended) that lie below the high watermark; they wait no
-    more."""
+    """Remove the probes (offset, time of the append) below the high watermark; return their lags in ms."""
     found = []
     while waiting and waiting[0][0] < high_watermark:
         found.append(max(0.0, now_s - waiting.popleft()[1]) * 1e3)
@@ -75,7 +74,7 @@ def seen(waiting: deque[tuple[int, float]], high_watermark: int, now_s: float) -
 
 
 def rows(directory: Path, seconds: float, mb_s: float) -> list[Row]:
-    """Lag while `mb_s` are written for so long, and the leader's CPU for each byte of what was written then."""
+    """Return the lag while `mb_s` are written, and the leader's CPU for each byte that was written."""
     with _running(directory) as nodes:
         nodes.promote()
         lags = asyncio.run(_load(nodes, seconds, mb_s))
@@ -129,7 +128,7 @@ class Nodes:
 
     @property
     def leaders_cpu_s(self) -> float:
-        """What the leader's process has taken until now."""
+        """CPU seconds of the leader's process until now."""
         return _threads_cpu_s(self._processes[LEADER].pid)
 
     async def to_leader(self) -> PeerConnection:
@@ -148,7 +147,7 @@ def _running(directory: Path) -> Iterator[Nodes]:
 
 
 def _threads_cpu_s(process_id: int) -> float:
-    """CPU seconds that the threads of a process have taken, to the nanosecond (Linux): those that there are now."""
+    """Return the CPU seconds of a process's current threads, to the nanosecond (Linux)."""
     taken_ns = 0
     for task in Path(f"/proc/{process_id}/task").iterdir():
         with suppress(FileNotFoundError):
@@ -165,7 +164,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _bytes_of(data: Path) -> int:
-    """What the topic's batches take, the probes' left out."""
+    """Return the bytes of the topic's batches, without the probes'."""
     return sum(file.stat().st_size for index in range(PARTITIONS) for file in (data / f"{TOPIC}-{index}").glob("*.log"))
 
 
@@ -217,7 +216,7 @@ async def _in_sync(connection: PeerConnection, wanted: set[int]) -> None:
 
 
 def _batch(size: int) -> bytes:
-    """A batch of records of 1 KiB, of about this size."""
+    """Return a batch of records of 1 KiB, of about this size."""
     builder = RecordsBuilder(0)
     for _ in range(max(1, size >> 10)):
         builder.append(time.time_ns() // 1_000_000, None, os.urandom(min(size, 1000)))
@@ -233,7 +232,7 @@ def _produced(batches: dict[int, bytes]) -> dict[str, Any]:
 
 
 def _write(port: int, seconds: float, mb_s: float, told: Any) -> None:
-    """The load, in a process of its own; it tells MB for each second."""
+    """Write the load in a separate process, and put MB per second into the queue."""
     told.put(asyncio.run(_write_on(port, seconds, mb_s)))
 
 
@@ -258,7 +257,7 @@ async def _write_on(port: int, seconds: float, mb_s: float) -> float:
 
 
 def _checked(answer: Any) -> int:
-    """The offset of the first row; RuntimeError for one that failed."""
+    """Return the offset of the first row; RuntimeError if a row failed."""
     found = answer.responses[0].partition_responses
     codes = {one.error_code for one in found}
     if codes != {0}:
@@ -267,7 +266,7 @@ def _checked(answer: Any) -> int:
 
 
 async def _probe(nodes: Nodes, goes_on: Callable[[], bool]) -> list[float]:
-    """The lags of probes while the load goes on, in ms."""
+    """Return the lags of probes while the load goes on, in ms."""
     waiting: deque[tuple[int, float]] = deque()
     lags: list[float] = []
     source = LeaderSource(await nodes.to_leader(), CONSUMER, FetchLimits())
@@ -308,8 +307,7 @@ async def _look(source: LeaderSource, waiting: deque[tuple[int, float]], lags: l
 
 
 def _replicated(nodes: Nodes, size: int) -> float:
-    """CPU seconds of the leader for a follower that has nothing to get all of these bytes, beyond what one takes of it
-    that starts and has them."""
+    """Return the leader's CPU seconds for an empty follower, minus those for one that starts with all bytes."""
     found = []
     for end in (nodes.stop, nodes.empty):
         end(LAST)
@@ -321,7 +319,7 @@ def _replicated(nodes: Nodes, size: int) -> float:
 
 
 async def _consumed(nodes: Nodes) -> float:
-    """CPU seconds of the leader while a consumer fetches the same, as many bytes at once as a follower."""
+    """Return the leader's CPU seconds while a consumer fetches the same, as many bytes at once as a follower."""
     limits = FetchLimits()
     source = LeaderSource(await nodes.to_leader(), CONSUMER, limits)
     session = AskingSession()
@@ -345,7 +343,7 @@ async def _consumed(nodes: Nodes) -> float:
 
 
 def _end_of(records: memoryview | None) -> int | None:
-    """The offset behind the last whole batch; None where there is none."""
+    """Return the offset after the last whole batch; None if there is none."""
     if records is None:
         return None
     position, end = 0, None

@@ -33,7 +33,7 @@ _SENT = re.compile(r"([\d.]+) records/sec .*?([\d.]+) ms 99th")
 
 
 class Figures(NamedTuple):
-    """What one server did.
+    """Figures of one server.
 
     `rows` are (records for each second, its CPU in us for each record) by name, `p99_ms` the latency of single records
     by acks, and memory is resident, before the first client and after the last one.
@@ -69,7 +69,7 @@ def rows(directory: Path, records: int) -> list[Row]:
 
 
 def _best(rounds: Sequence[Figures]) -> Figures:
-    """The best of each figure; of memory the most."""
+    """Return the best of each figure, and the largest of memory."""
     best = {
         name: (max(one.rows[name][0] for one in rounds), min(one.rows[name][1] for one in rounds))
         for name in rounds[0].rows
@@ -100,14 +100,14 @@ def _measure(server: Any, records: int) -> Figures:
 
 
 def _produce(bootstrap: str, topic: str, size: int, acks: str, count: int) -> float:
-    """Records for each second that the tool sent as fast as it could."""
+    """Return the records per second that the tool sent as fast as it could."""
     return _sent(bootstrap, topic, size, acks, count, -1)[0]
 
 
 def _sent(
     bootstrap: str, topic: str, size: int, acks: str, count: int, rate: int, warmup: int = 0
 ) -> tuple[float, float]:
-    """Records for each second that the tool sent, at most `rate` unless that is -1; its 99th percentile in ms.
+    """Return the records per second that the tool sent (at most `rate` unless it is -1), and its p99 in ms.
 
     The first `warmup` records are left out of both: while they are sent, the client compiles itself.
     """
@@ -125,7 +125,7 @@ def _sent(
 
 
 def _consume(bootstrap: str, topic: str, count: int) -> float:
-    """Records for each second that the tool got, from its first fetch on."""
+    """Return the records per second that the tool received, from its first fetch on."""
     told = _tool(
         "ConsumerPerformance", "--topic", topic, "--bootstrap-server", bootstrap, "--num-records", str(count),
         "--timeout", "60000",

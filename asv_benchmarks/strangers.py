@@ -1,4 +1,4 @@
-"""What clients that mean no good cost the others: requests that never end, batches that are refused once unpacked.
+"""The cost of hostile clients for others: requests that never end, batches that are rejected once decompressed.
 
 The server is a process of its own, and so are the clients that send half a request each. Times are of the wall: it is
 waiting that is measured, the longest of many calls.
@@ -124,7 +124,7 @@ def _many(work: Path, *, asks_first: bool) -> list[Row]:
 
 
 def _watched(attack: subprocess.Popen[str], *calls: Any) -> list[list[float]]:
-    """Seconds of each call, again and again, while others send. One that fails counts as TIMEOUT_S, and ends it."""
+    """Return the seconds of repeated calls while others send. A failed call counts as TIMEOUT_S, and ends it."""
     took: list[list[float]] = [[] for _ in calls]
     until = time.monotonic() + WATCHED_S
     while time.monotonic() < until:
@@ -193,7 +193,7 @@ def _server(work: Path, protocol: str) -> Iterator[tuple[int, tuple[str, int]]]:
 def _halves(
     address: tuple[str, int], count: int, claim: int, *, asks_first: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Another process with `count` connections that each send half of a request of `claim` bytes, while the block runs.
+    """Run a process with `count` connections that each send half of a request of `claim` bytes.
 
     A connection that the server ends is made again, a moment later. With `asks_first` each has one answer before.
     """
@@ -232,7 +232,7 @@ class _Halves:
         self._selector.register(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
 
     def run(self) -> None:
-        """Never ends by itself."""
+        """Send and reconnect until the process is ended."""
         chunk = bytes(1 << 18)
         while True:
             for key, events in self._selector.select(AGAIN_S / 10):

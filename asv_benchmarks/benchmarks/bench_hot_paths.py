@@ -13,7 +13,7 @@ from asv_benchmarks.hot_paths.path import made, profile
 
 
 def names(noun: str) -> list[str]:
-    """The hot paths of a noun."""
+    """Return the hot paths of a noun."""
     return [path.name for path in PATHS.values() if path.noun == noun]
 
 

@@ -80,12 +80,12 @@ def compare(profile: str, base: tuple[str, str], threshold: float, counts: dict[
 
 
 def counted(tree: Path, profile: str, names: Sequence[str] = tuple(PATHS)) -> Counts:
-    """All hot paths of a tree, or some."""
+    """Return the counts of all hot paths of a tree, or of some."""
     return count(names, tree=tree, profile=profile)
 
 
 def tell(before: dict[str, int], after: Counts, name: str, threshold: float) -> int:
-    """Prints the verdict; the exit status."""
+    """Print the verdict; return the exit status."""
     for path, reason in after.missing.items():
         print(f"not counted  {path}: {reason}")
     verdict = judge(before, after.instructions, threshold=threshold, accepted=kept.accepted())

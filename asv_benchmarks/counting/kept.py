@@ -21,7 +21,7 @@ BEGIN, END = "<!-- counts: written by `make bench-page` -->", "<!-- end of the c
 
 @dataclass(frozen=True)
 class Kept:
-    """What was counted, of which commit, and with what."""
+    """The counts of a commit, and the toolchain they were made with."""
 
     commit: str
     profile: str
@@ -31,14 +31,14 @@ class Kept:
 
 
 def read(path: Path = KEPT) -> Kept | None:
-    """The counts that are kept; None where there are none."""
+    """Return the saved counts; None if there are none."""
     if not path.exists():
         return None
     return Kept(**json.loads(path.read_text()))
 
 
 def accepted(path: Path = ACCEPTED) -> dict[str, float]:
-    """The shares that hot paths may take more; ValueError for a path that there is none of."""
+    """Return the accepted increases as shares; ValueError for an unknown hot path."""
     from asv_benchmarks.hot_paths.all import PATHS
 
     percents: dict[str, float] = tomllib.loads(path.read_text())["percent"]
@@ -85,7 +85,7 @@ def _short(number: float) -> str:
 
 
 def with_table(text: str, lines: Sequence[str]) -> str:
-    """The page with what lies between its two marks replaced; ValueError where it has none."""
+    """Return the page with the text between its two marks replaced; ValueError if it has none."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

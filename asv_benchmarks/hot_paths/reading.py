@@ -18,7 +18,7 @@ PER_BATCH = 100
 
 
 def timed_log(path: Path, batches: int, per_batch: int = PER_BATCH) -> None:
-    """A log of so many batches, a millisecond from one to the next."""
+    """Create a log of so many batches, one per millisecond."""
     some = values(per_batch)
     with kafkalog.open(path, "a", segment_bytes=1 << 28) as log:
         for i in range(batches):
@@ -26,7 +26,7 @@ def timed_log(path: Path, batches: int, per_batch: int = PER_BATCH) -> None:
 
 
 def each(work: object, asked: list[int]) -> Work:
-    """One call for each number."""
+    """Return the work of one call for each number."""
 
     def once() -> int:
         for what in asked:

@@ -23,7 +23,7 @@ def _program() -> str | None:
 
 
 def ask(*job: str | Path) -> dict[str, tuple[float, float]]:
-    """{name: (CPU seconds, items)} that the job printed; {} without a C compiler."""
+    """Return {name: (CPU seconds, items)} from the output of the job; {} without a C compiler."""
     program = _program()
     if program is None:
         return {}

@@ -19,7 +19,7 @@ def _try(name: str, work: Callable[[], float]) -> Peers:
 
 
 def aiokafka_build(values: Sequence[bytes]) -> Peers:
-    """Records a CPU second that aiokafka's batch builder takes."""
+    """Return records per CPU second that aiokafka's batch builder takes."""
 
     def work() -> float:
         from aiokafka.record.default_records import DefaultRecordBatchBuilder as Builder
@@ -40,7 +40,7 @@ def aiokafka_build(values: Sequence[bytes]) -> Peers:
 
 
 def aiokafka_iterate(data: bytes) -> Peers:
-    """Records a CPU second that aiokafka reads, checksum and value touched."""
+    """Return records per CPU second that aiokafka reads, checksum and value touched."""
 
     def work() -> float:
         from aiokafka.record.memory_records import MemoryRecords
@@ -60,7 +60,7 @@ def aiokafka_iterate(data: bytes) -> Peers:
 
 
 def aiokafka_to_arrow(data: bytes) -> Peers:
-    """Records a CPU second that aiokafka reads and pyarrow makes columns of."""
+    """Return records per CPU second that aiokafka reads and pyarrow makes columns of."""
 
     def work() -> float:
         import pyarrow as pa
@@ -104,7 +104,7 @@ def _lmdb(values: Sequence[bytes], count: int) -> Iterator[Any]:
 
 
 def lmdb_append(values: Sequence[bytes]) -> Peers:
-    """Records a CPU second that LMDB appends, one transaction for all values, no sync."""
+    """Return records per CPU second that LMDB appends, one transaction for all values, no sync."""
 
     def work() -> float:
         with _lmdb(values, 0) as env:
@@ -124,7 +124,7 @@ def lmdb_append(values: Sequence[bytes]) -> Peers:
 
 
 def lmdb_scan(values: Sequence[bytes]) -> Peers:
-    """Records a CPU second that an LMDB cursor gives."""
+    """Return records per CPU second that an LMDB cursor gives."""
 
     def work() -> float:
         with _lmdb(values, 100_000) as env:
@@ -139,7 +139,7 @@ def lmdb_scan(values: Sequence[bytes]) -> Peers:
 
 
 def lmdb_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peers:
-    """Values a CPU second that LMDB gives by number, of `count`, a transaction for each."""
+    """Return values per CPU second that LMDB gives by number, of `count`, a transaction for each."""
 
     def work() -> float:
         with _lmdb(values, count) as env:
@@ -156,7 +156,7 @@ def lmdb_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peer
 
 
 def sqlite_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peers:
-    """Values a CPU second that SQLite gives by number, of `count`, a query for each."""
+    """Return values per CPU second that SQLite gives by number, of `count`, a query for each."""
     with (
         tempfile.TemporaryDirectory() as directory,
         closing(sqlite3.connect(Path(directory) / "log.db", isolation_level=None)) as store,
@@ -176,7 +176,7 @@ def sqlite_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Pe
 
 
 def crc32c_package(data: bytes) -> Peers:
-    """Bytes a CPU second of the crc32c package."""
+    """Return bytes per CPU second of the crc32c package."""
 
     def work() -> float:
         from crc32c import crc32c

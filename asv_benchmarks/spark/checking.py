@@ -15,7 +15,7 @@ TIMES = 16
 
 
 def verify_bars(data: Path, scratch: Path) -> list[Row]:
-    """A large tree, deep, in a session of one core and in one of two: with others about, the second may be theirs."""
+    """Return the speed of a deep verify of a large tree with two cores over one; other programs may use the second."""
     tree = _multiplied(data, scratch / "tree")
     spent = {cores: _verified(tree, scratch, cores) for cores in CORES}
     one, two = (statistics.median(spent[cores].wall) for cores in CORES)
@@ -25,7 +25,7 @@ def verify_bars(data: Path, scratch: Path) -> list[Row]:
 
 
 def _multiplied(data: Path, tree: Path) -> Path:
-    """A data directory with every partition many times, under other numbers, by links to the same files."""
+    """Return a data directory with every partition many times, under other numbers, by links to the same files."""
     tree.mkdir()
     for partition in sorted(path for path in data.glob("rows*-[0-9]*") if path.is_dir()):
         topic, _, number = partition.name.rpartition("-")

@@ -1,4 +1,4 @@
-"""How Spark's figures are taken: contestants in turns, the median of rounds, in one session of one JVM.
+"""Measurement of Spark: contestants in turns, the median of rounds, in one session of one JVM.
 
 A ratio is one of wall seconds, which is what a user waits for. Beside it stands the ratio of CPU seconds, of this
 process and all below it (JVM, Python workers, broker): machines are shared, and what others run moves it less.
@@ -29,7 +29,7 @@ class Spent:
 
 
 def race(works: Mapping[str, Callable[[], Any]], rounds: int | None = None, *, warm: int = 1) -> dict[str, Spent]:
-    """What each contestant took in each round: all run once in a round, after rounds that only warm up."""
+    """Return the seconds of each contestant in each round: all run once in a round, after warm-up rounds."""
     rounds = rounds or ROUNDS
     spent = {name: Spent() for name in works}
     for number in range(-warm, rounds):
@@ -44,13 +44,13 @@ def race(works: Mapping[str, Callable[[], Any]], rounds: int | None = None, *, w
 
 
 def tree_cpu() -> float:
-    """CPU seconds of this process and all below it, the dead ones among them that were waited for."""
+    """Return the CPU seconds of this process and all its descendants, including those that ended."""
     ticks = sum(sum(map(int, stat(pid)[11:15])) for pid in (os.getpid(), *descendants()))
     return ticks / TICKS_A_SECOND
 
 
 def descendants() -> list[int]:
-    """The processes below this one."""
+    """Return the descendants of this process."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (told := stat(int(entry.name)))[1] != "0":
@@ -64,7 +64,7 @@ def descendants() -> list[int]:
 
 
 def ratio_bar(work: str, spent: Mapping[str, Spent], other: str, bar: float, rows: int, own: str = "kafkalog") -> Row:
-    """How many times faster `own` is than `other`; the noise is the span of the rounds' ratios."""
+    """Return how many times faster `own` is than `other`; the noise is the span of the rounds' ratios."""
     ours, theirs = spent[own], spent[other]
     each = sorted(b / a for a, b in zip(ours.wall, theirs.wall, strict=True))
     cpu = statistics.median(theirs.cpu) / statistics.median(ours.cpu)
@@ -75,5 +75,5 @@ def ratio_bar(work: str, spent: Mapping[str, Spent], other: str, bar: float, row
 
 
 def rate(spent: Spent, rows: int) -> float:
-    """Million rows a second, the median of the rounds."""
+    """Return million rows per second, the median of the rounds."""
     return rows / statistics.median(spent.wall) / MILLION

@@ -12,7 +12,7 @@ FLAT = 1.2
 
 
 def memory_bars(sources: Sources, small: Topic, large: Topic) -> list[Row]:
-    """How much more a worker takes for the large topic; workers are used again, so the small one goes first.
+    """Return how much more memory a worker needs for the large topic; workers are reused, so the small one is first.
 
     A fresh worker for each would say the same: a peak never falls.
     """
@@ -28,7 +28,7 @@ def memory_bars(sources: Sources, small: Topic, large: Topic) -> list[Row]:
 
 
 def _workers() -> list[Path]:
-    """The Python workers of this session, each with its directory in /proc."""
+    """Return the Python workers of this session, each with its directory in /proc."""
     found = []
     for pid in descendants():
         try:
@@ -60,7 +60,7 @@ def _peak_mb() -> float:
 
 
 def topics(rows: int) -> tuple[Topic, Topic]:
-    """Two topics, the second ten times as large."""
+    """Return two topics, the second ten times as large."""
     return Topic("small", 1, rows // 5), Topic("large", 1, rows * 2)
 
 

@@ -24,13 +24,13 @@ NARROW_BAR = 8.0
 
 
 def works(scratch: Path) -> dict[str, Callable[[Any], Any]]:
-    """The queries by name."""
+    """Return the queries by name."""
     to_parquet = functools.partial(queries.parquet, to=scratch / "parquet")
     return dict(zip(BARS, (queries.count, queries.lengths, queries.filtered, to_parquet), strict=True))
 
 
 def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Row]:
-    """All queries on a topic that is not compressed."""
+    """Return the bars of all queries on an uncompressed topic."""
     found = []
     for name, query in works(scratch).items():
         spent = race(_contestants(sources.frames(topic.name, topic.rows), query))
@@ -41,7 +41,7 @@ def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Row]:
 
 
 def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Row]:
-    """The sum of value lengths, which needs the values decompressed, and a count."""
+    """Return the bars of the sum of value lengths, which needs the values decompressed, and of a count."""
     found = []
     for topic in topics:
         frames = sources.frames(topic.name, topic.rows)
@@ -53,7 +53,7 @@ def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Row]:
 
 
 def narrow_bars(sources: Sources, topic: Topic) -> list[Row]:
-    """A count of one column of fixed width, by the option and by the user's own schema."""
+    """Return the bars of a count of one column of fixed width, by the option and by a schema."""
     frame = sources.spark.read.format("kafkalog").schema("offset bigint").option("subscribe", topic.name)
     contestants = {
         "columns=offset": lambda: sources.ours(topic.name, columns="offset").count(),
