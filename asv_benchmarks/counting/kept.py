@@ -58,6 +58,7 @@ def record(names: Sequence[str], profile: str, commit: str) -> int:
     KEPT.write_text(json.dumps(asdict(held), indent=1) + "\n")
     PAGE.write_text(with_table(PAGE.read_text(), table(held)))
     failed = History(results=RESULTS, machine=MACHINE).add([commit], {commit: counts.instructions})
+    History().publish()
     print("\n".join(f"asv: {name} has no result" for name in failed), end="\n" if failed else "")
     return 1 if failed else 0
 
