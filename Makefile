@@ -50,10 +50,9 @@ bench: all              ## the table of speeds, with ratios against peers run in
 bench-counts: all       ## instructions of every hot path against the last release (PROFILE=full, BASE=commit)
 	bash ci/bench.sh $(or $(PROFILE),quick) $(BASE)
 
-bench-page: all         ## counts this commit for a release: asv's results and docs/benchmarks.md, then asv's own pages
+bench-page: all         ## counts this commit for a release: asv's results and pages, docs/benchmarks.md
 	$(PYTHON) -m pip install -q --disable-pip-version-check "asv>=0.6.3"
 	$(PYTHON) -m asv_benchmarks.counting --record
-	cd asv_benchmarks && $(abspath $(PYTHON)) -m asv publish
 
 bench-spark: all        ## Spark's figures beside its own Kafka source on a real broker (ROWS=, GROUPS="one narrow")
 	$(PYTHON) -m asv_benchmarks.spark $(GROUPS)

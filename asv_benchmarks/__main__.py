@@ -10,6 +10,7 @@ long and how fast a replica set is written to (default 20 s, 100 MB/s: 6 GB of d
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from asv_benchmarks import (
@@ -35,7 +36,6 @@ GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
     "durability", "clean", "serve", "topics", "replicate", "strangers",
 )  # fmt: skip
-REPLICATE = (("REPLICATE_S", "20"), ("REPLICATE_MB_S", "100"))
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
     "append/1": (("append of ready batches of 1",), 1e-6),
@@ -64,46 +64,31 @@ def main(wanted: list[str]) -> None:
     if missing is not None:
         print(f"Kafka embedded: {missing}")
     show(rows)
-    missed = [row.work for row in rows if not row.reached]
-    print(f"{len(rows) - len(missed)} of {len(rows)} bars reached" + (f"; not: {', '.join(missed)}" if missed else ""))
 
 
 def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
+    def number(name: str, usual: float) -> float:
+        return float(os.environ.get(name, usual))
+
+    lines, megabytes = int(number("LINES", 10_000_000)), int(number("VERIFY_MB", 1000))
+    measured: dict[str, Callable[[Path], list[Row]]] = {
+        "commands": lambda at: commands.rows(at, lines, reference),
+        "compress": lambda at: compressing.rows(at, lines),
+        "codecs": lambda at: codecs.rows(at, lines, reference),
+        "verify": lambda at: verifying.rows(at, megabytes),
+        "recover": lambda at: recovering.rows(at, megabytes),
+        "clean": lambda at: cleaning.rows(at, megabytes, reference),
+        "serve": lambda at: serving.rows(at, int(number("SERVE_RECORDS", 400_000))) if reference else [],
+        "replicate": lambda at: replicating.rows(at, number("REPLICATE_S", 20), number("REPLICATE_MB_S", 100)),
+        "strangers": strangers.rows, "topics": topics.rows, "open": opening.rows, "arrow": columns.rows,
+        "durability": durability.rows, "append": engine.append_rows, "scan": engine.scan_rows,
+        "lookup": engine.lookup_rows, "read": engine.read_rows, "crc": lambda at: engine.crc_rows(),
+    }  # fmt: skip
     rows: list[Row] = []
     for group in groups:
         directory = work / group
         directory.mkdir()
-        if group == "commands":
-            rows += commands.rows(directory, int(os.environ.get("LINES", "10000000")), reference)
-        elif group == "compress":
-            rows += compressing.rows(directory, int(os.environ.get("LINES", "10000000")))
-        elif group == "codecs":
-            rows += codecs.rows(directory, int(os.environ.get("LINES", "10000000")), reference)
-        elif group == "verify":
-            rows += verifying.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
-        elif group == "recover":
-            rows += recovering.rows(directory, int(os.environ.get("VERIFY_MB", "1000")))
-        elif group == "clean":
-            rows += cleaning.rows(directory, int(os.environ.get("VERIFY_MB", "1000")), reference)
-        elif group == "serve":
-            rows += serving.rows(directory, int(os.environ.get("SERVE_RECORDS", "400000"))) if reference else []
-        elif group == "replicate":
-            seconds, mb_s = (float(os.environ.get(name, usual)) for name, usual in REPLICATE)
-            rows += replicating.rows(directory, seconds, mb_s)
-        elif group == "strangers":
-            rows += strangers.rows(directory)
-        elif group == "topics":
-            rows += topics.rows(directory)
-        elif group == "open":
-            rows += opening.rows(directory)
-        elif group == "arrow":
-            rows += columns.rows(directory)
-        elif group == "durability":
-            rows += durability.rows(directory)
-        elif group == "crc":
-            rows += engine.crc_rows()
-        else:
-            rows += getattr(engine, f"{group}_rows")(directory)
+        rows += measured[group](directory)
     return rows
 
 

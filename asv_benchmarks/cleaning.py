@@ -33,12 +33,12 @@ MIX = 0x9E3779B97F4A7C15
 
 
 def key(number: int) -> bytes:
-    """16 bytes that no other number has."""
+    """Return 16 bytes that are unique to a number."""
     return struct.pack(">QQ", number * MIX % 2**64, number)
 
 
 def make_log(path: Path, value_bytes: int, total_bytes: int) -> None:
-    """A log of about that size whose second half writes each key of the first again, in batches of 100."""
+    """Create a log of about that size whose second half repeats the keys of the first, in batches of 100."""
     keys = total_bytes // (value_bytes + 26) // 2 // BATCH * BATCH
     value = (bytes(range(32, 127)) * (value_bytes // 95 + 1))[:value_bytes]
     with kafkalog.open(path, "a", **SETTINGS) as log:
@@ -50,7 +50,7 @@ def make_log(path: Path, value_bytes: int, total_bytes: int) -> None:
 
 
 def cleaned_once(path: Path) -> float:
-    """MB for each second of CPU of one clean of the log; RuntimeError where it did not become half."""
+    """Clean the log once; return MB per second of CPU. Raise RuntimeError if it did not shrink to half."""
     with kafkalog.open(path, "a") as log:
         before = log.size
         clock = time.process_time()
@@ -62,7 +62,7 @@ def cleaned_once(path: Path) -> float:
 
 
 def median_clean(made: Path) -> float:
-    """The median of a few cleans, each of a copy of its own."""
+    """Return the median of a few cleans, each of a separate copy."""
     rates = []
     for _ in range(ROUNDS):
         copy = made.parent.with_name("copy") / made.name
@@ -88,7 +88,7 @@ def map_put() -> float:
 
 
 def share_left(directory: Path, work: Callable[[kafkalog.Log], int]) -> float:
-    """What `work` does of items in a second beside a throttled clean, in % of what it does alone."""
+    """Return the rate of `work` beside a throttled clean, in % of its rate alone."""
     path = directory / "beside-0"
     make_log(path, 100, BESIDE_BYTES)
     with kafkalog.open(path, "a") as log:
@@ -105,7 +105,7 @@ def share_left(directory: Path, work: Callable[[kafkalog.Log], int]) -> float:
 
 
 def _rate(work: Callable[[], int], goes_on: Callable[[], bool]) -> float:
-    """Items a second, for a second at least."""
+    """Return items per second, measured for at least a second."""
     items, began = 0, time.perf_counter()
     while (spent := time.perf_counter() - began) < 1.0 or goes_on():
         items += work()
@@ -113,7 +113,7 @@ def _rate(work: Callable[[], int], goes_on: Callable[[], bool]) -> float:
 
 
 def append(log: kafkalog.Log) -> int:
-    """Batches of 100 records."""
+    """Append 20 batches of 100 records; return their number."""
     rows = [(key(i), b"v" * 100, NOW) for i in range(BATCH)]
     for _ in range(20):
         log.append(rows)
@@ -121,7 +121,7 @@ def append(log: kafkalog.Log) -> int:
 
 
 def read(log: kafkalog.Log) -> int:
-    """Bytes of the log's last batches."""
+    """Read the log's last batches; return their bytes."""
     size = 0
     for batch in log.batches(max(log.start_offset, log.end_offset - 200 * BATCH)):
         size += batch.size
@@ -129,7 +129,7 @@ def read(log: kafkalog.Log) -> int:
 
 
 def rows(directory: Path, megabytes: int, reference: bool) -> list[Row]:
-    """A row for each size of records and one for the map, the reference beside them where it can be had."""
+    """Return a row for each size of records and one for the map, beside the reference if it is available."""
     found = {"offset_map_put": Row("offset map, put, filled to 0.75", map_put(), 150, "ns", True)}
     groups = ["map"]
     if reference:

@@ -9,9 +9,9 @@ from pathlib import Path
 import cramjam
 
 from asv_benchmarks.benchmarks.common import NOW
-from asv_benchmarks.commands import KAFKALOG, SEGMENT_BYTES, TOPIC, make_lines
+from asv_benchmarks.commands import SEGMENT_BYTES, TOPIC, make_lines
 from asv_benchmarks.hot_paths.codecs import HEADER_BYTES, made_plain, text_values
-from asv_benchmarks.measure import Row, median_run, per_item
+from asv_benchmarks.measure import KAFKALOG, Peers, Row, median_run, per_item
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog._core.batch.repack import with_payload
 from kafkalog._core.batch.scan import scan
@@ -25,12 +25,12 @@ WRAPPERS, IN_EACH = 40, 1000
 
 
 def rows(directory: Path, count: int, reference: bool) -> list[Row]:
-    """The rows of all codecs; the dump's files are the demo's first segment, each batch compressed."""
+    """Return the rows of all codecs; the dump's files are the demo's first segment, each batch compressed."""
     return [*_plain_rows(), *_dump_rows(directory, count, reference), *_wrapper_rows(directory, reference)]
 
 
 def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
-    """The codec's package on the blocks of one payload, into memory that is there; gives what that holds."""
+    """Return the codec's own decompression of the blocks of one payload, into existing memory."""
     import zstandard
 
     room = bytearray(1 << 20)
@@ -52,7 +52,7 @@ def _alone(codec: CompressionType, payload: memoryview) -> Callable[[], int]:
 
 
 def _plain_rows() -> list[Row]:
-    """Batches of 1000 x 100 B made plain, as a share of the codec's own speed on the same blocks."""
+    """Return the speed of decompressing batches of 1000 x 100 B, as a share of the codec's own on the same blocks."""
     found = []
     plain = bytes(encode_batch(text_values(1000), timestamp=NOW))
     for codec in CODECS:
@@ -66,7 +66,7 @@ def _plain_rows() -> list[Row]:
             bare = per_item(alone, rounds=3)
             shares.append(bare / own)
             speeds.append(1e-6 / bare)
-        peers: dict[str, float | str] = {"codec alone, MB/s": f"{sorted(speeds)[1]:.0f}"}
+        peers: Peers = {"codec alone, MB/s": f"{sorted(speeds)[1]:.0f}"}
         found.append(
             Row(f"{codec.name.lower()} batches made plain, of the codec", sorted(shares)[1], 0.8, "", False, peers)
         )
@@ -74,29 +74,15 @@ def _plain_rows() -> list[Row]:
 
 
 def _dump_rows(directory: Path, count: int, reference: bool) -> list[Row]:
-    """Deep dumps with data, whole processes: how many times the CPU of the reference's."""
+    """Return how many times faster deep dumps with data are than the reference's, as whole processes."""
     if not reference:
         return []
     from asv_benchmarks.peers import kafka_embedded
 
     lines, data, out = directory / "lines.txt", directory / "data", directory / "out.txt"
     make_lines(lines, count)
-    median_run(
-        [
-            *KAFKALOG,
-            "produce",
-            "-d",
-            str(data),
-            "-t",
-            TOPIC,
-            "-q",
-            "-l",
-            "-X",
-            f"segment.bytes={SEGMENT_BYTES}",
-            str(lines),
-        ],
-        rounds=1,
-    )
+    settings = ["-d", str(data), "-t", TOPIC, "-q", "-l", "-X", f"segment.bytes={SEGMENT_BYTES}"]
+    median_run([*KAFKALOG, "produce", *settings, str(lines)], rounds=1)
     source = min((data / f"{TOPIC}-0").glob("*.log"))
     plain = source.read_bytes()
     table = scan(plain)
@@ -110,7 +96,7 @@ def _dump_rows(directory: Path, count: int, reference: bool) -> list[Row]:
             [*KAFKALOG, "dump", "--deep-iteration", "--print-data-log", "--files", str(file)], stdout=str(out)
         )
         theirs = float(kafka_embedded.dump_deep(file)["cpu"])
-        peers: dict[str, float | str] = {"seconds": f"{used.cpu:.3f}", "Kafka's": f"{theirs:.2f}"}
+        peers: Peers = {"seconds": f"{used.cpu:.3f}", "Kafka's": f"{theirs:.2f}"}
         found.append(
             Row(f"dump, deep, {codec.name.lower()}, of Kafka's speed", theirs / used.cpu, 15, "x", False, peers)
         )
@@ -126,7 +112,7 @@ def _recompressed(data: bytes, at: int, size: int, codec: CompressionType) -> by
 
 
 def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
-    """Records of gzip wrappers of format v1: offset and size of each."""
+    """Return the speed of reading gzip wrappers of format v1."""
     values, data = text_values(IN_EACH), b""
     for n in range(WRAPPERS):
         builder = LegacyBuilder(n * IN_EACH, compression=CompressionType.GZIP)
@@ -149,7 +135,7 @@ def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
     found = []
     for work, job in (("columns", columns), ("Record objects, value touched", iterate)):
         speed = 1e-6 / per_item(job, rounds=3)
-        peers: dict[str, float | str] = {"Kafka": kafka} if kafka else {}
+        peers: Peers = {"Kafka": kafka} if kafka else {}
         found.append(
             Row(f"v1 gzip wrappers, {work}", speed, 3 * kafka if work == "columns" else kafka, "M/s", False, peers)
         )
@@ -157,7 +143,7 @@ def _wrapper_rows(directory: Path, reference: bool) -> list[Row]:
 
 
 def _kafka_wrappers(file: Path) -> float:
-    """Million records a CPU second of the reference."""
+    """Return the reference's million records per CPU second."""
     from asv_benchmarks.peers import kafka_embedded
 
     return float(next(iter(kafka_embedded.measure([f"wrappers={file}"])))["cpu"]) * 1e-6

@@ -3,13 +3,12 @@
 import shutil
 import statistics
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import kafkalog
 from asv_benchmarks.benchmarks.common import NOW, batches
-from asv_benchmarks.measure import Row, per_item
+from asv_benchmarks.measure import Peers, Row, cpu_seconds, per_item, scaled
 from asv_benchmarks.peers import python_peers
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog._core.batch.scan import scan
@@ -26,7 +25,7 @@ CODECS = (CompressionType.LZ4, CompressionType.SNAPPY, CompressionType.ZSTD, Com
 
 
 def rows(directory: Path) -> list[Row]:
-    """Records of 100 bytes in batches of 1000; a stream is read a record batch at a time, each dropped for the next."""
+    """Return the rows for records of 100 bytes in batches of 1000; a stream keeps one record batch at a time."""
     path = directory / "columns-0"
     with kafkalog.open(path, "a") as log:
         log.append_bytes(batches(RECORDS_A_BATCH, 100 << 20))
@@ -43,7 +42,7 @@ def rows(directory: Path) -> list[Row]:
             return 1 / per_item(work) / MILLION
 
         peers = python_peers.aiokafka_to_arrow(batches(RECORDS_A_BATCH, 1 << 20))
-        found.append(Row("decode to Arrow, all columns", rate(stream), 25, "M/s", False, _millions(peers)))
+        found.append(Row("decode to Arrow, all columns", rate(stream), 25, "M/s", False, scaled(peers, MILLION)))
         found.append(Row("decode to Arrow, stored columns", rate(lambda: stream(STORED)), 25, "M/s", False))
         found.append(Row("decode to Arrow, offset alone", rate(lambda: stream(["offset"])), 30, "M/s", False))
         found.append(Row("decode to a table in memory", rate(memory), 8, "M/s", False))
@@ -51,12 +50,8 @@ def rows(directory: Path) -> list[Row]:
     return found + [_compressed(codec) for codec in CODECS]
 
 
-def _millions(peer: python_peers.Peer) -> python_peers.Peer:
-    return {name: value / MILLION if isinstance(value, float) else value for name, value in peer.items()}
-
-
 def _compressed(codec: CompressionType) -> Row:
-    """Decoding in one thread, as a share of the codec's own speed: both in turns, the median of the ratios."""
+    """Return the speed of decoding in one thread as a share of the codec's: both in turns, the median of the ratios."""
     data = _log_of(codec, 20)
     table = scan(data)
     count, kinds = table.record_count, kinds_of(STORED)
@@ -71,21 +66,14 @@ def _compressed(codec: CompressionType) -> Row:
         made = [*reader.read(data, scan(data)), *reader.rest()]
         assert sum(map(len, made)) == count
 
-    pairs = [(_seconds(alone), _seconds(columns)) for _ in range(15)][1:]
+    pairs = [(cpu_seconds(alone, 4), cpu_seconds(columns, 4)) for _ in range(15)][1:]
     share = statistics.median(a / c for a, c in pairs)
-    peers: dict[str, float | str] = {"codec M/s": count / statistics.median(a for a, _ in pairs) / MILLION}
+    peers: Peers = {"codec M/s": count / statistics.median(a for a, _ in pairs) / MILLION}
     return Row(f"decode to Arrow, {codec.name.lower()}, share of the codec's speed", 100 * share, 80, "%", False, peers)
 
 
-def _seconds(work: Callable[[], None], times: int = 4) -> float:
-    began = time.process_time()
-    for _ in range(times):
-        work()
-    return (time.process_time() - began) / times
-
-
 def _log_of(codec: CompressionType, count: int) -> bytes:
-    """Batches of 1000 records of 100 bytes of JSON, about half of which is new in each."""
+    """Return batches of 1000 records of 100 bytes of JSON, about half of which is new in each."""
     parts = []
     for number in range(count):
         values = [

@@ -1,26 +1,25 @@
-"""Whole commands on the demo's lines: produce, consume, dump, their memory, and how soon the program answers."""
+"""Whole commands on the demo's lines: produce, consume and dump, their memory, and the program's start."""
 
 import os
 import shutil
 from pathlib import Path
 
-from asv_benchmarks.measure import Row, median_run, python
+from asv_benchmarks.measure import KAFKALOG, Peers, Row, median_run
 from asv_benchmarks.peers import limit
 
 TOPIC = "tp_demo_05"
 SEGMENT_BYTES = 104_857_600
-KAFKALOG = python("-m", "kafkalog.cli.main")
 
 
 def make_lines(path: Path, count: int) -> None:
-    """`hello lagou $i`, i from 1."""
+    """Write the lines `hello lagou $i`, with i from 1."""
     with path.open("wb") as out:
         for at in range(1, count + 1, 100_000):
             out.write(b"".join(b"hello lagou %d\n" % i for i in range(at, min(at + 100_000, count + 1))))
 
 
 def rows(directory: Path, count: int, reference: bool) -> list[Row]:
-    """The rows of whole processes; `count` lines scale the bars, those of 10 million, but for 0.1 s to start."""
+    """Return the rows of whole processes; the bars of 10 million lines are scaled to `count`, except 0.1 s to start."""
     lines, data, out = directory / "lines.txt", directory / "data", directory / "out.txt"
     make_lines(lines, count)
     scale = count / 10_000_000
@@ -65,12 +64,12 @@ def _bar(full: float, scale: float) -> float:
     return 0.1 + (full - 0.1) * scale
 
 
-def _c(job: str, *files: Path) -> dict[str, float | str]:
+def _c(job: str, *files: Path) -> Peers:
     told = limit.ask(job, *files)
     return {"C": told[job][0]} if told else {"C": "no compiler"}
 
 
-def _kcat() -> dict[str, float | str]:
+def _kcat() -> Peers:
     if shutil.which("kcat") is None or "KCAT_BROKER" not in os.environ:
         return {"kcat": "needs kcat and a broker in KCAT_BROKER"}
     used = median_run(["kcat", "-C", "-q", "-e", "-b", os.environ["KCAT_BROKER"], "-t", TOPIC], rounds=1)

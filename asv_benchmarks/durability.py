@@ -1,4 +1,4 @@
-"""What durability costs: a commit of one record of 100 bytes in each mode, many threads, idempotent producers.
+"""The cost of durability: a commit of one record of 100 bytes in each mode, many threads, idempotent producers.
 
 A commit waits for the disk, so these are wall times; ours and SQLite's (WAL, synchronous=FULL) are taken in turns, in
 the same directory. A row has the median, and the 99th percentile as its own row.
@@ -10,13 +10,15 @@ import statistics
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import kafkalog
 from asv_benchmarks.benchmarks.common import batch
-from asv_benchmarks.measure import Row
+from asv_benchmarks.measure import Peers, Row, cpu_seconds, quantile, wall_seconds
 from kafkalog._core.bytes.crc import crc32c
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.util.fileio import FileSystem
@@ -44,28 +46,27 @@ class Counting(FileSystem):
 
 
 def rows(directory: Path) -> list[Row]:
-    """Modes, then threads, then producers."""
+    """Return the rows of modes, then of threads, then of producers."""
     return [*mode_rows(directory), *thread_rows(directory), *idempotent_rows(directory)]
 
 
 def mode_rows(directory: Path) -> list[Row]:
-    """p50 and p99 of a commit in each mode, in microseconds."""
+    """Return p50 and p99 of a commit in each mode, in microseconds."""
     with ExitStack() as open_ones:
-        modes = {name: _mode(directory, name, open_ones) for name in BARS}
+        modes = {name: commit_in(name, directory, open_ones) for name in BARS}
         sqlite = {"SQLite WAL FULL": _sqlite(directory, "FULL", open_ones)}
         sqlite["SQLite WAL NORMAL"] = _sqlite(directory, "NORMAL", open_ones)
         taken: dict[str, list[float]] = {name: [] for name in (*modes, *sqlite)}
         for turn in range(TURNS + 1):
             for name, commit in (*modes.items(), *sqlite.items()):
-                times = [_timed(commit) for _ in range(COMMITS)]
+                times = [1e6 * wall_seconds(commit) for _ in range(COMMITS)]
                 taken[name] += times if turn else []
-    at = {name: sorted(times) for name, times in taken.items()}
     found = []
     for name, peer in BARS.items():
-        for quantile in (50, 99):
-            value, others = (_quantile(at[one], quantile) for one in (name, peer))
-            bar = others * (1.5 if quantile == 50 else 2)
-            found.append(Row(f"commit, {name}, p{quantile}", value, round(bar, 1), "us", True, {peer: others}))
+        for percent in (50, 99):
+            value, others = (quantile(taken[one], percent) for one in (name, peer))
+            bar = others * (1.5 if percent == 50 else 2)
+            found.append(Row(f"commit, {name}, p{percent}", value, round(bar, 1), "us", True, {peer: others}))
     return found
 
 
@@ -82,7 +83,8 @@ Our file grows with each commit, so that a sync writes its length as well; SQLit
 """
 
 
-def _mode(directory: Path, name: str, open_ones: ExitStack) -> Commit:
+def commit_in(name: str, directory: Path, open_ones: ExitStack) -> Commit:
+    """Return what commits one record to a new log in the named mode; the log is closed with `open_ones`."""
     path = directory / f"mode{len(list(directory.iterdir()))}-0"
     if name == "flush.messages=1":
         log = open_ones.enter_context(kafkalog.open(path, "a", flush_messages=1))
@@ -105,18 +107,8 @@ def _sqlite(directory: Path, synchronous: str, open_ones: ExitStack) -> Commit:
     return lambda: store.execute("insert into log (value) values (?)", (VALUE,))
 
 
-def _timed(commit: Commit) -> float:
-    began = time.perf_counter()
-    commit()
-    return (time.perf_counter() - began) * 1e6
-
-
-def _quantile(values: list[float], percent: int) -> float:
-    return values[min(len(values) - 1, len(values) * percent // 100)]
-
-
 def thread_rows(directory: Path) -> list[Row]:
-    """Commits a second of eight threads over those of one, medians of slots in turns; with the commits of one sync."""
+    """Return the rate of commits of eight threads over that of one, medians of slots in turns, and commits per sync."""
     found = []
     for name, bar in (("writer(sync=True)", 5.0), ("append, sync=True", 3.0)):
         taken: dict[int, list[tuple[float, float]]] = {1: [], THREADS: []}
@@ -125,7 +117,7 @@ def thread_rows(directory: Path) -> list[Row]:
                 slots.append(_together(directory / f"{name[0]}{turn}x{threads}-0", name, threads))
         rate = {threads: statistics.median(slot[0] for slot in slots) for threads, slots in taken.items()}
         shared = {threads: statistics.median(slot[1] for slot in slots) for threads, slots in taken.items()}
-        peers: dict[str, float | str] = {
+        peers: Peers = {
             "commits/s": f"{rate[1]:.0f} -> {rate[THREADS]:.0f}",
             "commits a sync": f"{shared[1]:.2f} -> {shared[THREADS]:.2f}",
         }
@@ -134,7 +126,7 @@ def thread_rows(directory: Path) -> list[Row]:
 
 
 def _together(path: Path, name: str, threads: int) -> tuple[float, float]:
-    """(commits a second, commits a sync) of so many threads, each with one record on its way."""
+    """Return (commits per second, commits per sync) of some threads, each with one record in progress."""
     fs, stop, counts = Counting(), threading.Event(), [0] * threads
     with ExitStack() as open_ones:
         opened = open_for_append(path, sync=name.startswith("append"), fs=fs)
@@ -163,7 +155,7 @@ def _together(path: Path, name: str, threads: int) -> tuple[float, float]:
 
 
 def idempotent_rows(directory: Path) -> list[Row]:
-    """Ready batches with producer id and sequence, over the same without: what that costs more, in percent of CPU."""
+    """Return the extra CPU, in percent, of ready batches with producer id and sequence over those without."""
     found = []
     for count, group in ((1, 1), (100, 1), (1, 50), (100, 20)):
         plain, idempotent = _ready(count, group, None), _ready(count, group, 7)
@@ -187,17 +179,14 @@ def idempotent_rows(directory: Path) -> list[Row]:
 
 
 def _appended(log: kafkalog.Log, batches: list[bytearray]) -> float:
-    """CPU seconds that a batch took; the log is empty again after it, and knows no producer."""
-    append, began = log.append_bytes, time.process_time()
-    for one in batches:
-        append(one)
-    spent = time.process_time() - began
+    """Return the CPU seconds of a batch; the log is emptied, and with it its producers."""
+    spent = cpu_seconds(partial(deque, map(log.append_bytes, batches), 0))
     log.truncate_to(0)
     return spent / 2000
 
 
 def _ready(count: int, group: int, producer_id: int | None) -> list[bytearray]:
-    """2000 batches, `group` of them back to back; of one producer their sequences go on."""
+    """Return 2000 batches, `group` of them back to back, with consecutive sequences if they have a producer."""
     one, made = batch(count), []
     for number in range(2000):
         data = bytearray(one)

@@ -44,7 +44,7 @@ print(json.dumps({"open": time.process_time()}))
 
 
 def rows(directory: Path) -> list[Row]:
-    """1,000 partitions with 10 segments each, all closed well, within whatever number of files the process may open."""
+    """Return the rows of 1,000 cleanly closed partitions with 10 segments each, within the process's limit of files."""
     make(directory, PARTITIONS, SEGMENTS)
     told = [_run(OPEN, directory) for _ in range(ROUNDS)]
     touched = statistics.median(_run(TOUCH, directory)["open"] for _ in range(ROUNDS))
@@ -65,7 +65,7 @@ def _run(script: str, directory: Path) -> dict[str, float]:
 
 
 def make(directory: Path, partitions: int, segments: int) -> None:
-    """`partitions` directories with the same files, as so many logs leave them that were closed well."""
+    """Create `partitions` directories with the same files, as cleanly closed logs leave them."""
     first, some = directory / "bench-0", values(10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # segments this small are for tests only

@@ -13,7 +13,7 @@ BARS = {100: 4.8, 1: 1.8}
 
 
 def rows(directory: Path, megabytes: int) -> list[Row]:
-    """Batches of 100 records of 100 bytes, then of 1: checksums, both indexes, producers, snapshot, open and close."""
+    """Return the rows of batches of 100 records, then of 1, with checksums, indexes, producers, snapshot and close."""
     found = []
     for count, bar in BARS.items():
         path = directory / f"recover{count}-0"

@@ -9,14 +9,12 @@ records in a partition of their own, among those that the load is written to.
 from __future__ import annotations
 
 import asyncio
-import math
 import multiprocessing
 import os
 import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asv_benchmarks.measure import Row
+from asv_benchmarks import servers
+from asv_benchmarks.measure import KAFKALOG, Row, quantile
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.server.client.connection import PeerConnection
 from kafkalog.server.client.login import connect
@@ -46,7 +45,7 @@ SETTINGS = {
 BATCH_BYTES = 128 << 10
 IN_FLIGHT = 4
 PROBE_EVERY_S = 0.01
-START_S, WAIT_S, LOOK_S = 60, 300, 0.1
+WAIT_S, LOOK_S = 300, 0.1
 CPU_ROUNDS = 2
 LEAST_CPU_S = 1e-6  # of a log so small that nothing can be said
 LAG_P50_MS, LAG_P99_MS, CPU_RATIO = 20, 50, 1.3
@@ -55,25 +54,19 @@ PRODUCE_BY_NAME = 12
 
 
 class Lags(NamedTuple):
-    """What the load came to in MB for each second, and the probes' lags in ms."""
+    """The load in MB per second, and the probes' lags in ms."""
 
     mb_s: float
     lags_ms: Sequence[float]
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value that so many of 100 are at most; of no values there is none."""
-    return sorted(values)[max(0, math.ceil(len(values) * share / 100) - 1)]
-
-
 def due_s(sent_bytes: int, mb_s: float) -> float:
-    """How long after the begin the next byte is due, at so many MB for each second."""
+    """Return the seconds after the start at which the next byte is due, at so many MB per second."""
     return sent_bytes / (mb_s * 1e6)
 
 
 def seen(waiting: deque[tuple[int, float]], high_watermark: int, now_s: float) -> list[float]:
-    """The lags in ms of the probes (offset, when it was appended) that lie below the high watermark; they wait no
-    more."""
+    """Remove the probes (offset, time of the append) below the high watermark; return their lags in ms."""
     found = []
     while waiting and waiting[0][0] < high_watermark:
         found.append(max(0.0, now_s - waiting.popleft()[1]) * 1e3)
@@ -81,14 +74,14 @@ def seen(waiting: deque[tuple[int, float]], high_watermark: int, now_s: float) -
 
 
 def rows(directory: Path, seconds: float, mb_s: float) -> list[Row]:
-    """Lag while `mb_s` are written for so long, and the leader's CPU for each byte of what was written then."""
+    """Return the lag while `mb_s` are written, and the leader's CPU for each byte that was written."""
     with _running(directory) as nodes:
         nodes.promote()
         lags = asyncio.run(_load(nodes, seconds, mb_s))
         size = _bytes_of(directory / str(LEADER))
         replicated = min(_replicated(nodes, size) for _ in range(CPU_ROUNDS)) / size * 1e6
         consumed = min(asyncio.run(_consumed(nodes)) for _ in range(CPU_ROUNDS)) / size * 1e6
-    p50, p99 = statistics.median(lags.lags_ms), percentile(lags.lags_ms, 99)
+    p50, p99 = statistics.median(lags.lags_ms), quantile(lags.lags_ms, 99)
     return [
         Row("load of a replica set", lags.mb_s, mb_s * 0.99, "MB/s", False),
         Row("replication lag, p50", p50, LAG_P50_MS, "ms", True),
@@ -111,22 +104,14 @@ class Nodes:
 
     def start(self, number: int) -> None:
         """Start a node, on what it has in its directory; return when it takes clients."""
-        ready = self.directory / f"ready{number}"
-        ready.unlink(missing_ok=True)
         members = ",".join(f"{one}@{HOST}:{port}" for one, port in self.ports.items())
         settings = {**SETTINGS, "node.id": str(number), "kafkalog.replicas": members}
-        command = [
-            "serve", "-q", "-d", str(self.directory / str(number)), "--listen", f"{HOST}:{self.ports[number]}",
-            "--ready-file", str(ready),
-        ]  # fmt: skip
-        for name, value in settings.items():
-            command += ["-X", f"{name}={value}"]
-        process = self._processes[number] = subprocess.Popen(_kafkalog(*command), stdin=subprocess.DEVNULL)
-        _wait(lambda: ready.exists() and ready.stat().st_size > 0, START_S, process)
+        listen = f"{HOST}:{self.ports[number]}"
+        self._processes[number], _ = servers.start(self.directory / str(number), listen, settings)
 
     def promote(self) -> None:
         """Let the first one lead."""
-        subprocess.run(_kafkalog("promote", f"{HOST}:{self.ports[LEADER]}"), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*KAFKALOG, "promote", f"{HOST}:{self.ports[LEADER]}"], check=True, stdout=subprocess.DEVNULL)
 
     def empty(self, number: int) -> None:
         """Stop a node and take away all that it has."""
@@ -134,10 +119,8 @@ class Nodes:
         shutil.rmtree(self.directory / str(number))
 
     def stop(self, number: int) -> None:
-        """As on SIGTERM."""
-        process = self._processes.pop(number)
-        process.terminate()
-        process.wait()
+        """Stop a node as SIGTERM does."""
+        servers.stop(self._processes.pop(number))
 
     def stop_all(self) -> None:
         for number in tuple(self._processes):
@@ -145,7 +128,7 @@ class Nodes:
 
     @property
     def leaders_cpu_s(self) -> float:
-        """What the leader's process has taken until now."""
+        """CPU seconds of the leader's process until now."""
         return _threads_cpu_s(self._processes[LEADER].pid)
 
     async def to_leader(self) -> PeerConnection:
@@ -164,16 +147,12 @@ def _running(directory: Path) -> Iterator[Nodes]:
 
 
 def _threads_cpu_s(process_id: int) -> float:
-    """CPU seconds that the threads of a process have taken, to the nanosecond (Linux): those that there are now."""
+    """Return the CPU seconds of a process's current threads, to the nanosecond (Linux)."""
     taken_ns = 0
     for task in Path(f"/proc/{process_id}/task").iterdir():
         with suppress(FileNotFoundError):
             taken_ns += int((task / "schedstat").read_text(encoding="utf-8").split()[0])
     return taken_ns / 1e9
-
-
-def _kafkalog(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "kafkalog.cli.main", *arguments]
 
 
 def _free_ports(count: int) -> list[int]:
@@ -184,16 +163,8 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _wait(is_so: Callable[[], bool], limit_s: float, process: subprocess.Popen[bytes] | None = None) -> None:
-    deadline = time.monotonic() + limit_s
-    while not is_so():
-        if (process is not None and process.poll() is not None) or time.monotonic() > deadline:
-            raise RuntimeError("a node of the set does not come up")
-        time.sleep(0.005)
-
-
 def _bytes_of(data: Path) -> int:
-    """What the topic's batches take, the probes' left out."""
+    """Return the bytes of the topic's batches, without the probes'."""
     return sum(file.stat().st_size for index in range(PARTITIONS) for file in (data / f"{TOPIC}-{index}").glob("*.log"))
 
 
@@ -245,7 +216,7 @@ async def _in_sync(connection: PeerConnection, wanted: set[int]) -> None:
 
 
 def _batch(size: int) -> bytes:
-    """A batch of records of 1 KiB, of about this size."""
+    """Return a batch of records of 1 KiB, of about this size."""
     builder = RecordsBuilder(0)
     for _ in range(max(1, size >> 10)):
         builder.append(time.time_ns() // 1_000_000, None, os.urandom(min(size, 1000)))
@@ -261,7 +232,7 @@ def _produced(batches: dict[int, bytes]) -> dict[str, Any]:
 
 
 def _write(port: int, seconds: float, mb_s: float, told: Any) -> None:
-    """The load, in a process of its own; it tells MB for each second."""
+    """Write the load in a separate process, and put MB per second into the queue."""
     told.put(asyncio.run(_write_on(port, seconds, mb_s)))
 
 
@@ -286,7 +257,7 @@ async def _write_on(port: int, seconds: float, mb_s: float) -> float:
 
 
 def _checked(answer: Any) -> int:
-    """The offset of the first row; RuntimeError for one that failed."""
+    """Return the offset of the first row; RuntimeError if a row failed."""
     found = answer.responses[0].partition_responses
     codes = {one.error_code for one in found}
     if codes != {0}:
@@ -295,7 +266,7 @@ def _checked(answer: Any) -> int:
 
 
 async def _probe(nodes: Nodes, goes_on: Callable[[], bool]) -> list[float]:
-    """The lags of probes while the load goes on, in ms."""
+    """Return the lags of probes while the load goes on, in ms."""
     waiting: deque[tuple[int, float]] = deque()
     lags: list[float] = []
     source = LeaderSource(await nodes.to_leader(), CONSUMER, FetchLimits())
@@ -336,20 +307,19 @@ async def _look(source: LeaderSource, waiting: deque[tuple[int, float]], lags: l
 
 
 def _replicated(nodes: Nodes, size: int) -> float:
-    """CPU seconds of the leader for a follower that has nothing to get all of these bytes, beyond what one takes of it
-    that starts and has them."""
+    """Return the leader's CPU seconds for an empty follower, minus those for one that starts with all bytes."""
     found = []
     for end in (nodes.stop, nodes.empty):
         end(LAST)
         began = nodes.leaders_cpu_s
         nodes.start(LAST)
-        _wait(lambda: _bytes_of(nodes.directory / str(LAST)) >= size, WAIT_S)
+        servers.wait_until(lambda: _bytes_of(nodes.directory / str(LAST)) >= size, WAIT_S)
         found.append(nodes.leaders_cpu_s - began)
     return max(LEAST_CPU_S, found[1] - found[0])
 
 
 async def _consumed(nodes: Nodes) -> float:
-    """CPU seconds of the leader while a consumer fetches the same, as many bytes at once as a follower."""
+    """Return the leader's CPU seconds while a consumer fetches the same, as many bytes at once as a follower."""
     limits = FetchLimits()
     source = LeaderSource(await nodes.to_leader(), CONSUMER, limits)
     session = FollowerSession()
@@ -373,7 +343,7 @@ async def _consumed(nodes: Nodes) -> float:
 
 
 def _end_of(records: memoryview | None) -> int | None:
-    """The offset behind the last whole batch; None where there is none."""
+    """Return the offset after the last whole batch; None if there is none."""
     if records is None:
         return None
     position, end = 0, None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asv_benchmarks.measure import Row
+from asv_benchmarks.servers import Running, cpu_s, memory_mb, serving
 from tests.interop import toolchain
 from tests.interop.broker import Broker
 
@@ -28,13 +28,12 @@ SIZES = {100: 5, 1024: 1}
 HEAP = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 SETTINGS = {"offsets.topic.num.partitions": "2", "num.partitions": "1", "auto.create.topics.enable": "true"}
 TOOL = "org.apache.kafka.tools"
-START_S = 30
 SLOW_RECORDS, SLOW_RATE = 4000, 400  # of single records, so far apart that each is a request of its own
 _SENT = re.compile(r"([\d.]+) records/sec .*?([\d.]+) ms 99th")
 
 
 class Figures(NamedTuple):
-    """What one server did.
+    """Figures of one server.
 
     `rows` are (records for each second, its CPU in us for each record) by name, `p99_ms` the latency of single records
     by acks, and memory is resident, before the first client and after the last one.
@@ -47,20 +46,12 @@ class Figures(NamedTuple):
     memory_mb: float
 
 
-class Running(NamedTuple):
-    """A server that takes clients, and the seconds from its process's start until it did."""
-
-    process_id: int
-    bootstrap: str
-    start_s: float
-
-
 def rows(directory: Path, records: int) -> list[Row]:
     """Start, memory, produce and consume of records of two sizes, and single records; `records` of the larger size."""
     all_ours, all_theirs = [], []
     for turn in range(ROUNDS):
         all_theirs.append(_measure(_broker(directory / f"broker{turn}"), records))
-        all_ours.append(_measure(_own(directory / f"own{turn}"), records))
+        all_ours.append(_measure(serving(directory / f"own{turn}", "localhost:0", SETTINGS), records))
     ours, theirs = _best(all_ours), _best(all_theirs)
     found = []
     for name, (rate, cpu) in ours.rows.items():
@@ -78,7 +69,7 @@ def rows(directory: Path, records: int) -> list[Row]:
 
 
 def _best(rounds: Sequence[Figures]) -> Figures:
-    """The best of each figure; of memory the most."""
+    """Return the best of each figure, and the largest of memory."""
     best = {
         name: (max(one.rows[name][0] for one in rounds), min(one.rows[name][1] for one in rounds))
         for name in rounds[0].rows
@@ -97,26 +88,26 @@ def _measure(server: Any, records: int) -> Figures:
             for acks in ("1", "all"):
                 topic = f"t{size}-{acks}"
                 _produce(bootstrap, topic, size, acks, count // 4)  # the client's and the broker's compilers warm up
-                began = _cpu_s(process_id)
+                began = cpu_s(process_id)
                 rate = _produce(bootstrap, topic, size, acks, count)
-                found[f"produce {size} B, acks={acks}"] = rate, (_cpu_s(process_id) - began) / count * 1e6
-            began = _cpu_s(process_id)
+                found[f"produce {size} B, acks={acks}"] = rate, (cpu_s(process_id) - began) / count * 1e6
+            began = cpu_s(process_id)
             rate = _consume(bootstrap, topic, count)
-            found[f"consume {size} B"] = rate, (_cpu_s(process_id) - began) / count * 1e6
+            found[f"consume {size} B"] = rate, (cpu_s(process_id) - began) / count * 1e6
         for acks in ("1", "all"):
             p99_ms[acks] = _sent(bootstrap, "single", 100, acks, SLOW_RECORDS, SLOW_RATE, SLOW_RECORDS // 4)[1]
         return Figures(found, p99_ms, start_s, idle_mb, memory_mb(process_id))
 
 
 def _produce(bootstrap: str, topic: str, size: int, acks: str, count: int) -> float:
-    """Records for each second that the tool sent as fast as it could."""
+    """Return the records per second that the tool sent as fast as it could."""
     return _sent(bootstrap, topic, size, acks, count, -1)[0]
 
 
 def _sent(
     bootstrap: str, topic: str, size: int, acks: str, count: int, rate: int, warmup: int = 0
 ) -> tuple[float, float]:
-    """Records for each second that the tool sent, at most `rate` unless that is -1; its 99th percentile in ms.
+    """Return the records per second that the tool sent (at most `rate` unless it is -1), and its p99 in ms.
 
     The first `warmup` records are left out of both: while they are sent, the client compiles itself.
     """
@@ -134,7 +125,7 @@ def _sent(
 
 
 def _consume(bootstrap: str, topic: str, count: int) -> float:
-    """Records for each second that the tool got, from its first fetch on."""
+    """Return the records per second that the tool received, from its first fetch on."""
     told = _tool(
         "ConsumerPerformance", "--topic", topic, "--bootstrap-server", bootstrap, "--num-records", str(count),
         "--timeout", "60000",
@@ -154,37 +145,3 @@ def _broker(work: Path) -> Iterator[Running]:
     began = time.monotonic()
     with broker:
         yield Running(broker.process_id, broker.bootstrap, time.monotonic() - began)
-
-
-@contextmanager
-def _own(work: Path) -> Iterator[Running]:
-    work.mkdir()
-    ready = work / "ready"
-    settings = [part for name, value in SETTINGS.items() for part in ("-X", f"{name}={value}")]
-    command = [
-        sys.executable, "-m", "kafkalog.cli.main", "serve", "-q", "-d", str(work / "data"), "--listen", "localhost:0",
-        "--ready-file", str(ready), *settings,
-    ]  # fmt: skip
-    began = time.monotonic()
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        while not (ready.exists() and ready.stat().st_size):
-            if process.poll() is not None or time.monotonic() > began + START_S:
-                raise RuntimeError("the server did not start")
-            time.sleep(0.005)
-        yield Running(process.pid, ready.read_text(encoding="utf-8").split()[1], time.monotonic() - began)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _cpu_s(process_id: int) -> float:
-    """CPU seconds that a process has taken, user and system (Linux)."""
-    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mb(process_id: int) -> float:
-    """Resident memory of a process (Linux)."""
-    pages = int(Path(f"/proc/{process_id}/statm").read_text(encoding="utf-8").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

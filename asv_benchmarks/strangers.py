@@ -1,4 +1,4 @@
-"""What clients that mean no good cost the others: requests that never end, batches that are refused once unpacked.
+"""The cost of hostile clients for others: requests that never end, batches that are rejected once decompressed.
 
 The server is a process of its own, and so are the clients that send half a request each. Times are of the wall: it is
 waiting that is measured, the longest of many calls.
@@ -20,8 +20,8 @@ from typing import Any
 
 import cramjam
 
-from asv_benchmarks.measure import Row, python
-from asv_benchmarks.serving import START_S, memory_mb
+from asv_benchmarks.measure import KAFKALOG, Row, wall_seconds
+from asv_benchmarks.servers import memory_mb, serving
 from tests.builder import R, batch, frame
 from tests.server.nodes import request_bytes
 
@@ -61,18 +61,16 @@ def _bombs(work: Path) -> list[Row]:
 
 
 def _strangers(work: Path) -> list[Row]:
-    def logged_in() -> float:
-        began = time.monotonic()
+    def log_in() -> None:
         with closing(_Client(address)) as another:
             another.log_in()
-        return time.monotonic() - began
 
     with _server(work, "SASL_PLAINTEXT") as (process_id, address), closing(_Client(address)) as client:
         client.log_in()
         client.call("metadata", 1, {"topics": ()})
         before = memory_mb(process_id)
         with _halves(address, STRANGERS, STRANGERS_CLAIM) as attack:
-            calls, logins = _watched(attack, lambda: client.timed("metadata", 1, {"topics": ()}), logged_in)
+            calls, logins = _watched(attack, lambda: client.call("metadata", 1, {"topics": ()}), log_in)
             grown = memory_mb(process_id) - before
     beside = f"beside {STRANGERS:,} strangers with half a request"
     return [
@@ -105,12 +103,10 @@ def _many(work: Path, *, asks_first: bool) -> list[Row]:
     before: five times what there is room for, half a second each."""
     large = batch([R(bytes(1_000_000))])
 
-    def on_a_new_connection() -> float:
-        began = time.monotonic()
+    def on_a_new_connection() -> None:
         with closing(_Client(address)) as another:
             another.call("api_versions", 0, {})
             another.produce(large)
-        return time.monotonic() - began
 
     with _server(work, "PLAINTEXT") as (process_id, address), closing(_Client(address)) as client:
         client.make_topic()
@@ -128,13 +124,13 @@ def _many(work: Path, *, asks_first: bool) -> list[Row]:
 
 
 def _watched(attack: subprocess.Popen[str], *calls: Any) -> list[list[float]]:
-    """Seconds of each call, again and again, while others send. One that fails counts as TIMEOUT_S, and ends it."""
+    """Return the seconds of repeated calls while others send. A failed call counts as TIMEOUT_S, and ends it."""
     took: list[list[float]] = [[] for _ in calls]
     until = time.monotonic() + WATCHED_S
     while time.monotonic() < until:
         for call, seconds in zip(calls, took, strict=True):
             try:
-                seconds.append(call())
+                seconds.append(wall_seconds(call))
             except OSError:  # no answer in time, or the server has closed the connection
                 seconds.append(TIMEOUT_S)
                 return took
@@ -168,11 +164,6 @@ class _Client:
             data += more
         return data
 
-    def timed(self, name: str, version: int, tree: Mapping[str, Any]) -> float:
-        began = time.monotonic()
-        self.call(name, version, tree)
-        return time.monotonic() - began
-
     def log_in(self) -> None:
         self.call("sasl_handshake", 1, {"mechanism": "PLAIN"})
         self.call("sasl_authenticate", 1, {"auth_bytes": f"\0{USER}\0{PASSWORD}".encode()})
@@ -180,48 +171,34 @@ class _Client:
     def make_topic(self) -> None:
         self.call("metadata", 4, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
 
-    def produce(self, records: bytes) -> float:
+    def produce(self, records: bytes) -> None:
         topic = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
         tree = {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": [topic]}
-        return self.timed("produce", 9, tree)
+        self.call("produce", 9, tree)
 
 
 @contextmanager
 def _server(work: Path, protocol: str) -> Iterator[tuple[int, tuple[str, int]]]:
-    """A server's process id and address; it has a user."""
+    """Yield a server's process id and address; it has a user."""
     work.mkdir()
-    ready, data, password = work / "ready", work / "data", work / "password"
+    data, password = work / "data", work / "password"
     password.write_text(PASSWORD, encoding="utf-8")
-    kafkalog = python("-m", "kafkalog.cli.main")
     added = ["serve", "-d", str(data), "--add-user", USER, "--password-file", str(password)]
-    subprocess.run([*kafkalog, *added], check=True, capture_output=True)
-    settings = [part for name, value in SETTINGS.items() for part in ("-X", f"{name}={value}")]
-    listen = ["--listen", f"{protocol}://127.0.0.1:0", "--ready-file", str(ready)]
-    process = subprocess.Popen(
-        [*kafkalog, "serve", "-q", "-d", str(data), *listen, *settings], stdin=subprocess.DEVNULL
-    )
-    try:
-        until = time.monotonic() + START_S
-        while not (ready.exists() and ready.stat().st_size):
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("the server did not start")
-            time.sleep(0.005)
-        host, _, port = ready.read_text(encoding="utf-8").split()[1].rpartition(":")
-        yield process.pid, (host.rpartition("/")[2], int(port))
-    finally:
-        process.terminate()
-        process.wait()
+    subprocess.run([*KAFKALOG, *added], check=True, capture_output=True)
+    with serving(data, f"{protocol}://127.0.0.1:0", SETTINGS) as running:
+        yield running.process_id, running.address
 
 
 @contextmanager
 def _halves(
     address: tuple[str, int], count: int, claim: int, *, asks_first: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Another process with `count` connections that each send half of a request of `claim` bytes, while the block runs.
+    """Run a process with `count` connections that each send half of a request of `claim` bytes.
 
     A connection that the server ends is made again, a moment later. With `asks_first` each has one answer before.
     """
-    command = python("-m", "asv_benchmarks.strangers", *map(str, (*address, count, claim, int(asks_first))))
+    given = map(str, (*address, count, claim, int(asks_first)))
+    command = [sys.executable, "-m", "asv_benchmarks.strangers", *given]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -255,7 +232,7 @@ class _Halves:
         self._selector.register(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
 
     def run(self) -> None:
-        """Never ends by itself."""
+        """Send and reconnect until the process is ended."""
         chunk = bytes(1 << 18)
         while True:
             for key, events in self._selector.select(AGAIN_S / 10):

@@ -22,7 +22,7 @@ BAR_S = 1.5
 
 
 def rows(directory: Path) -> list[Row]:
-    """Seconds for 1,600 partitions and for twice as many, made and deleted: the best of some rounds."""
+    """Return the seconds to create and to delete 1,600 partitions, and twice as many: the best of some rounds."""
     raise_descriptor_limit()
     rounds = [asyncio.run(_round(directory / f"round{number}")) for number in range(ROUNDS)]
     found = []

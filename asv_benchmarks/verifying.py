@@ -12,7 +12,7 @@ BARS = {100: 5.0, 1: 2.5}
 
 
 def rows(directory: Path, megabytes: int) -> list[Row]:
-    """Batches of 100 records of 100 bytes, then of 1; the log is checked whole, with its indexes."""
+    """Return the rows of batches of 100 records of 100 bytes, then of 1; log and indexes are checked completely."""
     found = []
     for count, bar in BARS.items():
         path = directory / f"verify{count}-0"
@@ -27,7 +27,7 @@ def rows(directory: Path, megabytes: int) -> list[Row]:
 
 
 def copied(path: Path) -> int:
-    """Reads all segments into one buffer of the size that verify uses; returns the bytes."""
+    """Read all segments into one buffer of the size that verify uses; return the bytes."""
     buffer, total = bytearray(CHUNK_BYTES), 0
     for segment in path.glob("*.log"):
         with segment.open("rb", buffering=0) as source:

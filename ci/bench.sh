@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Has a hot path become slower? ci/bench.sh [quick|full] [BASE]: the instructions of every hot path (callgrind) in this
-# tree and in BASE, by default the last release: the latest tag v* that HEAD has behind it. Status 1 and a line for each
-# hot path that takes 3 % more (--threshold PERCENT), with both counts; where nothing can be counted or compared, one
-# line says why, and the status is 0. The quick profile takes one to four minutes on two cores. docs/benchmarks.md.
+# Has a hot path become slower? ci/bench.sh [quick|full] [BASE] counts the instructions of every hot path (callgrind) in
+# this tree and in BASE, by default the last release: the latest tag v* before HEAD. The status is 1 if a hot path takes
+# 3 % more (--threshold PERCENT), with a line for each; if nothing can be counted or compared, one line says why, and
+# the status is 0. Then asv keeps these counts and a few times in build/asv/results, and makes pages of them; a time never
+# fails. The quick profile takes one to four minutes on two cores, asv half a minute of them. docs/benchmarks.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null

@@ -1,4 +1,4 @@
-"""What the reference makes of the sources: examples are code, and a class has the methods that it takes from a file."""
+"""Adapt the sources for the reference: examples become code, and a class gets the methods it takes from a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXAMPLE = re.compile(r"^>>> .*\n(?:(?!\s*$).*\n?)*", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """A docstring whose examples, each up to an empty line, are blocks of code."""
+    """Return a docstring whose examples, each up to an empty line, are blocks of code."""
     return EXAMPLE.sub(lambda found: f"\n```pycon\n{found[0].rstrip()}\n```\n", text + "\n").strip()
 
 
@@ -20,7 +20,7 @@ class Examples(griffe.Extension):
     """Every docstring, as it is collected."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Fences the examples."""
+        """Turn the examples into blocks of code."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
 

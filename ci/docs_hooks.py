@@ -1,4 +1,4 @@
-"""What mkdocs.yml's build does besides: pages and programs that lie outside of docs/, and the links to them.
+"""Additions to the build of mkdocs.yml: pages and programs outside of docs/, and the links to them.
 
 CONTRIBUTING.md, CHANGELOG.md and examples/ are in the site as if they lay in docs/. A link that leads out of docs/, or
 into it, is made one within the site, so that the same text is right in the repository and in the site.
@@ -19,7 +19,7 @@ LIST_AFTER_TEXT = re.compile(TEXT + r"(?=- |1\. |\|)", re.MULTILINE)
 
 
 def outside() -> dict[str, Path]:
-    """The files that the site has besides those of docs/, by their place in the site."""
+    """Return the files that the site has besides those of docs/, by their place in the site."""
     found = {name: ROOT / name for name in PAGES}
     for path in sorted((ROOT / "examples").rglob("*")):
         hidden = any(part.startswith((".", "__pycache__")) for part in path.relative_to(ROOT).parts)
@@ -44,7 +44,7 @@ def within_site(target: str, page: str) -> str:
 
 
 def with_blank_lines(text: str) -> str:
-    """A list or a table that follows a line of text at once, set apart from it as Python's Markdown asks for."""
+    """Return the text with an empty line before lists and tables, as Python's Markdown requires."""
     parts, at = [], 0
     for fence in FENCED.finditer(text):
         parts += [LIST_AFTER_TEXT.sub(r"\g<text>\n", text[at : fence.start()]), fence[0]]
@@ -53,13 +53,13 @@ def with_blank_lines(text: str) -> str:
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """The files of the site, those from outside of docs/ among them."""
+    """Return the files of the site, those from outside of docs/ among them."""
     for place, path in outside().items():
         files.append(File.generated(config, place, abs_src_path=str(path)))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """A page's text as the site wants it."""
+    """Return a page's text with links and lists adapted to the site."""
     linked = LINK.sub(lambda match: f"]({within_site(match[1], page.file.src_uri)})", markdown)
     return with_blank_lines(linked)

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent.parent
 
 
 def main(readme: Path) -> None:
-    """Every block that is not left out, in order, in the working directory; AssertionError for a wrong output."""
+    """Run every block that is not left out, in order, in the working directory; AssertionError for a wrong output."""
     import kafkalog
 
     where = Path(kafkalog.__file__)

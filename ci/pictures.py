@@ -41,7 +41,7 @@ SCREENS = {
 
 
 def fill(data: Path) -> None:
-    """Orders, payments and customers, with three codecs."""
+    """Write orders, payments and customers, with three codecs."""
     chance = random.Random(7)
     with kafkalog.open_dirs(str(data), "a", log_segment_bytes=1 << 20, log_retention_ms=-1) as dirs:
         for topic, parts, codec, count in COUNTS:
@@ -64,7 +64,7 @@ def fill(data: Path) -> None:
 
 
 async def screens(data: Path) -> dict[str, str]:
-    """Each screen as SVG."""
+    """Return each screen as SVG."""
     made = {}
     for name, (size, keys) in SCREENS.items():
         app: BrowseApp = make_app(partitions_below([str(data)]))
@@ -81,7 +81,7 @@ async def screens(data: Path) -> dict[str, str]:
 
 
 def shoot(browser: Browser, name: str, width: int, height: int) -> None:
-    """What the browser has loaded, as a picture in docs/images."""
+    """Save what the browser shows as a picture in docs/images."""
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     found = browser.ask("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
     path = IMAGES / f"{name}.png"
@@ -129,7 +129,7 @@ def browse(browser: Browser, scratch: Path) -> None:
 
 
 def status(browser: Browser, scratch: Path) -> None:
-    """The status page, while two groups read what is written."""
+    """Take pictures of the status page, while two groups read."""
     from confluent_kafka import Consumer, Producer
 
     from kafkalog.testing import kafka_server
@@ -180,7 +180,7 @@ PICTURES: dict[str, Callable[[Browser, Path], None]] = {"report": report, "brows
 
 
 def main(names: list[str]) -> None:
-    """Makes the pictures that are named, or all."""
+    """Make the named pictures, or all."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as kept, Browser(Path(kept, "profile")) as browser:
         for name in names or PICTURES:

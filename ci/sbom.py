@@ -35,7 +35,7 @@ STATED = {
 
 
 def described(python: str, tool: str) -> dict:
-    """The environment of the interpreter `python`, as cyclonedx-py run by `tool` tells it."""
+    """Return the environment of the interpreter `python`, as reported by cyclonedx-py, which `tool` runs."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "bom.json"
         command = [tool, "-m", "cyclonedx_py", "environment", "--of", "JSON", "--sv", "1.6"]
@@ -44,7 +44,7 @@ def described(python: str, tool: str) -> dict:
 
 
 def licences_of(component: dict) -> list[str]:
-    """The SPDX expressions, ids and names that a component has."""
+    """Return the SPDX expressions, ids and names that a component has."""
     found = []
     for each in component.get("licenses", []):
         licence = each.get("license", {})
@@ -58,7 +58,7 @@ def is_stated(licences: list[str]) -> bool:
 
 
 def with_licences(bom: dict) -> tuple[dict, list[str]]:
-    """The bill with what `STATED` adds, without this environment's own tools; names of packages without a licence."""
+    """Return the bill with the licences of `STATED`, without the tools, and the packages without a licence."""
     unknown = []
     used = [one for one in bom["components"] if one["name"].lower() not in NOT_USED]
     refs = {one["bom-ref"] for one in used}
@@ -83,19 +83,19 @@ def with_licences(bom: dict) -> tuple[dict, list[str]]:
 
 
 def python_of(folder: str) -> str:
-    """The interpreter of an environment."""
+    """Return the interpreter of an environment."""
     return os.path.join(folder, "bin", "python")
 
 
 def installed(folder: str, *requirements: str) -> str:
-    """The interpreter of a new environment in `folder` with these requirements."""
+    """Return the interpreter of a new environment in `folder` with these requirements."""
     venv.create(folder, with_pip=True)
     subprocess.run([python_of(folder), "-m", "pip", "install", "-q", *requirements], check=True)
     return python_of(folder)
 
 
 def main() -> int:
-    """0 where the bill was written, 1 where a licence is unknown."""
+    """Write the bill and return 0; return 1 if a licence is unknown."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("wheel", nargs="?", help="installed with all extras into an environment of its own")
     parser.add_argument("--environment", metavar="PYTHON", help="describe the environment of this interpreter instead")

@@ -14,7 +14,7 @@ PIP="${KAFKALOG_PIP:-python3 -m pip}"
 TESTED=(pytest hypothesis google-crc32c pyarrow pandas duckdb polars fastavro protobuf deflate matplotlib aiokafka confluent-kafka kio uvloop)
 # they read the sources and the benchmarks, which are the same everywhere, or need ruff and mypy
 SOURCES_ONLY=(
-    tests/test_sourcecode.py tests/test_layers.py tests/test_impl_doc.py tests/test_threads_doc.py tests/benchmarks
+    tests/test_sourcecode.py tests/test_layers.py tests/test_internals_doc.py tests/test_threads_doc.py tests/benchmarks
 )
 BESIDE=(tests docs examples fuzz ci README.md CONTRIBUTING.md CHANGELOG.md LICENSE pyproject.toml)
 

@@ -1,4 +1,4 @@
-"""What asv runs. It knows this folder alone, so the rest of `asv_benchmarks` is found by the folder above, last."""
+"""Benchmarks for asv, which knows only this folder: the rest of `asv_benchmarks` is added to the module path, last."""
 
 import sys
 from pathlib import Path

@@ -1,66 +1,51 @@
 """A commit of one record in each durability mode: the median and the 99th percentile, and eight threads at once."""
 
 import threading
-import time
+from contextlib import ExitStack
 
-import kafkalog
+from asv_benchmarks.durability import BARS, commit_in
+from asv_benchmarks.measure import quantile, wall_seconds
 
 from .common import Scratch
 
-MODES: dict[str, dict[str, object]] = {
-    "False": {"sync": False},
-    "10 ms": {"sync": 10},
-    "True": {"sync": True},
-    "flush.messages=1": {"flush_messages": 1},
-}
-VALUE = b"x" * 100
 
-
-class Commit(Scratch):
-    params = list(MODES)
-    param_names = ["mode"]
-
+class _Opened(Scratch):
     def setup(self, mode: str) -> None:
-        self.log = kafkalog.open(self.make_directory() / "bench-0", "a", **MODES[mode])  # type: ignore[arg-type]
+        self.open_ones = ExitStack()
+        self.commit = commit_in(mode, self.make_directory(), self.open_ones)
 
     def teardown(self, *_: object) -> None:
-        self.log.close()
+        self.open_ones.close()
         super().teardown()
 
+
+class Commit(_Opened):
+    params = list(BARS)
+    param_names = ["mode"]
+
     def _times(self) -> list[float]:
-        times = []
-        for _ in range(500):
-            began = time.perf_counter()
-            self.log.append(VALUE)
-            times.append((time.perf_counter() - began) * 1e6)
-        return sorted(times)
+        return [1e6 * wall_seconds(self.commit) for _ in range(500)]
 
     def track_p50(self, mode: str) -> float:
-        return self._times()[250]
+        return quantile(self._times(), 50)
 
     def track_p99(self, mode: str) -> float:
-        return self._times()[495]
+        return quantile(self._times(), 99)
 
     track_p50.unit = track_p99.unit = "us"  # type: ignore[attr-defined]
 
 
-class GroupCommit(Scratch):
+class GroupCommit(_Opened):
     params = [1, 8]
     param_names = ["threads"]
 
-    def setup(self, threads: int) -> None:
-        self.log = kafkalog.open(self.make_directory() / "bench-0", "a")
-        self.writer = self.log.writer(sync=True)
-
-    def teardown(self, *_: object) -> None:
-        self.writer.close()
-        self.log.close()
-        super().teardown()
+    def setup(self, threads: int) -> None:  # type: ignore[override]
+        super().setup("writer(sync=True)")
 
     def time_400_commits(self, threads: int) -> None:
         def run() -> None:
             for _ in range(400 // threads):
-                self.writer.append(VALUE).result()
+                self.commit()
 
         running = [threading.Thread(target=run) for _ in range(threads)]
         for thread in running:

@@ -5,23 +5,24 @@ import json
 import os
 from pathlib import Path
 
+import kafkalog
 from asv_benchmarks.counting.callgrind import count, unavailable
-from asv_benchmarks.counting.kept import COUNTS_VARIABLE
+from asv_benchmarks.counting.history import COUNTS_VARIABLE
 from asv_benchmarks.hot_paths.all import PATHS
 from asv_benchmarks.hot_paths.path import made, profile
 
 
 def names(noun: str) -> list[str]:
-    """The hot paths of a noun."""
+    """Return the hot paths of a noun."""
     return [path.name for path in PATHS.values() if path.noun == noun]
 
 
 class _Body:
-    """Makes the body anew for each sample, as asv does with `number` = 1: some bodies use up what was prepared."""
+    """A new body for each sample, as asv makes it with `number` = 1: some bodies use up what was prepared."""
 
     param_names = ["path"]
     number = 1
-    repeat = (5, 100, 2.0)
+    repeat = (5, 100, 2.0) if profile() == "full" else (5, 40, 0.5)
     timeout = 300
 
     def setup(self, name: str) -> None:
@@ -89,7 +90,7 @@ class Tools(_Body):
 
 
 class Instructions:
-    """All are counted in one process, before; a file named by the environment may have the counts already."""
+    """Counts of all paths, made in one process, or taken from the file that COUNTS_VARIABLE names."""
 
     params = list(PATHS)
     param_names = ["path"]
@@ -97,11 +98,11 @@ class Instructions:
 
     def setup_cache(self) -> dict[str, int]:
         if named := os.environ.get(COUNTS_VARIABLE):
-            counts: dict[str, int] = json.loads(Path(named).read_text())["instructions"]
-            return counts
+            counts: dict[str, dict[str, int]] = json.loads(Path(named).read_text())
+            return counts.get(os.environ.get("ASV_COMMIT", ""), {})
         if unavailable() is not None:
             return {}
-        return count(list(PATHS), profile=profile()).instructions
+        return count(list(PATHS), tree=Path(kafkalog.__file__).parents[1], profile=profile()).instructions
 
     setup_cache.timeout = 1200  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""What lines take on disk."""
+"""Bytes that lines take on disk."""
 
 import kafkalog
 

@@ -1,4 +1,4 @@
-"""How many times better a row of `make bench` is than what stands beside it, both measured in the same call."""
+"""Ratios between rows of `make bench` and their peers, both measured in the same call."""
 
 import shutil
 import tempfile

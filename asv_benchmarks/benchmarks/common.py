@@ -1,4 +1,4 @@
-"""What the benchmark classes share: data of the usual shapes, and a scratch directory for each class."""
+"""Shared by the benchmark classes: data of the usual shapes, and a scratch directory for each class."""
 
 import shutil
 import tempfile
@@ -16,17 +16,17 @@ VALUE = bytes(range(65, 90)) * 4
 
 
 def values(count: int) -> list[bytes]:
-    """`count` different values of 100 bytes."""
+    """Return `count` different values of 100 bytes."""
     return [b"%012d" % i + VALUE[:88] for i in range(count)]
 
 
 def batch(count: int) -> bytes:
-    """A ready v2 batch of `count` records of 100 bytes."""
+    """Return a ready v2 batch of `count` records of 100 bytes."""
     return bytes(encode_batch(values(count), timestamp=NOW))
 
 
 def batches(count: int, total_bytes: int) -> bytes:
-    """Batches of `count` records back to back, consecutive offsets, about `total_bytes` in all."""
+    """Return batches of `count` records back to back, consecutive offsets, about `total_bytes` in all."""
     from kafkalog._core.batch.scan import scan
     from kafkalog._core.log.assign import assign
 
@@ -37,7 +37,7 @@ def batches(count: int, total_bytes: int) -> bytes:
 
 
 def fill_log(path: Path, records_per_batch: int, total_bytes: int) -> None:
-    """Makes a log of about that size in the partition directory `path`, closed well, in the page cache."""
+    """Create a log of about that size in the partition directory `path`, and close it; it is in the page cache."""
     import kafkalog
 
     ready = batches(records_per_batch, 1 << 20)
@@ -47,7 +47,7 @@ def fill_log(path: Path, records_per_batch: int, total_bytes: int) -> None:
 
 
 def codecs() -> dict[str, Callable[[memoryview], object]]:
-    """Each codec's own compression of one block, into memory that is there where the package can do that."""
+    """Return each codec's own compression of one block, into existing memory if the package can do that."""
     room = memoryview(bytearray(1 << 17))
     try:
         import deflate
@@ -82,7 +82,7 @@ class Scratch:
     directory: Path
 
     def make_directory(self) -> Path:
-        """A new empty directory."""
+        """Return a new empty directory."""
         self.directory = Path(tempfile.mkdtemp(prefix="kafkalog-asv-"))
         return self.directory
 

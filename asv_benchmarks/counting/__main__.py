@@ -1,8 +1,9 @@
 """`python -m asv_benchmarks.counting [quick|full] [BASE]`: instructions of every hot path, against the last release.
 
-Exit status 1 where a hot path takes more than the threshold more than before, 0 where none does or nothing can be
-compared, which one line says. `--record` writes the counts of this tree where the next comparisons without history,
-`asv` and docs/benchmarks.md have them.
+Exit status 1 if a hot path takes more instructions than the threshold allows; 0 if none does, or if nothing can be
+compared, which one line says. With the quick profile asv then keeps the counts and a few times, and makes its pages.
+`--record` writes the counts of BASE, by default HEAD, for comparisons without history, for asv and for
+docs/benchmarks.md.
 """
 
 import argparse
@@ -12,8 +13,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from asv_benchmarks.counting import kept
-from asv_benchmarks.counting.base import ROOT, choose_base, commit_of, make_base
+from asv_benchmarks.counting import history, kept
+from asv_benchmarks.counting.base import ROOT, choose_base, commit_of, is_changed, make_base
 from asv_benchmarks.counting.callgrind import Counts, count, unavailable
 from asv_benchmarks.counting.toolchain import differences, toolchain
 from asv_benchmarks.counting.verdict import THRESHOLD, judge, told
@@ -22,14 +23,30 @@ from asv_benchmarks.hot_paths.path import PROFILES
 
 
 def main(arguments: list[str]) -> int:
-    """Compares, or records; the exit status."""
+    """Compare and keep the result, or record a release; return the exit status."""
     asked = _asked(arguments)
-    if (reason := unavailable()) is not None:
-        print(f"bench: nothing was counted: {reason}")
-        return 0
+    commit = commit_of(asked.base or "HEAD")
+    if asked.base is not None and commit is None:
+        print(f"bench: there is no commit {asked.base} here")
+        return 2
+    reason = unavailable()
     if asked.record:
-        return kept.record(list(PATHS), asked.profile)
-    return compare(asked.profile, asked.base, asked.threshold / 100)
+        if reason := reason or history.unavailable():
+            print(f"bench: nothing was recorded: {reason}")
+            return 1
+        return kept.record(list(PATHS), asked.profile, str(commit))
+    base = choose_base() if asked.base is None else (str(commit), asked.base)
+    counts: dict[str, dict[str, int]] = {}
+    if reason is not None:
+        print(f"bench: nothing was counted: {reason}")
+        status = 0
+    elif base is None:
+        status = _against_kept(asked.profile, asked.threshold / 100, counts)
+    else:
+        status = compare(asked.profile, base, asked.threshold / 100, counts)
+    if asked.profile != PROFILES[0]:
+        return status  # one history has one size of data
+    return max(status, history.keep(None if base is None else base[0], counts))
 
 
 def _asked(arguments: list[str]) -> argparse.Namespace:
@@ -41,19 +58,9 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def compare(profile: str, named: str | None, threshold: float) -> int:
-    """This tree against a commit, else against the counts that were kept of the last release."""
+def compare(profile: str, base: tuple[str, str], threshold: float, counts: dict[str, dict[str, int]]) -> int:
+    """Compare this tree with a commit and add the instructions of both to `counts`; return the exit status."""
     began = time.monotonic()
-    if named is not None:
-        commit = commit_of(named)
-        if commit is None:
-            print(f"bench: there is no commit {named} here")
-            return 2
-        base: tuple[str, str] | None = (commit, named)
-    else:
-        base = choose_base()
-    if base is None:
-        return _against_kept(profile, threshold)
     commit, what = base
     tree = make_base(commit)
     built = time.monotonic()
@@ -67,16 +74,18 @@ def compare(profile: str, named: str | None, threshold: float) -> int:
                 first.take_lower(second)
     print(f"bench: {profile} profile, {len(after.instructions)} hot paths, this tree against {commit[:12]} ({what}); "
           f"{built - began:.0f} s to have it, {time.monotonic() - built:.0f} s to count")  # fmt: skip
+    counts[commit] = before.instructions
+    _add_head(counts, after)
     return tell(before.instructions, after, commit[:12], threshold)
 
 
 def counted(tree: Path, profile: str, names: Sequence[str] = tuple(PATHS)) -> Counts:
-    """All hot paths of a tree, or some."""
+    """Return the counts of all hot paths of a tree, or of some."""
     return count(names, tree=tree, profile=profile)
 
 
 def tell(before: dict[str, int], after: Counts, name: str, threshold: float) -> int:
-    """Prints the verdict; the exit status."""
+    """Print the verdict; return the exit status."""
     for path, reason in after.missing.items():
         print(f"not counted  {path}: {reason}")
     verdict = judge(before, after.instructions, threshold=threshold, accepted=kept.accepted())
@@ -84,10 +93,17 @@ def tell(before: dict[str, int], after: Counts, name: str, threshold: float) -> 
     return 0 if verdict.is_good else 1
 
 
-def _against_kept(profile: str, threshold: float) -> int:
-    """For a clone without history."""
+def _add_head(counts: dict[str, dict[str, int]], found: Counts) -> None:
+    """Add the counts of this tree under the name of HEAD, unless changes make it another tree."""
+    if (head := commit_of("HEAD")) is not None and not is_changed():
+        counts[head] = found.instructions
+
+
+def _against_kept(profile: str, threshold: float, counts: dict[str, dict[str, int]]) -> int:
+    """Compare this tree, a clone without history, with the counts of the last release; return the exit status."""
     held = kept.read()
     after = counted(ROOT, profile)
+    _add_head(counts, after)
     if held is None or profile != held.profile:
         print(f"bench: {len(after.instructions)} hot paths counted and compared with nothing: this clone has no "
               "history, and no counts of this profile are kept")  # fmt: skip

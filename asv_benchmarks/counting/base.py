@@ -22,7 +22,7 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
 def git(*arguments: str, root: Path = ROOT) -> str | None:
-    """What git prints, without the last line's end; None where it fails or is not there."""
+    """Return the output of git without its last newline; None if git fails or is missing."""
     try:
         done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
     except OSError:
@@ -31,12 +31,12 @@ def git(*arguments: str, root: Path = ROOT) -> str | None:
 
 
 def commit_of(name: str, root: Path = ROOT) -> str | None:
-    """The full name of a commit, None for one that is not here."""
+    """Return the full name of a commit; None if it does not exist here."""
     return git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", root=root)
 
 
 def choose_base(root: Path = ROOT) -> tuple[str, str] | None:
-    """(commit, what it is) of the last release before this tree: the latest reachable tag v*, not that of HEAD itself.
+    """Return (commit, description) of the last release before this tree: the latest reachable tag v*, except at HEAD.
 
     Without a tag it is where HEAD left the main branch of its origin, and on that branch itself the commit landed
     before: the first parent of HEAD. None in a clone that has no history.
@@ -52,9 +52,19 @@ def choose_base(root: Path = ROOT) -> tuple[str, str] | None:
     return (parent, "the commit landed before") if parent else None
 
 
+def is_changed() -> bool:
+    """Return True if the package in this tree differs from that of HEAD."""
+    return bool(git("status", "--porcelain", "--", "kafkalog", "setup.py", "pyproject.toml"))
+
+
+def tree_of(commit: str) -> Path:
+    """Return a directory with the compiled package of a commit: this tree itself if it is at that commit."""
+    return ROOT if commit == commit_of("HEAD") and not is_changed() else make_base(commit)
+
+
 def make_base(commit: str, *, head: Path = ROOT, store: Path = STORE) -> Path:
-    """A tree of a commit's package, compiled; what was compiled once is kept in `store`. RuntimeError with the words
-    of git or the compiler.
+    """Return a tree of a commit's compiled package; it is kept in `store`. RuntimeError with the output of git or the
+    compiler.
     """
     tree = store / commit[:12]
     if (tree / "compiled").exists():
@@ -73,7 +83,7 @@ def make_base(commit: str, *, head: Path = ROOT, store: Path = STORE) -> Path:
 
 
 def compile_tree(tree: Path, *, like: Path = ROOT) -> list[str]:
-    """Compiles what differs from a tree that is compiled already, and takes the rest from there; the names compiled."""
+    """Compile the modules that differ from those of a compiled tree, and copy the others; return the names compiled."""
     known = {key: name for name, key in module_keys(like).items()}
     changed = []
     for name, key in module_keys(tree).items():
@@ -94,7 +104,7 @@ def compile_tree(tree: Path, *, like: Path = ROOT) -> list[str]:
 
 
 def module_keys(tree: Path) -> dict[str, str]:
-    """A hash for each compiled module by its path in `_core`: of its sources, all they take in, and its flags."""
+    """Return a hash for each compiled module by its path in `_core`: of its sources, their includes and its flags."""
     core = tree / CORE
     script = _script(tree)
     files = sorted(path for path in core.rglob("*") if path.suffix in (".pyx", ".pxd", ".h"))
@@ -112,7 +122,7 @@ def module_keys(tree: Path) -> dict[str, str]:
 
 
 def _taken_in(file: str, texts: dict[str, bytes]) -> set[str]:
-    """A source and every file of `_core` whose name stands in it as a word, and so on: too many rather than few."""
+    """Return a source and every file of `_core` that it names as a word, recursively: too many rather than too few."""
     found, waiting = set(), [file]
     while waiting:
         one = waiting.pop()
@@ -138,7 +148,7 @@ def _script(tree: Path) -> dict[str, Any]:
 
 
 def _build(names: list[str]) -> None:
-    """In the tree to compile: its own setup script's modules, the named ones alone."""
+    """Compile the named modules in the current directory with its own setup script."""
     from setuptools import setup
 
     script = _script(Path.cwd())

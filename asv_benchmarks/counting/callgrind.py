@@ -33,7 +33,7 @@ _MEMORY_DISK, _ROOM_BYTES = Path("/dev/shm"), 1 << 30
 
 @dataclass
 class Counts:
-    """What one tree took: instructions of one round of each path, and how many of its items that were.
+    """Counts of one tree: the instructions of one round of each path, and its number of items.
 
     `spread` is how far the rounds of a path lie apart; `misses` those of the last-level cache (in the full profile);
     `missing` why a path was not counted.
@@ -46,13 +46,13 @@ class Counts:
     missing: dict[str, str] = field(default_factory=dict)
 
     def take_lower(self, again: "Counts") -> None:
-        """Of what was counted twice, the lower count: what comes in between only adds."""
+        """Keep the lower of two counts: a disturbance only adds instructions."""
         for name, instructions in again.instructions.items():
             self.instructions[name] = min(self.instructions.get(name, instructions), instructions)
 
 
 def unavailable() -> str | None:
-    """Why nothing can be counted here, in one line; None where it can."""
+    """Return why nothing can be counted here, in one line; None if it can."""
     if shutil.which("valgrind") is None:
         return "valgrind is not installed (apt-get install valgrind, dnf install valgrind, apk add valgrind)"
     return None
@@ -61,7 +61,7 @@ def unavailable() -> str | None:
 def count(
     names: Sequence[str], *, tree: Path = ROOT, profile: str = "quick", python: str = sys.executable
 ) -> Counts:
-    """The counts of a tree's `kafkalog`, by this tree's bodies. RuntimeError with callgrind's words where it fails."""
+    """Return the counts of a tree's `kafkalog`, run by this tree's bodies; RuntimeError with callgrind's output."""
     with tempfile.TemporaryDirectory(prefix="kafkalog-callgrind-", dir=_quick_disk()) as scratch:
         work = Path(scratch)
         told = work / TOLD
@@ -77,7 +77,7 @@ def count(
 
 
 def _environment(work: Path, tree: Path) -> dict[str, str]:
-    """The same for every run: whatever else the caller has moves the stack, and settings change the work.
+    """Return one environment for all runs: other variables would move the stack, and settings change the work.
 
     The tree comes before this one, whose bodies run; both by names of one length, so that what is in memory lies where
     it lies in any other run.
@@ -89,14 +89,14 @@ def _environment(work: Path, tree: Path) -> dict[str, str]:
 
 
 def _quick_disk() -> Path | None:
-    """Memory where there is enough: only instructions count, and the syncs of some bodies would wait for a disk."""
+    """Return a directory in memory if it has enough space, so that syncs of some bodies do not wait for a disk."""
     if os.access(_MEMORY_DISK, os.W_OK) and shutil.disk_usage(_MEMORY_DISK).free >= _ROOM_BYTES:
         return _MEMORY_DISK
     return None
 
 
 def _fixed_addresses() -> list[str]:
-    """Where the system lets us: addresses that do not differ from run to run, and with them no hash of one."""
+    """Return the command that fixes addresses, and with them hashes of addresses, if the system allows it."""
     if shutil.which("setarch") and subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
         return ["setarch", "-R"]
     return []
@@ -122,7 +122,7 @@ def _read(work: Path, told: dict[str, dict[str, int]]) -> Counts:
 
 
 def totals(lines: Iterable[str]) -> dict[str, int]:
-    """The total of each event in a dump; ValueError where that is none."""
+    """Return the total of each event in a dump; ValueError if it has none."""
     events: list[str] = []
     for line in lines:
         if found := re.match(r"(events|totals): (.*)", line):

@@ -1,32 +1,27 @@
 """The counts of a release, kept in the repository: for clones without history, for asv, and for the results page."""
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from asv_benchmarks.counting.base import ROOT, commit_of
-from asv_benchmarks.counting.callgrind import Counts, count
+from asv_benchmarks.counting.base import ROOT, tree_of
+from asv_benchmarks.counting.callgrind import count
+from asv_benchmarks.counting.history import BENCHMARKS, RESULTS, History
 from asv_benchmarks.counting.toolchain import toolchain
 
-BENCHMARKS = Path(__file__).resolve().parents[1]
-KEPT = BENCHMARKS / "results" / "counts.json"
+KEPT = RESULTS / "counts.json"
 ACCEPTED = BENCHMARKS / "accepted.toml"
 PAGE = ROOT / "docs" / "benchmarks.md"
-MACHINE = "counts"
-"""What asv calls the machine: instructions are those of none."""
-COUNTS_VARIABLE = "KAFKALOG_COUNTS"
+MACHINE = "release"
+"""asv's name for the machine that releases are measured on."""
 BEGIN, END = "<!-- counts: written by `make bench-page` -->", "<!-- end of the counts -->"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What was counted, of which commit, and with what."""
+    """The counts of a commit, and the toolchain they were made with."""
 
     commit: str
     profile: str
@@ -36,14 +31,14 @@ class Kept:
 
 
 def read(path: Path = KEPT) -> Kept | None:
-    """The counts that are kept; None where there are none."""
+    """Return the saved counts; None if there are none."""
     if not path.exists():
         return None
     return Kept(**json.loads(path.read_text()))
 
 
 def accepted(path: Path = ACCEPTED) -> dict[str, float]:
-    """The shares that hot paths may take more; ValueError for a path that there is none of."""
+    """Return the accepted increases as shares; ValueError for an unknown hot path."""
     from asv_benchmarks.hot_paths.all import PATHS
 
     percents: dict[str, float] = tomllib.loads(path.read_text())["percent"]
@@ -52,51 +47,24 @@ def accepted(path: Path = ACCEPTED) -> dict[str, float]:
     return {name: percent / 100 for name, percent in percents.items()}
 
 
-def record(names: Sequence[str], profile: str) -> int:
-    """Counts this tree and writes the counts, asv's results and the page's table; an exit status."""
-    counts = count(names, profile=profile)
+def record(names: Sequence[str], profile: str, commit: str) -> int:
+    """Count a commit, and write the counts, asv's results and the page's table; return an exit status."""
+    counts = count(names, tree=tree_of(commit), profile=profile)
     for name, reason in counts.missing.items():
         print(f"not counted  {name}: {reason}")
     if counts.missing:
         return 1
-    held = Kept(commit_of("HEAD") or "", profile, toolchain(), counts.instructions, counts.items)
-    KEPT.parent.mkdir(exist_ok=True)
+    held = Kept(commit, profile, toolchain(), counts.instructions, counts.items)
     KEPT.write_text(json.dumps(asdict(held), indent=1) + "\n")
     PAGE.write_text(with_table(PAGE.read_text(), table(held)))
-    return _tell_asv(counts, held.commit)
-
-
-def _tell_asv(counts: Counts, commit: str) -> int:
-    """asv's own run writes the same counts in its format, without counting again."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(asdict(counts), file)
-        file.flush()
-        run = [
-            sys.executable, "-m", "asv", "run", "--python=same", f"--set-commit-hash={commit}",
-            "--bench=track_instructions", f"--machine={MACHINE}",
-        ]  # fmt: skip
-        machine = [*run[:3], "machine", "--yes", f"--machine={MACHINE}"]
-        environ = {**os.environ, COUNTS_VARIABLE: file.name, "ASV_PYTHONPATH": str(ROOT)}
-        for command in (machine, run):
-            done = subprocess.run(command, cwd=BENCHMARKS, env=environ)
-            if done.returncode:
-                return done.returncode
-    _name_no_path(commit)
-    return 0
-
-
-def _name_no_path(commit: str) -> None:
-    """asv names a result after the path of the interpreter that ran it, which says nothing elsewhere."""
-    for file in (KEPT.parent / MACHINE).glob(f"{commit[:8]}-existing-*.json"):
-        result = json.loads(file.read_text())
-        result["env_name"] = "existing-python"
-        result["python"] = result["params"]["python"] = "python"
-        file.unlink()
-        file.with_name(f"{commit[:8]}-existing-python.json").write_text(json.dumps(result))
+    failed = History(results=RESULTS, machine=MACHINE).add([commit], {commit: counts.instructions})
+    History().publish()
+    print("\n".join(f"asv: {name} has no result" for name in failed), end="\n" if failed else "")
+    return 1 if failed else 0
 
 
 def table(held: Kept) -> list[str]:
-    """A Markdown table: each hot path, the instructions of an item, and of the whole body."""
+    """Return a Markdown table: each hot path, its instructions per item and of one run."""
     from asv_benchmarks.hot_paths.all import PATHS
 
     lines = [f"Commit {held.commit[:12]}, {held.profile} profile; " + "; ".join(
@@ -107,9 +75,9 @@ def table(held: Kept) -> list[str]:
             continue
         if path.noun != noun:
             noun = path.noun
-            lines += ["", f"| {noun} | instructions | of the body |", "|---|---|---|"]
+            lines += ["", f"| {noun} | instructions | of one run |", "|---|---|---|"]
         whole = held.instructions[path.name]
-        lines.append(f"| {path.name} | {_short(whole / held.items[path.name])} a {path.item} | {whole:,} |")
+        lines.append(f"| {path.name} | {_short(whole / held.items[path.name])} per {path.item} | {whole:,} |")
     return lines
 
 
@@ -118,7 +86,7 @@ def _short(number: float) -> str:
 
 
 def with_table(text: str, lines: Sequence[str]) -> str:
-    """The page with what lies between its two marks replaced; ValueError where it has none."""
+    """Return the page with the text between its two marks replaced; ValueError if it has none."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).with_name("meter.c")
 
 
 def compile_meter(directory: Path) -> Path:
-    """The library, compiled into a directory; RuntimeError without a C compiler."""
+    """Return the library, compiled into a directory; RuntimeError without a C compiler."""
     named = os.environ.get("CC") or sysconfig.get_config_var("CC") or ""
     compiler = named.split() if named and shutil.which(named.split()[0]) else [shutil.which("cc") or "gcc"]
     library = directory / "meter.so"

@@ -1,4 +1,4 @@
-"""What a count depends on besides the project's sources: with the same of all this, counts of two days compare."""
+"""The toolchain that counts depend on besides the sources: counts of two days compare if it is the same."""
 
 import importlib.metadata
 import os
@@ -10,7 +10,7 @@ PACKAGES = ("numpy", "pyarrow", "cramjam", "zstandard", "isal", "deflate", "Cyth
 
 
 def toolchain() -> dict[str, str]:
-    """Architecture, compiler, interpreter, C library, valgrind, and the packages whose code runs in hot paths."""
+    """Return architecture, compiler, interpreter, C library, valgrind, and the packages whose code hot paths run."""
     found = {
         "architecture": platform.machine(),
         "vectors": "avx2" if _has_avx2() else "",
@@ -28,7 +28,7 @@ def toolchain() -> dict[str, str]:
 
 
 def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:
-    """What is not the same, as words for a line of text."""
+    """Return the differences, as words for a line of text."""
     return [f"{name} {one.get(name) or 'none'} / {other.get(name) or 'none'}" for name in sorted({*one, *other})
             if one.get(name) != other.get(name)]  # fmt: skip
 

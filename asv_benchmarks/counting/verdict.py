@@ -26,7 +26,7 @@ class Change:
 
     @property
     def share(self) -> float:
-        """How much more, as a share of before; below 0 is less."""
+        """The increase as a share of before; negative for a decrease."""
         return self.after / self.before - 1 if self.before else float(self.after > 0)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a comparison: paths that became slower, faster, are new, or were not counted after."""
+    """Result of a comparison: paths that became slower or faster, new ones, and those not counted any longer."""
 
     slower: tuple[Change, ...]
     faster: tuple[Change, ...]
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def is_good(self) -> bool:
-        """Nothing became slower, and everything that was counted before was counted again."""
+        """True if no path became slower, and every path of before was counted again."""
         return not self.slower and not self.lost
 
 
@@ -52,7 +52,7 @@ def judge(
     before: Mapping[str, int], after: Mapping[str, int], *, threshold: float = THRESHOLD,
     accepted: Mapping[str, float] | None = None,
 ) -> Verdict:  # fmt: skip
-    """Holds two counts against each other, the largest change first; `accepted` are shares that are meant."""
+    """Compare two counts, the largest change first; `accepted` are intended increases, as shares."""
     more = {**NOISY, **(accepted or {})}
     changes = [Change(name, before[name], after[name]) for name in before if name in after]
     changes.sort(key=lambda change: -abs(change.share))
@@ -69,7 +69,7 @@ def judge(
 
 
 def told(verdict: Verdict, before: str, after: str, threshold: float = THRESHOLD) -> list[str]:
-    """The verdict in lines of text; the last one sums it up."""
+    """Return the verdict in lines of text; the last one is the summary."""
     lines = [f"slower  {change}" for change in verdict.slower]
     lines += [f"lost    {name}: counted in {before}, not in {after}" for name in verdict.lost]
     lines += [f"faster  {change}" for change in verdict.faster]

@@ -13,7 +13,7 @@ VALUE = b"x" * 100
 
 
 def repeated(log: kafkalog.Log, times: int, append: Callable[[], object], items: int = 1) -> Work:
-    """That many appends; the log is cut back before, so that each round begins in an empty segment."""
+    """Return the work of so many appends; `prepare` truncates the log, so each round begins in an empty segment."""
 
     def once() -> int:
         for _ in range(times):
@@ -24,7 +24,7 @@ def repeated(log: kafkalog.Log, times: int, append: Callable[[], object], items:
 
 
 def opened(place: Place, **settings: object) -> kafkalog.Log:
-    """A new log that does not roll meanwhile."""
+    """Return a new log that does not roll during the measurement."""
     given: dict[str, object] = {"segment_bytes": SEGMENT_BYTES, **settings}
     return kafkalog.open(place.directory / "hot-0", "a", **given)  # type: ignore[arg-type]
 

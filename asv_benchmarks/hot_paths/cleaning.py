@@ -23,7 +23,7 @@ MAP_BYTES = 1 << 20
 
 
 def keyed_batches(count: int, total: int) -> bytes:
-    """Batches of `count` records of 100 bytes back to back, `total` records in all, each key twice."""
+    """Return batches of `count` records of 100 bytes back to back, `total` records in all, each key twice."""
     made = []
     for base in range(0, total, count):
         builder = RecordsBuilder(base)
@@ -34,7 +34,7 @@ def keyed_batches(count: int, total: int) -> bytes:
 
 
 def filled(data: bytes, offset_map: SkimpyOffsetMap, total: int) -> int:
-    """The keys of batches, put into a map that is cleared before."""
+    """Clear a map and put the keys of batches into it; return their number."""
     offset_map.clear(expected=total)
     table = scan(data, check_crc=False)
     filler = MapFiller(offset_map, AbortedRanges(), start_offset=0, end_offset=2**62, most=offset_map.slots)

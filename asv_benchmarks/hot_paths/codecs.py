@@ -20,7 +20,7 @@ WORDS = b"every message of this log says something of its own, now and then the 
 
 
 def text_values(count: int) -> list[bytes]:
-    """Lines of text of 100 bytes that a codec shrinks to a third."""
+    """Return lines of text of 100 bytes that a codec shrinks to a third."""
     return [
         b'{"id": %07d, "user": "%08x", "text": "%s"}' % (i, zlib.crc32(b"%d" % i), WORDS[i % 41 :][:49])
         for i in range(count)
@@ -28,7 +28,7 @@ def text_values(count: int) -> list[bytes]:
 
 
 def made_plain(data: bytes, table: BatchTable) -> int:
-    """Bytes of records of all rows of a table."""
+    """Decompress all rows of a table; return the bytes of their records."""
     size = 0
     for run in plain_runs(data, table, limit_bytes=LIMIT_BYTES):
         assert not run.failed
@@ -41,7 +41,7 @@ def _plain(place: Place) -> bytes:
 
 
 def written(place: Place, codec: str) -> Iterator[Work]:
-    """A few batches compressed, as `produce -z` does it."""
+    """Compress a few batches as `produce -z` does."""
     batches = bytearray(_plain(place) * 5)
     compression = parse_compression(codec)
 
@@ -53,7 +53,7 @@ def written(place: Place, codec: str) -> Iterator[Work]:
 
 
 def read(place: Place, codec: str) -> Iterator[Work]:
-    """A few compressed batches made plain."""
+    """Decompress a few batches."""
     plain, kind = _plain(place), CompressionType[codec.upper()]
     one = with_payload(plain[:HEADER_BYTES], memoryview(bytes(compress(kind, plain[HEADER_BYTES:]))), kind)
     data = bytes(one) * 20

@@ -17,7 +17,7 @@ T0 = 1_700_000_000_000
 
 
 def offset_index(directory: Path, count: int) -> OffsetIndex:
-    """An index of `count` entries, three offsets and a hundred bytes apart."""
+    """Return an index of `count` entries, three offsets and a hundred bytes apart."""
     index = OffsetIndex(directory / "00000000000000000000.index", 0, INDEX_BYTES)
     for first in range(0, count, 1000):
         index.extend([(3 * i + 1, 100 * i, 0, 0) for i in range(first, min(first + 1000, count))])
@@ -25,7 +25,7 @@ def offset_index(directory: Path, count: int) -> OffsetIndex:
 
 
 def targets(count: int, asked: int) -> list[int]:
-    """Offsets anywhere in such an index."""
+    """Return random offsets in such an index."""
     rng = random.Random(3)
     return [rng.randrange(3 * count) for _ in range(asked)]
 
@@ -35,7 +35,7 @@ def _count(place: Place) -> int:
 
 
 def looked_up(index: OffsetIndex | TimeIndex, some: list[int]) -> Iterator[Work]:
-    """Targets looked up one by one in an index, which is closed then."""
+    """Look up targets one by one in an index, and close it."""
 
     def once() -> int:
         lookup = index.lookup

@@ -23,7 +23,7 @@ def _filled(place: Place, per_batch: int = 100) -> Path:
 
 
 def recovered(path: Path) -> int:
-    """Bytes of a log that is recovered from its first offset, and closed."""
+    """Recover a log from its first offset and close it; return its bytes."""
     log = UnifiedLog.open(path, LogConfig(), had_clean_shutdown=False, recovery_threads=1)
     size = log.size
     log.close()
@@ -31,7 +31,7 @@ def recovered(path: Path) -> int:
 
 
 def checked(path: Path, *, deep: bool = False) -> int:
-    """Bytes of a log whose every checksum and index is looked at."""
+    """Verify every checksum and index of a log; return its bytes."""
     report = verify(path, threads=1, deep=deep)
     assert report.ok and not report.notes, str(report)
     return report.sums.bytes

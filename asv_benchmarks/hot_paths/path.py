@@ -1,4 +1,4 @@
-"""What a hot path is: a name, and a body that is made in a directory and then run again and again."""
+"""A hot path: a name, and a body that is made in a directory and then run repeatedly."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ PROFILES = ("quick", "full")
 
 
 def profile() -> str:
-    """The profile that the environment names, quick by default; ValueError for another word."""
+    """Return the profile that the environment names, quick by default; ValueError for another word."""
     named = os.environ.get(PROFILE_VARIABLE, PROFILES[0])
     if named not in PROFILES:
         raise ValueError(f"{PROFILE_VARIABLE}={named}: profiles are {' and '.join(PROFILES)}")
@@ -22,13 +22,13 @@ def profile() -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a body is made: an empty directory of its own, and how much data it gets."""
+    """The empty directory in which a body is made, and its amount of data."""
 
     directory: Path
     is_full: bool = False
 
     def size(self, quick: int, full: int) -> int:
-        """One of two sizes, by the profile."""
+        """Return one of two sizes, by the profile."""
         return full if self.is_full else quick
 
 
@@ -40,7 +40,7 @@ class Work:
     prepare: Callable[[], object] | None = None
 
     def __call__(self) -> int:
-        """Both, as where a clock stands outside."""
+        """Prepare and run once."""
         if self.prepare is not None:
             self.prepare()
         return self.once()
@@ -63,7 +63,7 @@ PATHS: dict[str, HotPath] = {}
 
 
 def hot_path(noun: str, name: str, *, item: str) -> Callable[[Maker], Callable[[Place], AbstractContextManager[Work]]]:
-    """Enters a maker, a generator that yields the body once and then clears up, under a name of its own."""
+    """Register a maker under a unique name: a generator that yields the body once and then cleans up."""
 
     def enter(maker: Maker) -> Callable[[Place], AbstractContextManager[Work]]:
         if name in PATHS:
@@ -77,7 +77,7 @@ def hot_path(noun: str, name: str, *, item: str) -> Callable[[Maker], Callable[[
 
 @contextmanager
 def made(path: HotPath, *, full: bool, directory: Path | None = None) -> Iterator[Work]:
-    """The body of a path in a directory of its own (a new one, unless named), which goes with it."""
+    """Yield the body of a path in a directory (by default a new one), which is removed afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="kafkalog-hot-")) if directory is None else directory
     directory.mkdir(exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""What producers and transactions did: staged, made true, written as a snapshot and read again."""
+"""The state of producers and transactions: staged, committed, written as a snapshot and read again."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ PRODUCERS = 50
 
 
 def _numbered(count: int, producers: int) -> bytearray:
-    """Batches of one record of several producers in turn, offsets and sequences in order."""
+    """Return batches of one record of several producers in turn, offsets and sequences in order."""
     one, made = batch(1), bytearray()
     for number in range(count):
         numbered = bytearray(one)

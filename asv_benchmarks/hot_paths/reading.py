@@ -18,7 +18,7 @@ PER_BATCH = 100
 
 
 def timed_log(path: Path, batches: int, per_batch: int = PER_BATCH) -> None:
-    """A log of so many batches, a millisecond from one to the next."""
+    """Create a log of so many batches, one per millisecond."""
     some = values(per_batch)
     with kafkalog.open(path, "a", segment_bytes=1 << 28) as log:
         for i in range(batches):
@@ -26,7 +26,7 @@ def timed_log(path: Path, batches: int, per_batch: int = PER_BATCH) -> None:
 
 
 def each(work: object, asked: list[int]) -> Work:
-    """One call for each number."""
+    """Return the work of one call for each number."""
 
     def once() -> int:
         for what in asked:
@@ -84,24 +84,23 @@ def batches(place: Place) -> Iterator[Work]:
         yield Work(lambda: sum(1 for _ in log.batches()))
 
 
-@hot_path("reading", "read a range as a fetch does", item="read")
-def fetch(place: Place) -> Iterator[Work]:
-    path = _filled(place)
-    log = UnifiedLog.open(path, LogConfig())
+def ranges(place: Place, *how: int | str) -> Iterator[Work]:
+    """Yield the work of reading ranges of a log at random offsets; `how` is what `UnifiedLog.read` takes besides."""
+    log = UnifiedLog.open(_filled(place), LogConfig())
     rng = random.Random(6)
     offsets = [rng.randrange(log.log_end_offset) for _ in range(place.size(60, 2000))]
-    yield each(lambda offset: log.read(offset, 65536).records.read(), offsets)
+    yield each(lambda offset: log.read(offset, *how).records.read(), offsets)  # type: ignore[arg-type]
     log.close()
+
+
+@hot_path("reading", "read a range as a fetch does", item="read")
+def fetch(place: Place) -> Iterator[Work]:
+    yield from ranges(place, 65536)
 
 
 @hot_path("reading", "read what is committed", item="read")
 def committed(place: Place) -> Iterator[Work]:
-    path = _filled(place)
-    log = UnifiedLog.open(path, LogConfig())
-    rng = random.Random(6)
-    offsets = [rng.randrange(log.log_end_offset) for _ in range(place.size(60, 2000))]
-    yield each(lambda offset: log.read(offset, 1024, "committed").records.read(), offsets)
-    log.close()
+    yield from ranges(place, 1024, "committed")
 
 
 @hot_path("reading", "text of records", item="record")

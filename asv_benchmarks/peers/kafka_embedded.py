@@ -25,7 +25,7 @@ HEAP = "512m"
 
 
 def available() -> str | None:
-    """None where Java and Kafka's jars can be had, else why not."""
+    """Return None if Java and Kafka's jars are available, else the reason."""
     try:
         toolchain.classes(JAVA)
     except toolchain.ToolMissing as missing:
@@ -41,7 +41,7 @@ def measure(
     heap: str = HEAP,
     directory: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """A row {name, value, unit, cpu} for each figure: the median of as many rounds after as many to warm up.
+    """Yield a row {name, value, unit, cpu} for each figure: the median of as many rounds after as many to warm up.
 
     directory: where the scratch logs of up to 2 GB go (default: the temporary directory).
     """
@@ -63,7 +63,7 @@ def _heap(size: str) -> tuple[str, str]:
 
 
 def dump_deep(segment: Path, out: Path = Path(os.devnull)) -> dict[str, Any]:
-    """The row of the dump tool, deep and with data, on one segment: seconds of the whole process."""
+    """Return the row of the dump tool, deep and with data, on one segment: seconds of the whole process."""
     options = ("--deep-iteration", "--print-data-log", "--files", str(segment))
     command = toolchain.java_command("org.apache.kafka.tools.DumpLogSegments", *options, options=_heap(HEAP))
     began = time.perf_counter()

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CORE = HERE.parent.parent / "kafkalog" / "_core"
+CORE = HERE.parent.parent / "kafkalog" / "_core" / "bytes"
 
 
 @functools.cache
@@ -23,7 +23,7 @@ def _program() -> str | None:
 
 
 def ask(*job: str | Path) -> dict[str, tuple[float, float]]:
-    """{name: (CPU seconds, items)} that the job printed; {} without a C compiler."""
+    """Return {name: (CPU seconds, items)} from the output of the job; {} without a C compiler."""
     program = _program()
     if program is None:
         return {}

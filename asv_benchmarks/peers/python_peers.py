@@ -2,25 +2,24 @@
 
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
-from asv_benchmarks.measure import per_item
-
-Peer = dict[str, float | str]
-NOW = 1_700_000_000_000
+from asv_benchmarks.benchmarks.common import NOW
+from asv_benchmarks.measure import Peers, per_item
 
 
-def _try(name: str, work: Callable[[], float]) -> Peer:
+def _try(name: str, work: Callable[[], float]) -> Peers:
     try:
         return {name: work()}
     except ImportError as missing:
         return {name: f"not installed ({missing.name})"}
 
 
-def aiokafka_build(values: Sequence[bytes]) -> Peer:
-    """Records a CPU second that aiokafka's batch builder takes."""
+def aiokafka_build(values: Sequence[bytes]) -> Peers:
+    """Return records per CPU second that aiokafka's batch builder takes."""
 
     def work() -> float:
         from aiokafka.record.default_records import DefaultRecordBatchBuilder as Builder
@@ -40,8 +39,8 @@ def aiokafka_build(values: Sequence[bytes]) -> Peer:
     return _try("aiokafka", work)
 
 
-def aiokafka_iterate(data: bytes) -> Peer:
-    """Records a CPU second that aiokafka reads, checksum and value touched."""
+def aiokafka_iterate(data: bytes) -> Peers:
+    """Return records per CPU second that aiokafka reads, checksum and value touched."""
 
     def work() -> float:
         from aiokafka.record.memory_records import MemoryRecords
@@ -60,8 +59,8 @@ def aiokafka_iterate(data: bytes) -> Peer:
     return _try("aiokafka", work)
 
 
-def aiokafka_to_arrow(data: bytes) -> Peer:
-    """Records a CPU second that aiokafka reads and pyarrow makes columns of."""
+def aiokafka_to_arrow(data: bytes) -> Peers:
+    """Return records per CPU second that aiokafka reads and pyarrow makes columns of."""
 
     def work() -> float:
         import pyarrow as pa
@@ -89,16 +88,26 @@ def aiokafka_to_arrow(data: bytes) -> Peer:
     return _try("aiokafka, pyarrow", work)
 
 
-def lmdb_append(values: Sequence[bytes]) -> Peer:
-    """Records a CPU second that LMDB appends, one transaction for all values, no sync."""
+@contextmanager
+def _lmdb(values: Sequence[bytes], count: int) -> Iterator[Any]:
+    """Yield an LMDB environment without syncs, with `count` values under their numbers."""
+    import lmdb
+
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        lmdb.open(directory, map_size=1 << 33, sync=False, metasync=False) as env,
+    ):
+        with env.begin(write=True) as transaction:
+            for i in range(count):
+                transaction.put(i.to_bytes(8, "big"), values[i % len(values)], append=True)
+        yield env
+
+
+def lmdb_append(values: Sequence[bytes]) -> Peers:
+    """Return records per CPU second that LMDB appends, one transaction for all values, no sync."""
 
     def work() -> float:
-        import lmdb
-
-        with (
-            tempfile.TemporaryDirectory() as directory,
-            lmdb.open(directory, map_size=1 << 33, sync=False, metasync=False) as env,
-        ):
+        with _lmdb(values, 0) as env:
             at = 0
 
             def once() -> int:
@@ -114,19 +123,11 @@ def lmdb_append(values: Sequence[bytes]) -> Peer:
     return _try("lmdb", work)
 
 
-def lmdb_scan(values: Sequence[bytes]) -> Peer:
-    """Records a CPU second that an LMDB cursor gives."""
+def lmdb_scan(values: Sequence[bytes]) -> Peers:
+    """Return records per CPU second that an LMDB cursor gives."""
 
     def work() -> float:
-        import lmdb
-
-        with (
-            tempfile.TemporaryDirectory() as directory,
-            lmdb.open(directory, map_size=1 << 33, sync=False, metasync=False) as env,
-        ):
-            with env.begin(write=True) as transaction:
-                for i in range(100_000):
-                    transaction.put(i.to_bytes(8, "big"), values[i % len(values)], append=True)
+        with _lmdb(values, 100_000) as env:
 
             def once() -> int:
                 with env.begin() as transaction:
@@ -137,19 +138,11 @@ def lmdb_scan(values: Sequence[bytes]) -> Peer:
     return _try("lmdb", work)
 
 
-def lmdb_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peer:
-    """Values a CPU second that LMDB gives by number, of `count`, a transaction for each."""
+def lmdb_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peers:
+    """Return values per CPU second that LMDB gives by number, of `count`, a transaction for each."""
 
     def work() -> float:
-        import lmdb
-
-        with (
-            tempfile.TemporaryDirectory() as directory,
-            lmdb.open(directory, map_size=1 << 33, sync=False, metasync=False) as env,
-        ):
-            with env.begin(write=True) as transaction:
-                for i in range(count):
-                    transaction.put(i.to_bytes(8, "big"), values[i % len(values)], append=True)
+        with _lmdb(values, count) as env:
 
             def once() -> int:
                 for i in asked:
@@ -162,8 +155,8 @@ def lmdb_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peer
     return _try("lmdb", work)
 
 
-def sqlite_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peer:
-    """Values a CPU second that SQLite gives by number, of `count`, a query for each."""
+def sqlite_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Peers:
+    """Return values per CPU second that SQLite gives by number, of `count`, a query for each."""
     with (
         tempfile.TemporaryDirectory() as directory,
         closing(sqlite3.connect(Path(directory) / "log.db", isolation_level=None)) as store,
@@ -182,8 +175,8 @@ def sqlite_read(values: Sequence[bytes], count: int, asked: Sequence[int]) -> Pe
         return {"SQLite": 1 / per_item(once)}
 
 
-def crc32c_package(data: bytes) -> Peer:
-    """Bytes a CPU second of the crc32c package."""
+def crc32c_package(data: bytes) -> Peers:
+    """Return bytes per CPU second of the crc32c package."""
 
     def work() -> float:
         from crc32c import crc32c

@@ -68,7 +68,7 @@ class _Reader(DataSourceReader):
 
 
 def ready_batch(columns: list[str], rows: int, value_bytes: int, number: int) -> pa.RecordBatch:
-    """One batch of the schema of Spark's Kafka source."""
+    """Return one batch of the schema of Spark's Kafka source."""
     count = np.arange(rows, dtype=np.int64)
     noise = np.random.default_rng(number).integers(97, 122, rows * value_bytes, dtype=np.uint8)
     made = {

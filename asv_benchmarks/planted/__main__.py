@@ -25,7 +25,7 @@ PLANTS = (*CORE, *PACKAGE)
 
 
 def main(arguments: list[str]) -> int:
-    """Tries the named ones, or all; prints a table; the exit status."""
+    """Try the named slowdowns, or all; print a table; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m asv_benchmarks.planted", description=__doc__)
     parser.add_argument("name", nargs="*", help="hot paths (default: all)")
     parser.add_argument("--together", type=int, default=1, help="how many go into one copy (default %(default)s)")
@@ -82,7 +82,7 @@ def _reaches(plant: Plant, other: Plant) -> bool:
 
 
 def tried(plants: Sequence[Plant], names: Sequence[str]) -> dict[str, int]:
-    """The counts of a copy of the package with these slowdowns in it."""
+    """Return the counts of a copy of the package with these slowdowns in it."""
     STORE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="planted-", dir=STORE) as directory:
         tree = Path(directory)

@@ -1,1 +1,1 @@
-"""What Spark makes of a log, beside Spark's own Kafka source and a source of ready-made Arrow batches."""
+"""Spark reading a log, beside Spark's own Kafka source and a source of ready-made Arrow batches."""

@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from asv_benchmarks.measure import Row, show
 from asv_benchmarks.spark import checking, contest, memory, reading, topics, writing
-from asv_benchmarks.spark.contest import Bar, show
 from asv_benchmarks.spark.queries import Sources
 from asv_benchmarks.spark.session import session
 
@@ -27,7 +27,7 @@ def main(wanted: list[str]) -> None:
         show(_measure(wanted or list(GROUPS), Path(work), rows))
 
 
-def _measure(groups: list[str], work: Path, rows: int) -> list[Bar]:
+def _measure(groups: list[str], work: Path, rows: int) -> list[Row]:
     data, scratch = work / "data", work / "spark"
     data.mkdir()
     scratch.mkdir()
@@ -36,7 +36,7 @@ def _measure(groups: list[str], work: Path, rows: int) -> list[Bar]:
     sized = memory.topics(rows) if "memory" in groups else ()
     for topic in (*plain, *packed, *sized):
         topics.write(data, topic)
-    bars: list[Bar] = []
+    bars: list[Row] = []
     with topics.served(work, data) as broker, session(scratch) as spark:
         sources = Sources(spark, data, broker.bootstrap)
         if "memory" in groups:  # before others have used the workers

@@ -4,7 +4,8 @@ import os
 import statistics
 from pathlib import Path
 
-from asv_benchmarks.spark.contest import Bar, Spent, race
+from asv_benchmarks.measure import Row
+from asv_benchmarks.spark.contest import Spent, race
 from asv_benchmarks.spark.session import session
 
 VERIFY_BAR = 1.8
@@ -13,18 +14,18 @@ TIMES = 16
 """So many directories have each partition's files: what is measured is to be the work, not Spark's start of a job."""
 
 
-def verify_bars(data: Path, scratch: Path) -> list[Bar]:
-    """A large tree, deep, in a session of one core and in one of two: with others about, the second may be theirs."""
+def verify_bars(data: Path, scratch: Path) -> list[Row]:
+    """Return the speed of a deep verify of a large tree with two cores over one; other programs may use the second."""
     tree = _multiplied(data, scratch / "tree")
     spent = {cores: _verified(tree, scratch, cores) for cores in CORES}
     one, two = (statistics.median(spent[cores].wall) for cores in CORES)
     cpu = " and ".join(f"{statistics.median(spent[cores].cpu):.1f}" for cores in CORES)
     told = f"{one:.2f} s on one core, {two:.2f} s on two; CPU {cpu} s"
-    return [Bar("job verify, two cores by one", one / two, VERIFY_BAR, told=told)]
+    return [Row("job verify, two cores by one", one / two, VERIFY_BAR, "x", remark=told)]
 
 
 def _multiplied(data: Path, tree: Path) -> Path:
-    """A data directory with every partition many times, under other numbers, by links to the same files."""
+    """Return a data directory with every partition many times, under other numbers, by links to the same files."""
     tree.mkdir()
     for partition in sorted(path for path in data.glob("rows*-[0-9]*") if path.is_dir()):
         topic, _, number = partition.name.rpartition("-")

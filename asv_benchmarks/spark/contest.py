@@ -1,4 +1,4 @@
-"""How Spark's figures are taken: contestants in turns, the median of rounds, in one session of one JVM.
+"""Measurement of Spark: contestants in turns, the median of rounds, in one session of one JVM.
 
 A ratio is one of wall seconds, which is what a user waits for. Beside it stands the ratio of CPU seconds, of this
 process and all below it (JVM, Python workers, broker): machines are shared, and what others run moves it less.
@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from asv_benchmarks.measure import Row
+from asv_benchmarks.servers import stat
 
 ROUNDS = 3
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -26,7 +29,7 @@ class Spent:
 
 
 def race(works: Mapping[str, Callable[[], Any]], rounds: int | None = None, *, warm: int = 1) -> dict[str, Spent]:
-    """What each contestant took in each round: all run once in a round, after rounds that only warm up."""
+    """Return the seconds of each contestant in each round: all run once in a round, after warm-up rounds."""
     rounds = rounds or ROUNDS
     spent = {name: Spent() for name in works}
     for number in range(-warm, rounds):
@@ -41,16 +44,16 @@ def race(works: Mapping[str, Callable[[], Any]], rounds: int | None = None, *, w
 
 
 def tree_cpu() -> float:
-    """CPU seconds of this process and all below it, the dead ones among them that were waited for."""
-    ticks = sum(sum(map(int, _stat(pid)[11:15])) for pid in (os.getpid(), *descendants()))
+    """Return the CPU seconds of this process and all its descendants, including those that ended."""
+    ticks = sum(sum(map(int, stat(pid)[11:15])) for pid in (os.getpid(), *descendants()))
     return ticks / TICKS_A_SECOND
 
 
 def descendants() -> list[int]:
-    """The processes below this one."""
+    """Return the descendants of this process."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (told := _stat(int(entry.name)))[1] != "0":
+        if entry.name.isdigit() and (told := stat(int(entry.name)))[1] != "0":
             children.setdefault(int(told[1]), []).append(int(entry.name))
     found, left = [], [os.getpid()]
     while left:
@@ -60,51 +63,17 @@ def descendants() -> list[int]:
     return found
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; zeros when the process is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ["0"] * 50
-
-
-@dataclass
-class Bar:
-    """One line of the table: a figure, the least it is to be (or the most), and what it comes from."""
-
-    work: str
-    value: float
-    bar: float
-    unit: str = "x"
-    told: str = ""
-    at_most: bool = False
-
-    @property
-    def reached(self) -> bool:
-        return self.value <= self.bar if self.at_most else self.value >= self.bar
-
-
-def ratio_bar(work: str, spent: Mapping[str, Spent], other: str, bar: float, rows: int, own: str = "kafkalog") -> Bar:
-    """How many times faster `own` is than `other`; the noise is the span of the rounds' ratios."""
+def ratio_bar(work: str, spent: Mapping[str, Spent], other: str, bar: float, rows: int, own: str = "kafkalog") -> Row:
+    """Return how many times faster `own` is than `other`; the noise is the span of the rounds' ratios."""
     ours, theirs = spent[own], spent[other]
     each = sorted(b / a for a, b in zip(ours.wall, theirs.wall, strict=True))
     cpu = statistics.median(theirs.cpu) / statistics.median(ours.cpu)
     rates = ", ".join(f"{name} {rate(spent[name], rows):.2f}" for name in (own, other))
-    told = f"{rates} M rows/s; rounds {each[0]:.2f} to {each[-1]:.2f}; by CPU {cpu:.2f}"
-    return Bar(f"{work}, beside {other}", statistics.median(theirs.wall) / statistics.median(ours.wall), bar, told=told)
+    remark = f"{rates} M rows/s; rounds {each[0]:.2f} to {each[-1]:.2f}; by CPU {cpu:.2f}"
+    ratio = statistics.median(theirs.wall) / statistics.median(ours.wall)
+    return Row(f"{work}, beside {other}", ratio, bar, "x", remark=remark)
 
 
 def rate(spent: Spent, rows: int) -> float:
-    """Million rows a second, the median of the rounds."""
+    """Return million rows per second, the median of the rounds."""
     return rows / statistics.median(spent.wall) / MILLION
-
-
-def show(bars: list[Bar]) -> None:
-    """Prints the table and how many bars are reached."""
-    width = max(len(bar.work) for bar in bars)
-    for bar in bars:
-        mark, sign = ("ok  " if bar.reached else "MISS"), ("<=" if bar.at_most else ">=")
-        figure = f"{bar.value:>7.3g} {bar.unit:<8} bar {sign} {bar.bar:<5g}"
-        print(f"{mark} {bar.work:<{width}} {figure} {bar.told}", flush=True)
-    missed = [bar.work for bar in bars if not bar.reached]
-    print(f"{len(bars) - len(missed)} of {len(bars)} bars reached" + (f"; not: {', '.join(missed)}" if missed else ""))

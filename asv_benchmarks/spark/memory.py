@@ -2,16 +2,17 @@
 
 from pathlib import Path
 
+from asv_benchmarks.measure import Row
 from asv_benchmarks.spark import queries
-from asv_benchmarks.spark.contest import Bar, descendants
+from asv_benchmarks.spark.contest import descendants
 from asv_benchmarks.spark.queries import Sources
 from asv_benchmarks.spark.topics import Topic
 
 FLAT = 1.2
 
 
-def memory_bars(sources: Sources, small: Topic, large: Topic) -> list[Bar]:
-    """How much more a worker takes for the large topic; workers are used again, so the small one goes first.
+def memory_bars(sources: Sources, small: Topic, large: Topic) -> list[Row]:
+    """Return how much more memory a worker needs for the large topic; workers are reused, so the small one is first.
 
     A fresh worker for each would say the same: a peak never falls.
     """
@@ -22,11 +23,12 @@ def memory_bars(sources: Sources, small: Topic, large: Topic) -> list[Bar]:
             queries.lengths(sources.ours(topic.name))
         peaks.append(_peak_mb())
     told = f"{peaks[0]:.0f} MB for {small.rows:,} rows, {peaks[1]:.0f} MB for {large.rows:,}"
-    return [Bar("peak memory of a Python worker, large by small topic", peaks[1] / peaks[0], FLAT, "x", told, True)]
+    what = "peak memory of a Python worker, large by small topic"
+    return [Row(what, peaks[1] / peaks[0], FLAT, "x", True, remark=told)]
 
 
 def _workers() -> list[Path]:
-    """The Python workers of this session, each with its directory in /proc."""
+    """Return the Python workers of this session, each with its directory in /proc."""
     found = []
     for pid in descendants():
         try:
@@ -58,7 +60,7 @@ def _peak_mb() -> float:
 
 
 def topics(rows: int) -> tuple[Topic, Topic]:
-    """Two topics, the second ten times as large."""
+    """Return two topics, the second ten times as large."""
     return Topic("small", 1, rows // 5), Topic("large", 1, rows * 2)
 
 

@@ -12,7 +12,7 @@ OURS, KAFKA, READY = "kafkalog", "spark-sql-kafka", "ready-made batches"
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the topics are: in directories, behind a broker; `cores` is how many tasks the ready-made rows have."""
+    """The topics in directories and behind a broker; `cores` is the number of tasks of ready-made rows."""
 
     spark: Any
     data: Path
@@ -31,7 +31,7 @@ class Sources:
         return self.spark.read.format("readybatches").options(**options).load()
 
     def frames(self, topic: str, rows: int) -> dict[str, Callable[[], Any]]:
-        """How each contestant makes its frame: planning is part of a query."""
+        """Return what makes each contestant's frame: planning is part of a query."""
         return {
             OURS: lambda: self.ours(topic),
             KAFKA: lambda: self.kafka(topic),

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from asv_benchmarks.measure import Row
 from asv_benchmarks.spark import queries
-from asv_benchmarks.spark.contest import Bar, race, rate, ratio_bar
+from asv_benchmarks.spark.contest import race, rate, ratio_bar
 from asv_benchmarks.spark.queries import KAFKA, OURS, READY, Sources
 from asv_benchmarks.spark.topics import Topic
 
@@ -23,13 +24,13 @@ NARROW_BAR = 8.0
 
 
 def works(scratch: Path) -> dict[str, Callable[[Any], Any]]:
-    """The queries by name."""
+    """Return the queries by name."""
     to_parquet = functools.partial(queries.parquet, to=scratch / "parquet")
     return dict(zip(BARS, (queries.count, queries.lengths, queries.filtered, to_parquet), strict=True))
 
 
-def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Bar]:
-    """All queries on a topic that is not compressed."""
+def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Row]:
+    """Return the bars of all queries on an uncompressed topic."""
     found = []
     for name, query in works(scratch).items():
         spent = race(_contestants(sources.frames(topic.name, topic.rows), query))
@@ -39,8 +40,8 @@ def plain_bars(sources: Sources, topic: Topic, scratch: Path) -> list[Bar]:
     return found
 
 
-def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Bar]:
-    """The sum of value lengths, which needs the values decompressed, and a count."""
+def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Row]:
+    """Return the bars of the sum of value lengths, which needs the values decompressed, and of a count."""
     found = []
     for topic in topics:
         frames = sources.frames(topic.name, topic.rows)
@@ -51,15 +52,15 @@ def compressed_bars(sources: Sources, topics: Sequence[Topic]) -> list[Bar]:
     return found
 
 
-def narrow_bars(sources: Sources, topic: Topic) -> list[Bar]:
-    """A count of one column of fixed width, by the option and by the user's own schema."""
+def narrow_bars(sources: Sources, topic: Topic) -> list[Row]:
+    """Return the bars of a count of one column of fixed width, by the option and by a schema."""
     frame = sources.spark.read.format("kafkalog").schema("offset bigint").option("subscribe", topic.name)
     contestants = {
         "columns=offset": lambda: sources.ours(topic.name, columns="offset").count(),
         "the schema 'offset bigint'": lambda: frame.load(str(sources.data)).count(),
     }
     spent = race(contestants)
-    return [Bar(f"count with {name}", rate(spent[name], topic.rows), NARROW_BAR, "M rows/s") for name in contestants]
+    return [Row(f"count with {name}", rate(spent[name], topic.rows), NARROW_BAR, "M rows/s") for name in contestants]
 
 
 def _contestants(

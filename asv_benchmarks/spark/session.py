@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextlib.contextmanager
 def session(scratch: Path, *, cores: int = 2, kafka: bool = True, memory: str = "2g") -> Iterator[Any]:
-    """A SparkSession on `local[cores]`; kafka: with the jars of spark-sql-kafka. Its JVM ends with the block."""
+    """Yield a SparkSession on `local[cores]`; kafka: with the jars of spark-sql-kafka. Its JVM ends with the block."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

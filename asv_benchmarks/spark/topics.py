@@ -37,17 +37,17 @@ class Topic:
 
 
 def topics(rows: int) -> list[Topic]:
-    """One of one partition, and one of two."""
+    """Return a topic of one partition, and one of two."""
     return [Topic(f"rows{partitions}", partitions, rows) for partitions in (1, 2)]
 
 
 def compressed(rows: int) -> list[Topic]:
-    """One of one partition for each codec."""
+    """Return a topic of one partition for each codec."""
     return [Topic(f"rows-{codec}", 1, rows, codec) for codec in CODECS]
 
 
 def write(data: Path, topic: Topic) -> None:
-    """Writes a topic into a data directory."""
+    """Write a topic into a data directory."""
     records = _records(200 * PER_BATCH)
     for number in range(topic.partitions):
         with kafkalog.open(data / f"{topic.name}-{number}", "a", retention_ms=-1) as log:
@@ -61,7 +61,7 @@ def write(data: Path, topic: Topic) -> None:
 
 
 def _records(count: int) -> list[tuple[bytes, bytes, int]]:
-    """Keys, values that compress to about a third as text does, and times."""
+    """Return keys, values that compress to about a third as text does, and times."""
     rng = random.Random(7)
     rows = []
     for i in range(count):
@@ -73,7 +73,7 @@ def _records(count: int) -> list[tuple[bytes, bytes, int]]:
 
 @contextlib.contextmanager
 def served(work: Path, data: Path) -> Iterator[Broker]:
-    """A broker that has taken the directory over."""
+    """Yield a broker that has taken the directory over."""
     broker = Broker(None, work, data, QUIET, HEAP)
     broker.format()
     handover = [sys.executable, "-m", "kafkalog.cli.main", "handover", "-q", "-d", str(data), "--apply"]

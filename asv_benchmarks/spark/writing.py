@@ -6,7 +6,8 @@ Beside it a Python sink that drops what it gets: no sink in Python is faster.
 from pathlib import Path
 from typing import Any
 
-from asv_benchmarks.spark.contest import Bar, race, ratio_bar
+from asv_benchmarks.measure import Row
+from asv_benchmarks.spark.contest import race, ratio_bar
 from asv_benchmarks.spark.queries import KAFKA, OURS, Sources
 from asv_benchmarks.spark.topics import VALUE_BYTES, Topic
 
@@ -16,7 +17,7 @@ TASKS = 2
 NOTHING = "a sink that drops"
 
 
-def sink_bars(sources: Sources, topic: Topic, work: Path) -> list[Bar]:
+def sink_bars(sources: Sources, topic: Topic, work: Path) -> list[Row]:
     """Batch writes by key to as many partitions as `topic` has: the broker's own, and a new one for us, synced."""
     rows = topic.rows // LESS
     made = sources.spark.range(0, rows, 1, TASKS)

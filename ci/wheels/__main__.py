@@ -68,7 +68,7 @@ def try_out(row: Row, options: list[str], shop: Workshop, cache: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="ci/build_wheels.sh", description=__doc__)
     parser.add_argument("wheels", nargs="*", help="names or parts of them, as cp313 or musllinux_aarch64; none: all")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the wheels, the sdist and the log go")
@@ -103,7 +103,7 @@ def make_all(asked: argparse.Namespace, out: Path, cache: Path, place: Callable[
 
 
 def main() -> int:
-    """The exit status: 1 where a required wheel is missing or a check found a fault, 2 where nothing could be begun."""
+    """Return 1 if a required wheel is missing or a check found a fault, 2 if nothing could be started."""
     asked = arguments()
     out = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)

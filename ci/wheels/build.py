@@ -19,7 +19,7 @@ TUNING = {"x86_64": "-mllvm -x86-cmov-converter=false", "aarch64": ""}
 
 
 def zig() -> Path:
-    """The compiler's program in the package `ziglang`; its Python wrapper would cost a start each time."""
+    """Return the compiler's program in the package `ziglang`; its Python wrapper would cost a start each time."""
     found = importlib.util.find_spec("ziglang")
     if found is None or found.origin is None:
         raise Failed("the package ziglang is not installed; ci/build_wheels.sh installs it")
@@ -27,7 +27,7 @@ def zig() -> Path:
 
 
 def musl_stand_in(target: Target, place: Path, env: dict[str, str], log: Path) -> Path:
-    """An empty library with the name of musl's that modules are linked with: the compiler's own is called libc.so.
+    """Build an empty library with the name of musl's library, since the compiler's own is called libc.so.
 
     A loader of musl takes both names for itself, but auditwheel and Alpine's packages know only the long one.
     """
@@ -40,7 +40,7 @@ def musl_stand_in(target: Target, place: Path, env: dict[str, str], log: Path) -
 
 
 def compiler_environment(target: Target, headers: Headers, place: Path, shop: Workshop) -> dict[str, str]:
-    """What makes setuptools build for another machine and Python than the one that it runs on."""
+    """Return the variables with which setuptools builds for another machine and Python."""
     compiler, cache = f"{zig()} cc -target {target.triple}", str(shop.compiler_cache)
     caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
     linker = f"{compiler} -shared -Wl,-s -Wl,-z,relro,-z,now,-z,noexecstack"

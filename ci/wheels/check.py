@@ -19,7 +19,7 @@ PLATFORM = re.compile(r"(manylinux|musllinux)_(\d+)_(\d+)_(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in a wheel: its faults (none in a good one), and figures for the table."""
+    """Findings in a wheel: its faults (none in a good one), and figures for the table."""
 
     faults: list[str]
     size: int
@@ -56,7 +56,7 @@ def check_wheel(wheel: Path, target: Target, tree: Path, build_paths: list[Path]
 def said_faults(
     files: dict[str, bytes], dist_info: str, project: metadata.Project, version: str, tags: frozenset[str]
 ) -> list[str]:
-    """The faults of the files in the folder of metadata; a file that is not there is missed elsewhere."""
+    """Return the faults of the files in the folder of metadata; missing files are reported elsewhere."""
     found = []
     if (data := files.get(f"{dist_info}/METADATA")) is not None:
         found += metadata.metadata_faults(data, project, version)
@@ -70,7 +70,7 @@ def said_faults(
 
 
 def path_faults(files: dict[str, bytes], build_paths: list[Path]) -> list[str]:
-    """A fault for each file that names a folder of the machine it was built on."""
+    """Return a fault for each file that names a folder of the machine it was built on."""
     return [
         f"{name} names the build folder {path}"
         for name, data in files.items() for path in build_paths if str(path).encode() in data
@@ -78,7 +78,7 @@ def path_faults(files: dict[str, bytes], build_paths: list[Path]) -> list[str]:
 
 
 def read_modules(files: dict[str, bytes]) -> tuple[dict[str, elf.Module], list[str]]:
-    """The facts of all compiled modules by name, and a fault for each that cannot be read."""
+    """Return the facts of all compiled modules by name, and a fault for each that cannot be read."""
     modules, found = {}, []
     for name, data in files.items():
         if name.endswith(".so"):
@@ -90,7 +90,7 @@ def read_modules(files: dict[str, bytes]) -> tuple[dict[str, elf.Module], list[s
 
 
 def ask_tools(wheel: Path, target: Target, log: Path) -> list[str]:
-    """What the common tools find wrong: twine, check-wheel-contents, and auditwheel's own word on the platform."""
+    """Return the faults found by twine and check-wheel-contents, and the platform that auditwheel reports."""
     found = []
     for command in (["twine", "check", "--strict"], CONTENT_TOOL):
         try:
@@ -108,7 +108,7 @@ def ask_tools(wheel: Path, target: Target, log: Path) -> list[str]:
 
 
 def runs_on(platform: str, target: Target) -> bool:
-    """Whether what needs `platform` runs wherever the target's platform is promised: the same kind, as old or older."""
+    """Return True if a wheel for `platform` runs wherever the target's platform is promised: same kind, not newer."""
     needed, promised = PLATFORM.fullmatch(platform), PLATFORM.fullmatch(target.platform)
     if needed is None or promised is None or (needed[1], needed[4]) != (promised[1], promised[4]):
         return False

@@ -13,7 +13,7 @@ MOST_BYTES = 3_000_000
 
 
 def expected_names(tree: Path, target: Target, dist_info: str) -> set[str]:
-    """The names of all files in the wheel for `target`, from the unpacked sdist `tree`."""
+    """Return the names of all files in the wheel for `target`, from the unpacked sdist `tree`."""
     names = {f"{dist_info}/{name}" for name in METADATA}
     for package in PACKAGES:
         for file in (tree / package).rglob("*"):
@@ -27,7 +27,7 @@ def expected_names(tree: Path, target: Target, dist_info: str) -> set[str]:
 
 
 def faults(names: list[str], expected: set[str], dist_info: str) -> list[str]:
-    """What is missing from `names`, what is there beyond `expected`, and what is there twice."""
+    """Return the names that are missing, unexpected, or there twice."""
     there = {name for name in names if not name.startswith(f"{dist_info}/{BILLS}")}
     found = [f"lacks {name}" for name in sorted(expected - there)]
     found += [f"holds {name}, which is not expected" for name in sorted(there - expected)]
@@ -35,7 +35,7 @@ def faults(names: list[str], expected: set[str], dist_info: str) -> list[str]:
 
 
 def untyped(names: list[str], target: Target) -> list[str]:
-    """A fault for each compiled module without a stub beside it, and for a package without its marker."""
+    """Return a fault for each compiled module without a stub beside it, and for a package without its marker."""
     there = set(names)
     found = [f"has no stub for {name}" for name in names
              if name.endswith(target.suffix) and f"{name.removesuffix(target.suffix)}.pyi" not in there]  # fmt: skip

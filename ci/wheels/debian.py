@@ -22,7 +22,7 @@ SITE_VARIABLE = "KAFKALOG_DEBIAN"
 
 
 def include_dirs(target: Target, cache: Path, log: Path) -> tuple[Path, ...]:
-    """The folders with the headers of the target's Python, as Debian packs them for its machine."""
+    """Return the folders with the headers of the target's Python, as Debian packs them for its machine."""
     package = f"libpython{target.python}-dev"
     root = cache / "headers" / f"{package}_{MACHINES[target.machine]}"
     if not root.is_dir():
@@ -51,7 +51,7 @@ def download(package: str, target: Target, cache: Path, log: Path) -> Path:
 
 
 def private_apt(folder: Path, log: Path) -> Path:
-    """A configuration of apt with everything it writes under `folder`, its lists fetched once; returns its file."""
+    """Write a configuration of apt that keeps everything under `folder`, and fetch its lists once; return its file."""
     config = folder / "apt.conf"
     if config.exists():
         return config
@@ -69,7 +69,7 @@ def private_apt(folder: Path, log: Path) -> Path:
 
 
 def apt_settings(folder: Path) -> str:
-    """The settings that keep apt under `folder`, as text."""
+    """Return the settings that keep apt under `folder`, as text."""
     settings = {
         "Dir::State": folder / "state",
         "Dir::State::status": folder / "state/status",
@@ -90,7 +90,7 @@ def apt_settings(folder: Path) -> str:
 
 
 def debian_site(log: Path) -> str:
-    """The address that this system's apt has Debian's main archive from, or the one in KAFKALOG_DEBIAN."""
+    """Return the address that this system's apt has Debian's main archive from, or the one in KAFKALOG_DEBIAN."""
     if SITE_VARIABLE in os.environ:
         return os.environ[SITE_VARIABLE]
     if not KEYRING.exists():

@@ -1,4 +1,4 @@
-"""What a compiled module says of itself in its ELF headers, and what of that a published wheel must not say."""
+"""ELF headers of compiled modules, and the faults that a published wheel must not have."""
 
 import io
 import re
@@ -90,7 +90,7 @@ def read_module(data: bytes) -> Module:
 
 
 def symbols_of(elf: ELFFile, table: SymbolTableSection) -> list[tuple[Symbol, bool]]:
-    """Each dynamic symbol, and whether it is defined here; local ones and the sections' own are left out."""
+    """Return each dynamic symbol, and whether it is defined here; local ones and the sections' own are left out."""
     needed = needed_versions(elf)
     versions = elf.get_section_by_name(".gnu.version")
     found = []
@@ -105,7 +105,7 @@ def symbols_of(elf: ELFFile, table: SymbolTableSection) -> list[tuple[Symbol, bo
 
 
 def needed_versions(elf: ELFFile) -> dict[int, str]:
-    """The names of the versions that are asked for, by the number that a symbol has for each."""
+    """Return the names of the needed versions, by the number that a symbol has for each."""
     section = elf.get_section_by_name(".gnu.version_r")
     if not isinstance(section, GNUVerNeedSection):
         return {}
@@ -113,7 +113,7 @@ def needed_versions(elf: ELFFile) -> dict[int, str]:
 
 
 def faults(module: Module, target: Target, name: str) -> list[str]:
-    """What is wrong with the module `name` (the last part of its dotted name) in a wheel for `target`."""
+    """Return the faults of the module `name` (the last part of its dotted name) in a wheel for `target`."""
     found = []
     if module.machine != ELF_MACHINES[target.machine]:
         found.append(f"is made for {module.machine}, not {ELF_MACHINES[target.machine]}")
@@ -138,7 +138,7 @@ def faults(module: Module, target: Target, name: str) -> list[str]:
 
 
 def symbol_fault(symbol: Symbol, target: Target) -> str | None:
-    """What is wrong with asking for this symbol, or None: Python's own and libc's old enough ones are right."""
+    """Return the fault of a needed symbol; None for Python's own and for those of libc that are old enough."""
     if symbol.name.startswith(("Py", "_Py")) or (symbol.weak and symbol.name in LOADER_HOOKS):
         return None
     if target.libc == "musllinux":
@@ -152,7 +152,7 @@ def symbol_fault(symbol: Symbol, target: Target) -> str | None:
 
 
 def newest_glibc(modules: list[Module]) -> str:
-    """The newest version of glibc that any of the modules asks for, as `2.14`; a dash where none is asked for."""
+    """Return the newest version of glibc that a module needs, as `2.14`; a dash if none is needed."""
     versions = [
         (int(match[1]), int(match[2]))
         for module in modules

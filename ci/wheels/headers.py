@@ -1,4 +1,4 @@
-"""Where the C headers of a target's Python come from: a registry that has them for its machine, or this machine."""
+"""C headers of a target's Python, from a registry that has them for its machine, or from this machine."""
 
 import os
 import re
@@ -27,7 +27,7 @@ class Headers:
 
 
 def find_headers(target: Target, cache: Path, log: Path) -> Headers:
-    """The headers of the target's Python, from the first source that has them; `Failed` names why each has not."""
+    """Return the headers of the target's Python from the first source that has them; `Failed` if none has them."""
     if target.python.endswith("t"):
         raise Failed(FREE_THREADED)
     reasons = []
@@ -40,7 +40,7 @@ def find_headers(target: Target, cache: Path, log: Path) -> Headers:
 
 
 def checked(folders: tuple[Path, ...], target: Target, origin: str) -> Headers:
-    """The folders as `Headers`; raises `Failed` where they have no headers, or those of another Python."""
+    """Return the folders as `Headers`; raise `Failed` if they have no headers, or those of another Python."""
     level = folders[0] / "patchlevel.h"
     if not level.is_file() or not (folders[0] / "Python.h").is_file():
         raise Failed(f"no headers in {folders[0]}")
@@ -51,7 +51,7 @@ def checked(folders: tuple[Path, ...], target: Target, origin: str) -> Headers:
 
 
 def local(target: Target, cache: Path, log: Path) -> tuple[Path, ...]:
-    """The headers of an interpreter on this machine, made for its processor: for another the sizes of C types agree."""
+    """Return the headers of an interpreter on this machine; for another processor the sizes of C types agree."""
     for program in interpreters(target.python):
         try:
             include = Path(run([program, "-c", ASK_INCLUDE], log).split("\n")[0])
@@ -63,7 +63,7 @@ def local(target: Target, cache: Path, log: Path) -> tuple[Path, ...]:
 
 
 def interpreters(python: str) -> list[Path]:
-    """The programs on this machine that are called after a version, those of pyenv first; some may not run."""
+    """Return the programs on this machine that are named after a version, those of pyenv first; some may not run."""
     versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     found = sorted(versions.glob(f"{python}.*/bin/python{python}"), reverse=True)
     in_path = shutil.which(f"python{python}")

@@ -14,7 +14,7 @@ PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 
 def include_dirs(target: Target, cache: Path, log: Path) -> tuple[Path, ...]:
-    """The folders with the headers of the target's Python, as the presets were built for its machine."""
+    """Return the folders with the headers of the target's Python, as the presets were built for its machine."""
     version, classifier = VERSIONS.get(target.python), CLASSIFIERS[target.machine]
     if version is None:
         raise Failed(f"{ARTIFACT} has no {target.python}")

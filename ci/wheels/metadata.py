@@ -1,4 +1,4 @@
-"""What a wheel says of itself: METADATA, WHEEL, RECORD and the entry points, held against pyproject.toml."""
+"""METADATA, WHEEL, RECORD and the entry points of a wheel, compared with pyproject.toml."""
 
 import base64
 import configparser
@@ -17,7 +17,7 @@ from .targets import Target
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What pyproject.toml promises of the package."""
+    """The package as pyproject.toml describes it."""
 
     name: str
     license: str
@@ -38,12 +38,12 @@ class Project:
 
 
 def canonical(requirement: str) -> str:
-    """A requirement in one form, whatever its spaces and quotes were."""
+    """Return a requirement with normalized spaces and quotes."""
     return str(Requirement(requirement))
 
 
 def metadata_faults(text: bytes, project: Project, version: str) -> list[str]:
-    """What METADATA says wrong or not at all; the fields are checked to the standard first."""
+    """Return what is wrong or missing in METADATA; the fields are first checked against the standard."""
     try:
         read = Metadata.from_email(text, validate=True)
     except (ExceptionGroup, InvalidMetadata) as error:
@@ -63,7 +63,7 @@ def metadata_faults(text: bytes, project: Project, version: str) -> list[str]:
 
 
 def wheel_faults(text: str, tags: frozenset[str]) -> list[str]:
-    """What WHEEL says otherwise than the file's name (`tags`, such as cp311-cp311-manylinux_2_17_x86_64)."""
+    """Return where WHEEL differs from the file's name (`tags`, such as cp311-cp311-manylinux_2_17_x86_64)."""
     lines = [line.partition(": ") for line in text.splitlines()]
     said = frozenset(value for name, _, value in lines if name == "Tag")
     found = [] if said == tags else [f"WHEEL has the tags {sorted(said)}, the file's name {sorted(tags)}"]
@@ -73,7 +73,7 @@ def wheel_faults(text: str, tags: frozenset[str]) -> list[str]:
 
 
 def tag_faults(tags: frozenset[str], target: Target) -> list[str]:
-    """A fault unless one of the tags is the target's own and all are for its Python and its machine."""
+    """Return a fault unless one of the tags is the target's own and all are for its Python and its machine."""
     own = f"{target.python_tag}-{target.interpreter_tag}-{target.platform}"
     found = [] if own in tags else [f"has the tags {sorted(tags)}, not {own}"]
     start = f"{target.python_tag}-{target.interpreter_tag}-{target.libc}"
@@ -82,7 +82,7 @@ def tag_faults(tags: frozenset[str], target: Target) -> list[str]:
 
 
 def record_faults(text: str, files: dict[str, bytes], record: str) -> list[str]:
-    """Where RECORD and the files differ: names, SHA-256 and sizes."""
+    """Return where RECORD and the files differ: names, SHA-256 and sizes."""
     rows = {row[0]: (row[1], row[2]) for row in csv.reader(text.splitlines()) if len(row) == 3}
     found = [f"RECORD lacks {name}" for name in sorted(files.keys() - rows.keys())]
     found += [f"RECORD has {name}, which is not there" for name in sorted(rows.keys() - files.keys())]
@@ -94,7 +94,7 @@ def record_faults(text: str, files: dict[str, bytes], record: str) -> list[str]:
 
 
 def entry_point_faults(text: str, project: Project) -> list[str]:
-    """A fault where the commands are not those of pyproject.toml."""
+    """Return a fault if the commands are not those of pyproject.toml."""
     parser = configparser.ConfigParser()
     parser.read_string(text)
     said = dict(parser["console_scripts"]) if "console_scripts" in parser else {}

@@ -31,7 +31,7 @@ def clock(info: zipfile.ZipInfo) -> tuple[int, int]:
 
 
 def repacked(archive: zipfile.ZipFile) -> bytes:
-    """The same entries in the same order, with their times and modes."""
+    """Return an archive with the same entries in the same order, with their times and modes."""
     body, directory = bytearray(), bytearray()
     for info in archive.infolist():
         method, data = squeezed(archive.read(info))

@@ -9,7 +9,7 @@ from .targets import Target
 
 @dataclass(slots=True)
 class Row:
-    """What became of one target."""
+    """The result for one target."""
 
     target: Target
     wheel: Path | None = None
@@ -24,7 +24,7 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Made, and without a fault."""
+        """True if the wheel was built and has no fault."""
         return self.wheel is not None and not self.faults
 
     @property
@@ -34,12 +34,12 @@ class Row:
 
 
 def sha256_of(path: Path) -> str:
-    """The digest of a file, in hex."""
+    """Return the digest of a file, in hex."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as lines: what was made, with size, digest, headers and time; then what was not, and why."""
+    """Return the rows as lines: built wheels with size, digest, headers and time, then the others with the reason."""
     lines = [f"made: {sum(row.good for row in rows)} of {len(rows)}"]
     for row in (row for row in rows if row.wheel is not None):
         state = "ok" if row.good else f"{len(row.faults)} FAULTS"

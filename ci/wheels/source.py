@@ -22,12 +22,12 @@ class Sdist:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the tools are told so that no clock and no order of a hash gets into what they write."""
+        """Return the variables that keep clocks and hash orders out of the tools' output."""
         return {"SOURCE_DATE_EPOCH": str(self.epoch_s), "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 def checked_out(root: Path, log: Path) -> str:
-    """The commit that is checked out at `root`."""
+    """Return the commit that is checked out at `root`."""
     if not (root / ".git").exists():
         raise Failed(f"{root} is no git checkout: the version and the date of a release come from its commit")
     return run(["git", "-C", root, "rev-parse", "HEAD"], log).strip()
@@ -49,7 +49,7 @@ def make_sdist(root: Path, commit: str, work: Path, out: Path, log: Path) -> Sdi
 
 
 def normalized(archive: bytes, epoch_s: int) -> bytes:
-    """A `.tar.gz` anew: its members in order, of nobody, dated `epoch_s`; only bits of execution are kept of a mode."""
+    """Rewrite a `.tar.gz`: members in order, without owners, dated `epoch_s`; of a mode only execution bits stay."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(archive)) as old, tarfile.open(
         fileobj=packed, mode="w", format=tarfile.PAX_FORMAT

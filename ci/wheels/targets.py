@@ -1,4 +1,4 @@
-"""What a wheel is made for: one CPython, one libc, one machine; and what each tool calls that."""
+"""Targets of wheels: one CPython, one libc, one machine, and each tool's name for them."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Target:
 
     @property
     def required(self) -> bool:
-        """Whether a release cannot be made without it."""
+        """True if a release needs it."""
         return self.libc == "manylinux" and self.python in REQUIRED_PYTHONS
 
     @property
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def suffix(self) -> str:
-        """What the file name of a compiled module ends in (PEP 3149)."""
+        """Suffix of a compiled module's file name (PEP 3149)."""
         libc = "gnu" if self.libc == "manylinux" else "musl"
         return f".cpython-{self.interpreter_tag.removeprefix('cp')}-{self.machine}-linux-{libc}.so"
 
@@ -60,13 +60,13 @@ class Target:
 
 
 def all_targets() -> list[Target]:
-    """Every wheel that is wanted, the required ones first."""
+    """Return all targets, the required ones first."""
     wanted = [Target(python, libc, machine) for libc in LIBCS for python in PYTHONS for machine in MACHINES]
     return sorted(wanted, key=lambda target: not target.required)
 
 
 def chosen(patterns: list[str]) -> list[Target]:
-    """The targets with one of `patterns` in their name, all for no pattern; ValueError for one that fits none."""
+    """Return the targets with one of `patterns` in their name, all without patterns; ValueError if one matches none."""
     targets = all_targets()
     for pattern in patterns:
         if not any(pattern in target.name for target in targets):

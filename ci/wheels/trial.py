@@ -35,7 +35,7 @@ def try_wheel(target: Target, wheel: Path, root: Path, cache: Path, options: lis
 
 
 def local_python(target: Target) -> Path:
-    """An interpreter of this machine for the target."""
+    """Return an interpreter of this machine for the target."""
     for program in interpreters(target.python):
         try:
             run([program, "-c", "import venv"], Path(os.devnull))
@@ -46,6 +46,6 @@ def local_python(target: Target) -> Path:
 
 
 def last_line(said: str) -> str:
-    """What pytest closes with, as `12 passed in 3.4s`, without its frame."""
+    """Return the last line of pytest, as `12 passed in 3.4s`, without its frame."""
     lines = [line.strip("= ") for line in said.splitlines() if " passed" in line or " failed" in line]
     return lines[-1] if lines else "said nothing of tests"

@@ -9,7 +9,7 @@ from .source import Sdist, cythonize, make_sdist, unpack
 
 
 def say(text: str) -> None:
-    """Tell how far it is."""
+    """Report the progress."""
     print(f"wheels: {text}", flush=True)
 
 

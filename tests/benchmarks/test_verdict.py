@@ -72,7 +72,7 @@ def test_the_totals_of_a_dump_are_read_by_the_names_of_its_events() -> None:
 def test_the_table_goes_between_its_marks_and_nowhere_else() -> None:
     name = next(iter(PATHS))
     lines = table(Kept("0" * 40, "quick", {"compiler": "gcc 12"}, {name: 12_000}, {name: 100}))
-    assert f"| {name} | 120 a {PATHS[name].item} | 12,000 |" in lines
+    assert f"| {name} | 120 per {PATHS[name].item} | 12,000 |" in lines
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     once = with_table(page, lines)
     assert once.startswith(f"before\n{BEGIN}\nCommit 000000000000") and once.endswith(f"{END}\nafter\n")

@@ -1,4 +1,4 @@
-"""The walks of docs/impl.md name files that are there, and in each file what is said to be in it."""
+"""The walks of docs/internals name files that exist, and in each file what is said to be in it."""
 
 import re
 from collections.abc import Iterator
@@ -8,8 +8,9 @@ import pytest
 
 from tests.trees import PACKAGE, SOURCES
 
-USUAL = ("kafkalog", ".", "kafkalog/storage", "kafkalog/tools", "docs", "tests", "examples")
+USUAL = ("kafkalog", ".", "kafkalog/storage", "kafkalog/tools", "docs", "docs/internals", "tests", "examples")
 FOLDERS = [SOURCES / one for one in USUAL]
+DOCUMENTS = [*(SOURCES / "docs").glob("*.md"), *(SOURCES / "docs" / "internals").glob("*.md")]
 FILE = re.compile(r"[\w/]*\w\.(?:pyx|pxd|py|md|sh)\b")
 STEP = re.compile(r"^ {4,44}(?P<names>[^ ].*?) {2,}(?P<where>.*)$")
 NAME = re.compile(r"(?:\w+\.)+\w+|[a-z_]+_\w+|[A-Z][a-z]+[A-Z]\w*")
@@ -29,13 +30,14 @@ def find_files(name: str) -> list[Path]:
 
 
 def steps() -> Iterator[tuple[str, str]]:
-    for line in (SOURCES / "docs/impl.md").read_text().splitlines():
-        step = STEP.match(line)
-        if step is not None and FILE.search(step["where"]):
-            yield step["names"].removeprefix("→ ").removeprefix("[lock] "), step["where"]
+    for page in sorted((SOURCES / "docs" / "internals").glob("*.md")):
+        for line in page.read_text().splitlines():
+            step = STEP.match(line)
+            if step is not None and FILE.search(step["where"]):
+                yield step["names"].removeprefix("→ ").removeprefix("[lock] "), step["where"]
 
 
-@pytest.mark.parametrize("document", sorted(path.name for path in (SOURCES / "docs").glob("*.md")))
+@pytest.mark.parametrize("document", sorted(str(one.relative_to(SOURCES / "docs")) for one in DOCUMENTS))
 def test_every_file_that_is_named_is_there(document: str) -> None:
     text = (SOURCES / "docs" / document).read_text()
     for script in BROKER_SCRIPTS:

@@ -1,0 +1,87 @@
+"""Servers of this tree and other processes: started, waited for, and looked at from outside (Linux)."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from asv_benchmarks.measure import KAFKALOG
+
+START_S = 60
+
+
+class Running(NamedTuple):
+    """A server that takes clients, and the seconds from its process's start until it did."""
+
+    process_id: int
+    bootstrap: str
+    start_s: float
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, without the listener's protocol."""
+        host, _, port = self.bootstrap.rpartition(":")
+        return host.rpartition("/")[2], int(port)
+
+
+def start(data: Path, listen: str, settings: Mapping[str, str]) -> tuple["subprocess.Popen[bytes]", Running]:
+    """Start `kafkalog serve` on a data directory, and return when it takes clients."""
+    ready = data.with_name(f"{data.name}.ready")
+    ready.unlink(missing_ok=True)
+    options = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]
+    command = [*KAFKALOG, "serve", "-q", "-d", str(data), "--listen", listen, "--ready-file", str(ready), *options]
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: ready.exists() and ready.stat().st_size > 0, START_S, process)
+    except BaseException:
+        stop(process)
+        raise
+    return process, Running(process.pid, ready.read_text(encoding="utf-8").split()[1], time.monotonic() - began)
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a server by SIGTERM."""
+    process.terminate()
+    process.wait()
+
+
+@contextmanager
+def serving(data: Path, listen: str, settings: Mapping[str, str]) -> Iterator[Running]:
+    """Run a server while the block runs."""
+    process, running = start(data, listen, settings)
+    try:
+        yield running
+    finally:
+        stop(process)
+
+
+def wait_until(is_so: Callable[[], bool], limit_s: float, process: "subprocess.Popen[bytes] | None" = None) -> None:
+    """Wait for a condition; RuntimeError if it takes too long, or if the process ends."""
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        if (process is not None and process.poll() is not None) or time.monotonic() > deadline:
+            raise RuntimeError("a server does not come up")
+        time.sleep(0.005)
+
+
+def cpu_s(process_id: int) -> float:
+    """Return the CPU seconds that a process has taken, user and system."""
+    return sum(map(int, stat(process_id)[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def stat(process_id: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; zeros if the process is gone."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ["0"] * 50
+
+
+def memory_mb(process_id: int) -> float:
+    """Return the resident memory of a process."""
+    pages = int(Path(f"/proc/{process_id}/statm").read_text(encoding="utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
