@@ -10,6 +10,7 @@ Counters start at 0 when a log is opened. Reading takes no lock of a log and doe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.metrics.sources import Source, sources
@@ -43,15 +44,12 @@ def instruments(of: AnyLog | None = None) -> tuple[Instrument, ...]:
     ('gauge', [(2, {'topic': 'orders', 'partition': '0', 'directory': '...', 'mode': 'a'})])
     """
     return tuple(
-        Instrument(one.name, one.kind, one.unit, one.help, one.kafka, _reader(one, of)) for one in sources()
+        Instrument(one.name, one.kind, one.unit, one.help, one.kafka, partial(_read, one, of)) for one in sources()
     )
 
 
-def _reader(source: Source, of: AnyLog | None) -> Callable[[], Iterable[tuple[float | Histogram, Mapping[str, str]]]]:
-    def read() -> list[tuple[float | Histogram, Mapping[str, str]]]:
-        return [(value, dict(labels)) for labels, value in _merged(source, of).items()]
-
-    return read
+def _read(source: Source, of: AnyLog | None) -> list[tuple[float | Histogram, Mapping[str, str]]]:
+    return [(value, dict(labels)) for labels, value in _merged(source, of).items()]
 
 
 def _merged(source: Source, of: AnyLog | None) -> dict[Labels, float | Histogram]:

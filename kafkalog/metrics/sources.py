@@ -53,12 +53,12 @@ def sources() -> tuple[Source, ...]:
 
 def _labels(log: LogSource) -> Labels:
     mode = "a" if isinstance(log, UnifiedLog) else "r"
-    at = log.topic_partition
+    key = log.topic_partition
     directory = os.path.dirname(log.path)
-    return (("topic", at.topic), ("partition", str(at.partition)), ("directory", directory), ("mode", mode))
+    return (("topic", key.topic), ("partition", str(key.partition)), ("directory", directory), ("mode", mode))
 
 
-def _engines(of: Any) -> Iterable[LogSource]:
+def _logs_of(of: Any) -> Iterable[LogSource]:
     """Return the logs to read: all that are open and not deleted, or that of the `Log` `of`."""
     if of is not None:
         return [getattr(of, "_source", of)]
@@ -67,19 +67,19 @@ def _engines(of: Any) -> Iterable[LogSource]:
 
 def _every(value: Callable[[LogSource], float]) -> Read:
     """Return a reader of `value` for each log and view."""
-    return lambda of: [(_labels(log), value(log)) for log in _engines(of)]
+    return lambda of: [(_labels(log), value(log)) for log in _logs_of(of)]
 
 
 def _own(value: Callable[[UnifiedLog], float | Histogram]) -> Read:
     """Return a reader of `value` for each log that is open for writing."""
-    return lambda of: [(_labels(log), value(log)) for log in _engines(of) if isinstance(log, UnifiedLog)]
+    return lambda of: [(_labels(log), value(log)) for log in _logs_of(of) if isinstance(log, UnifiedLog)]
 
 
 def _by_reason(reasons: Iterable[str], value: Callable[[UnifiedLog, str], float]) -> Read:
     names = tuple(reasons)
     return lambda of: [
         ((*_labels(log), ("reason", reason)), value(log, reason))
-        for log in _engines(of)
+        for log in _logs_of(of)
         if isinstance(log, UnifiedLog)
         for reason in names
     ]
@@ -101,19 +101,19 @@ def _of_jobs(value: Callable[[Job], float | None]) -> Read:
 
 def _of_cursors(value: Callable[[Cursor], float]) -> Read:
     def read(of: AnyLog | None) -> list[Reading]:
-        wanted = None if of is None else getattr(of, "_source", of)
+        engine = None if of is None else getattr(of, "_source", of)
         return [
             ((("cursor", cursor.name), *_labels(cursor.engine)), value(cursor))
             for cursor in CURSORS.all()
-            if wanted in (None, cursor.engine) and not cursor.closed
+            if engine in (None, cursor.engine) and not cursor.closed
         ]
 
     return read
 
 
 def _directories(of: AnyLog | None) -> list[Reading]:
-    open_ones = [store for store in STORES.all() if not store.closed] if of is None else []
-    return [((("directory", one.path),), int(not one.is_online)) for store in open_ones for one in store.directories]
+    open_stores = [store for store in STORES.all() if not store.closed] if of is None else []
+    return [((("directory", one.path),), int(not one.is_online)) for store in open_stores for one in store.directories]
 
 
 def _stores(of: AnyLog | None) -> list[LogRemover]:
@@ -142,12 +142,8 @@ def _uncleanable(store: LogRemover, directory: str) -> int:
     return sum(one.directory == directory for one in store.cleaner.manager.uncleanable)
 
 
-def _process(value: Callable[[], float]) -> Read:
-    return lambda of: [((), value())] if of is None else []
-
-
 def _open_logs(of: AnyLog | None) -> list[Reading]:
-    modes = [dict(_labels(log))["mode"] for log in _engines(of)]
+    modes = [dict(_labels(log))["mode"] for log in _logs_of(of)]
     return [((("mode", mode),), modes.count(mode)) for mode in ("a", "r")] if of is None else []
 
 
@@ -187,42 +183,42 @@ _SOURCES: Final = (
         "kafka.server:BrokerTopicMetrics,BytesOutPerSec", _every(lambda log: log.metrics.reads.total),
     ),
     Source(
-        "kafkalog_damaged_reads_total", "counter", "1", "Fetches that were answered with an error at damage.", "",
+        "kafkalog_damaged_reads_total", "counter", "1", "Fetches answered with an error because of damage.", "",
         _own(lambda log: log.metrics.damaged_reads),
     ),
     Source(
-        "kafkalog_flush_seconds", "histogram", "seconds", "How long forcing data to disk took.",
+        "kafkalog_flush_seconds", "histogram", "seconds", "Duration of syncing data to disk.",
         "kafka.log:LogFlushStats,LogFlushRateAndTimeMs", _own(_durations),
     ),
     Source(
-        "kafkalog_flush_failures_total", "counter", "1", "Flushes that failed; the log takes no writes after one.", "",
+        "kafkalog_flush_failures_total", "counter", "1", "Failed flushes; after one, the log rejects writes.", "",
         _own(lambda log: log.metrics.flush_failures),
     ),
     Source(
         "kafkalog_segment_rolls_total", "counter", "1", "New active segments.", "", _own(lambda log: log.metrics.rolls)
     ),
     Source(
-        "kafkalog_truncations_total", "counter", "1", "Cuts of the log's end.", "",
+        "kafkalog_truncations_total", "counter", "1", "Truncations of the log.", "",
         _own(lambda log: log.metrics.truncations),
     ),
     Source(
-        "kafkalog_deleted_segments_total", "counter", "1", "Segments given up, by reason.", "",
+        "kafkalog_deleted_segments_total", "counter", "1", "Segments deleted, by reason.", "",
         _by_reason(REASONS, lambda log, reason: log.metrics.deleted_segments[reason]),
     ),
     Source(
-        "kafkalog_deleted_bytes_total", "counter", "bytes", "Bytes of segments given up, by reason.", "",
+        "kafkalog_deleted_bytes_total", "counter", "bytes", "Bytes of deleted segments, by reason.", "",
         _by_reason(REASONS, lambda log, reason: log.metrics.deleted_bytes[reason]),
     ),
     Source(
-        "kafkalog_load_seconds", "gauge", "seconds", "How long opening the log took.", "",
+        "kafkalog_load_seconds", "gauge", "seconds", "Duration of opening the log.", "",
         _own(lambda log: log.metrics.load_s),
     ),
     Source(
-        "kafkalog_recovered", "gauge", "1", "1 where the log was not closed well and was recovered.", "",
+        "kafkalog_recovered", "gauge", "1", "1 if the log was recovered after an unclean shutdown.", "",
         _own(lambda log: int(log.metrics.recovered)),
     ),
     Source(
-        "kafkalog_failed", "gauge", "1", "1 where the log takes no writes since an earlier failure.", "",
+        "kafkalog_failed", "gauge", "1", "1 if the log rejects writes after an earlier failure.", "",
         _own(lambda log: int(log.failed)),
     ),
     Source(
@@ -234,7 +230,7 @@ _SOURCES: Final = (
         "kafka.log:Log,LogEndOffset", _every(lambda log: log.log_end_offset),
     ),
     Source(
-        "kafkalog_high_watermark", "gauge", "1", "The offset below which all is replicated.", "",
+        "kafkalog_high_watermark", "gauge", "1", "The offset below which all records are replicated.", "",
         _every(lambda log: log.high_watermark),
     ),
     Source(
@@ -242,7 +238,7 @@ _SOURCES: Final = (
         _own(lambda log: log.last_stable_offset),
     ),
     Source(
-        "kafkalog_recovery_point", "gauge", "1", "The offset below which all is on disk.", "",
+        "kafkalog_recovery_point", "gauge", "1", "The offset below which all records are on disk.", "",
         _own(lambda log: log.recovery_point),
     ),
     Source(
@@ -253,51 +249,51 @@ _SOURCES: Final = (
         "kafkalog_log_segments", "gauge", "1", "Segments.", "kafka.log:Log,NumLogSegments",
         _every(lambda log: len(log.segments)),
     ),
-    Source("kafkalog_open_logs", "gauge", "1", "Logs that are open, by mode.", "", _open_logs),
+    Source("kafkalog_open_logs", "gauge", "1", "Open logs, by mode.", "", _open_logs),
     Source(
-        "kafkalog_cursor_position", "gauge", "1", "Where an open cursor reads on.", "",
+        "kafkalog_cursor_position", "gauge", "1", "The next offset that an open cursor reads.", "",
         _of_cursors(lambda cursor: cursor.position),
     ),
     Source(
-        "kafkalog_cursor_committed_offset", "gauge", "1", "The position that is kept for an open cursor.", "",
+        "kafkalog_cursor_committed_offset", "gauge", "1", "Committed position of an open cursor.", "",
         _of_cursors(lambda cursor: cursor.committed),
     ),
     Source(
-        "kafkalog_cursor_lag", "gauge", "1", "Offsets between an open cursor and the log end as last seen.",
+        "kafkalog_cursor_lag", "gauge", "1", "Offsets between an open cursor and the last known log end.",
         "kafka.consumer:consumer-fetch-manager-metrics,records-lag",
         _of_cursors(lambda cursor: max(0, cursor.engine.log_end_offset - cursor.position)),
     ),
     Source(
-        "kafkalog_directory_offline", "gauge", "1", "1 where the disk of a store's data directory failed.",
+        "kafkalog_directory_offline", "gauge", "1", "1 if a data directory is offline since its disk failed.",
         "kafka.log:LogManager,LogDirectoryOffline", _directories,
     ),
     Source("kafkalog_job_runs_total", "counter", "1", "Runs of a background job.", "", _of_jobs(lambda job: job.runs)),
     Source(
-        "kafkalog_job_failed", "gauge", "1", "1 where the last run of a job failed.", "",
+        "kafkalog_job_failed", "gauge", "1", "1 if the last run of a job failed.", "",
         _of_jobs(lambda job: int(job.last_error is not None)),
     ),
     Source(
-        "kafkalog_job_last_run_timestamp_seconds", "gauge", "seconds", "When the last run of a job began.", "",
+        "kafkalog_job_last_run_timestamp_seconds", "gauge", "seconds", "Start time of the last run of a job.", "",
         _of_jobs(lambda job: _seconds(job.last_run_ms)),
     ),
     Source(
-        "kafkalog_job_last_run_seconds", "gauge", "seconds", "How long the last run of a job took.", "",
+        "kafkalog_job_last_run_seconds", "gauge", "seconds", "Duration of the last run of a job.", "",
         _of_jobs(lambda job: _seconds(job.last_duration_ms)),
     ),
     Source(
-        "kafkalog_cleaner_cleans_total", "counter", "1", "Cleans of compacted logs that came to their end.", "",
+        "kafkalog_cleaner_cleans_total", "counter", "1", "Completed cleans of compacted logs.", "",
         _of_cleaners(lambda cleaner: cleaner.book.totals.cleans),
     ),
     Source(
-        "kafkalog_cleaner_failures_total", "counter", "1", "Cleans that ended with an error.", "",
+        "kafkalog_cleaner_failures_total", "counter", "1", "Failed cleans.", "",
         _of_cleaners(lambda cleaner: cleaner.book.totals.failures),
     ),
     Source(
-        "kafkalog_cleaner_thread_failures_total", "counter", "1", "Rounds of threads that ended with an error.",
+        "kafkalog_cleaner_thread_failures_total", "counter", "1", "Failed rounds of cleaner threads.",
         "kafka.log:LogCleaner,DeadThreadCount", _of_cleaners(lambda cleaner: cleaner.book.totals.thread_failures),
     ),
     Source(
-        "kafkalog_cleaner_read_bytes_total", "counter", "bytes", "Bytes of batches that cleans copied from.",
+        "kafkalog_cleaner_read_bytes_total", "counter", "bytes", "Bytes of batches that cleans read to copy them.",
         "kafka.log:LogCleaner,cleaner-recopy-percent", _of_cleaners(lambda cleaner: cleaner.book.totals.bytes_read),
     ),
     Source(
@@ -305,51 +301,51 @@ _SOURCES: Final = (
         "kafka.log:LogCleaner,cleaner-recopy-percent", _of_cleaners(lambda cleaner: cleaner.book.totals.bytes_written),
     ),
     Source(
-        "kafkalog_cleaner_io_bytes_total", "counter", "bytes", "Bytes that cleans read and wrote, by their throttle.",
+        "kafkalog_cleaner_io_bytes_total", "counter", "bytes", "Bytes that cleans read and wrote, as throttled.",
         "kafka.utils:Throttler,cleaner-io", _of_cleaners(lambda cleaner: cleaner.throttle.total_bytes),
     ),
     Source(
-        "kafkalog_cleaner_throttled_seconds_total", "counter", "seconds", "How long cleans slept for their rate.",
+        "kafkalog_cleaner_throttled_seconds_total", "counter", "seconds", "Time that cleans slept to limit their rate.",
         "", _of_cleaners(lambda cleaner: _seconds(cleaner.throttle.slept_ms)),
     ),
     Source(
-        "kafkalog_cleaner_map_utilization_ratio", "gauge", "1", "How full the maps of the last cleans were, at most.",
+        "kafkalog_cleaner_map_utilization_ratio", "gauge", "1", "Highest use of the offset maps in the last cleans.",
         "kafka.log:LogCleaner,max-buffer-utilization-percent",
         _of_cleaners(lambda cleaner: max((one.stats.buffer_utilization for one in cleaner.book.last), default=0.0)),
     ),
     Source(
-        "kafkalog_cleaner_last_clean_seconds", "gauge", "seconds", "How long the last cleans took, at most.",
+        "kafkalog_cleaner_last_clean_seconds", "gauge", "seconds", "Longest duration of the last cleans.",
         "kafka.log:LogCleaner,max-clean-time-secs",
         _of_cleaners(lambda cleaner: max((one.stats.elapsed_s for one in cleaner.book.last), default=0.0)),
     ),
     Source(
-        "kafkalog_cleaner_longest_delay_seconds", "gauge", "seconds", "By how much max.compaction.lag.ms was missed.",
+        "kafkalog_cleaner_longest_delay_seconds", "gauge", "seconds", "Excess over max.compaction.lag.ms.",
         "kafka.log:LogCleaner,max-compaction-delay-secs",
         _of_cleaners(lambda cleaner: _seconds(cleaner.manager.choice.longest_delay_ms)),
     ),
     Source(
-        "kafkalog_cleaner_dirtiest_ratio", "gauge", "1", "The dirty part of the dirtiest log, when last looked at.",
+        "kafkalog_cleaner_dirtiest_ratio", "gauge", "1", "Dirty ratio of the dirtiest log at the last check.",
         "kafka.log:LogCleanerManager,max-dirty-percent",
         _of_cleaners(lambda cleaner: cleaner.manager.choice.dirtiest_ratio),
     ),
     Source(
-        "kafkalog_cleaner_last_look_timestamp_seconds", "gauge", "seconds", "When a dirty log was last looked for.",
+        "kafkalog_cleaner_last_look_timestamp_seconds", "gauge", "seconds", "Time of the last check for dirty logs.",
         "kafka.log:LogCleanerManager,time-since-last-run-ms",
         _of_cleaners(lambda cleaner: _seconds(cleaner.manager.last_look_ms)),
     ),
     Source(
-        "kafkalog_cleaner_uncleanable_partitions", "gauge", "1", "Partitions left alone after an error.",
+        "kafkalog_cleaner_uncleanable_partitions", "gauge", "1", "Partitions excluded from cleaning after an error.",
         "kafka.log:LogCleanerManager,uncleanable-partitions-count", _by_directory(_uncleanable),
     ),
     Source(
-        "kafkalog_cleaner_uncleanable_bytes", "gauge", "bytes", "Dirty bytes that those partitions have.",
+        "kafkalog_cleaner_uncleanable_bytes", "gauge", "bytes", "Dirty bytes of the partitions excluded from cleaning.",
         "kafka.log:LogCleanerManager,uncleanable-bytes",
         _by_directory(
             lambda store, directory: store.cleaner.manager.uncleanable_bytes(directory, store.ages.milliseconds())
         ),
     ),
     Source(
-        "kafkalog_hook_failures_total", "counter", "1", "Calls of event hooks that raised.", "",
-        _process(events.failures),
+        "kafkalog_hook_failures_total", "counter", "1", "Event hook calls that raised an exception.", "",
+        lambda of: [((), events.failures())] if of is None else [],
     ),
 )  # fmt: skip

@@ -11,5 +11,5 @@ def check_packages() -> None:
     """Raise MissingPackage unless kio, which defines Kafka's messages, is installed."""
     if find_spec("kio") is None:
         raise MissingPackage(
-            "kio, which has the messages of Kafka's protocol, is not installed", hint="pip install 'kafkalog[server]'"
+            "kio, which defines Kafka's protocol messages, is not installed", hint="pip install 'kafkalog[server]'"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -13,13 +14,14 @@ from typing import Final, Unpack
 
 from kafkalog._version import version
 from kafkalog.errors import StorageError
-from kafkalog.server.node.frozen import FrozenLogs
 from kafkalog.server.serving import Server, ServingOptions, serving
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.util.fileio import OS, atomic_write
 
 _LOG: Final = logging.getLogger(__name__)
 WANTED_DESCRIPTORS: Final = 65_536
+NEW_LOGS: Final = 512
+"""New logs that a full garbage collection may have to scan: some 25,000 objects, ten milliseconds."""
 
 
 def run(
@@ -27,7 +29,7 @@ def run(
 ) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP and return the exit status 0. Raises errors of the start and the stop."""
     raise_descriptor_limit()
-    config.tell_ignored()
+    config.log_ignored()
     runner = asyncio.Runner(loop_factory=loop_factory())
     with runner:
         return runner.run(_serve(directories, config, ready_file, more))
@@ -51,30 +53,26 @@ def raise_descriptor_limit(wanted: int = WANTED_DESCRIPTORS) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
             soft = goal
     if soft < wanted:
-        _LOG.info("%d files and connections may be open at once (ulimit -n)", soft)
+        _LOG.info("at most %d files and connections can be open at once (ulimit -n)", soft)
     return soft
 
 
 async def _serve(
     directories: Sequence[str], config: ServerConfig, ready_file: str | None, more: ServingOptions
 ) -> int:
-    loop = asyncio.get_running_loop()
-    stopped: asyncio.Future[int] = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored by nohup, and by shells for background jobs
-            loop.add_signal_handler(number, _asked_to_stop, stopped, number)
+    stopped = stop_signal()
     async with serving(directories, config, **more) as server:
-        _say_what_runs(directories, server)
+        _log_start(directories, server)
         frozen = FrozenLogs(lambda: len(server.node.store.current_logs))
         frozen.freeze()
-        server.node.topics.between_parts = frozen.follow
+        server.node.topics.between_steps = frozen.follow
         if server.http is not None:
-            _LOG.info("metrics, health and status are at port %d", server.http.port)
+            _LOG.info("metrics, health and status are on port %d", server.http.port)
         if ready_file is not None:
-            _tell(ready_file, server)
+            _write_ready_file(ready_file, server)
         try:
-            why = signal.Signals(await stopped)
-            _LOG.info("stopping: %s", why.name)
+            received = signal.Signals(await stopped)
+            _LOG.info("stopping: %s", received.name)
         finally:
             if ready_file is not None:
                 with suppress(FileNotFoundError):
@@ -82,7 +80,7 @@ async def _serve(
     return 0
 
 
-def _say_what_runs(directories: Sequence[str], server: Server) -> None:
+def _log_start(directories: Sequence[str], server: Server) -> None:
     node = server.node
     count = sum(1 for _ in node.topics.names())
     _LOG.info(
@@ -90,17 +88,52 @@ def _say_what_runs(directories: Sequence[str], server: Server) -> None:
         version, node.node_id, node.cluster_id or "(none yet)", count, ", ".join(directories),
     )  # fmt: skip
     for name, address in server.addresses.items():
-        _LOG.info("listener %s is at port %d; clients are told %s", name, server.ports[name], address)
+        _LOG.info("listener %s is on port %d; clients connect to %s", name, server.ports[name], address)
 
 
-def _asked_to_stop(stopped: asyncio.Future[int], number: int) -> None:
-    if not stopped.done():
-        stopped.set_result(number)
+def stop_signal() -> asyncio.Future[int]:
+    """Return a future of the number of the first SIGTERM, SIGINT or SIGHUP. Call it in the running loop."""
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[int] = loop.create_future()
+
+    def stop(number: int) -> None:
+        if not stopped.done():
+            stopped.set_result(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored by nohup, and by shells for background jobs
+            loop.add_signal_handler(number, stop, number)
+    return stopped
 
 
-def _tell(path: str, server: Server) -> None:
+def _write_ready_file(path: str, server: Server) -> None:
     lines = [f"{name} {address}\n" for name, address in server.addresses.items()]
     try:
         atomic_write(OS, path, "".join(lines).encode(), sync=False)
     except OSError as error:
-        raise StorageError.from_os(error, "write the file that says the server is ready", path=path) from error
+        raise StorageError.from_os(error, "write the ready file", path=path) from error
+
+
+class FrozenLogs:
+    """Excludes logs from full garbage collections, which pause every thread in proportion to the number of objects.
+
+    For a process that runs only the server: it freezes all objects when the number of logs has grown. A frozen object
+    is freed with its last reference; a cycle of frozen objects is never freed. Threads: one at a time.
+    """
+
+    def __init__(self, count: Callable[[], int]) -> None:
+        """`count` returns the current number of logs."""
+        self._count = count
+        self._frozen = 0
+
+    def freeze(self) -> None:
+        """Collect garbage, then exclude the remaining objects from collections."""
+        gc.collect()
+        gc.freeze()
+        self._frozen = self._count()
+
+    def follow(self) -> None:
+        """Call `freeze` if there are at least NEW_LOGS more logs than at the last freeze."""
+        self._frozen = min(self._frozen, self._count())
+        if self._count() - self._frozen >= NEW_LOGS:
+            self.freeze()

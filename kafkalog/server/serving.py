@@ -52,7 +52,7 @@ class Server:
             config, partial(dispatch, self.node), self.node.metrics.network, self.node.pool, self.node.monotonic_ms
         )
         self.network.takes_connection = self.node.quotas.takes_connection
-        self.node.on_config_change.append(self.network.take_config)
+        self.node.on_config_change.append(self.network.apply_config)
         self.ports: dict[str, int] = {}
         self.http: HttpListener | None = None
         self._endpoints = listeners_of(config)
@@ -60,8 +60,8 @@ class Server:
     @property
     def addresses(self) -> dict[str, str]:
         """Advertised address of each listener: HOST:PORT, an IPv6 address in brackets."""
-        told = self.node.endpoints.items()
-        return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in told}
+        advertised = self.node.endpoints.items()
+        return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in advertised}
 
     async def start(self) -> None:
         """Bind the listeners, start the parts and accept connections. Undo everything on an error."""
@@ -69,11 +69,12 @@ class Server:
             for endpoint in self._endpoints:
                 listener = self.network.listen(endpoint)
                 self.ports[endpoint.name] = listener.port
-                told = advertised_of(self.config, endpoint.name)
-                host = endpoint.host if told is None else told.host
-                if told is None and endpoint.is_everywhere:
-                    host = socket.gethostname()
-                self.node.endpoints[endpoint.name] = (host, told.port if told and told.port else listener.port)
+                advertised = advertised_of(self.config, endpoint.name)
+                if advertised is None:
+                    host, port = socket.gethostname() if endpoint.is_everywhere else endpoint.host, listener.port
+                else:
+                    host, port = advertised.host, advertised.port or listener.port
+                self.node.endpoints[endpoint.name] = (host, port)
             await self._start_http()
             await self.node.start()
         except BaseException:

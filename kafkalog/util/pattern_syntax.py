@@ -92,34 +92,34 @@ def parse(text: str) -> Node:
     """Return the tree of a pattern; raise PatternError if it is invalid."""
     parser = _Parser(text)
     node = parser.alternatives("", 0)
-    if parser.at < len(text):
-        raise PatternError("a ) without a (")
+    if parser.position < len(text):
+        raise PatternError("unmatched )")
     return node
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
 
-    def peek(self, words: str) -> bool:
-        return self.text.startswith(words, self.at)
+    def peek(self, prefix: str) -> bool:
+        return self.text.startswith(prefix, self.position)
 
-    def take(self, words: str) -> bool:
-        if not self.peek(words):
+    def take(self, prefix: str) -> bool:
+        if not self.peek(prefix):
             return False
-        self.at += len(words)
+        self.position += len(prefix)
         return True
 
     def next(self) -> str:
-        if self.at == len(self.text):
-            raise PatternError("the pattern ends too early")
-        self.at += 1
-        return self.text[self.at - 1]
+        if self.position == len(self.text):
+            raise PatternError("the pattern ends unexpectedly")
+        self.position += 1
+        return self.text[self.position - 1]
 
     def alternatives(self, flags: str, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise PatternError(f"more than {MAX_DEPTH} ( in each other")
+            raise PatternError(f"more than {MAX_DEPTH} nested groups")
         parts: list[Node] = []
         while True:
             part, flags = self.sequence(flags, depth)
@@ -130,17 +130,17 @@ class _Parser:
     def sequence(self, flags: str, depth: int) -> tuple[Node, str]:
         """Parse the parts up to a | or ); return them and the flags in effect after them."""
         parts: list[Node] = []
-        while self.at < len(self.text) and self.text[self.at] not in "|)":
+        while self.position < len(self.text) and self.text[self.position] not in "|)":
             if self.take("(?"):
                 group, flags = self.special_group(flags, depth)
                 if group is None:
                     continue
                 part = group
             elif self.take("\\Q"):
-                end = self.text.find("\\E", self.at)
+                end = self.text.find("\\E", self.position)
                 end = len(self.text) if end < 0 else end
-                parts += [_literal(character, flags) for character in self.text[self.at : end]]
-                self.at = min(end + 2, len(self.text))
+                parts += [_literal(character, flags) for character in self.text[self.position : end]]
+                self.position = min(end + 2, len(self.text))
                 continue
             else:
                 part = self.atom(flags, depth)
@@ -152,14 +152,14 @@ class _Parser:
         if self.take("P<") or (self.peek("<") and not self.peek("<=") and not self.peek("<!") and self.take("<")):
             name = self.up_to(">")
             if not (name.isascii() and name.replace("_", "a").isalnum()):
-                raise PatternError(f"{name!r} is no name of a group")
+                raise PatternError(f"{name!r} is not a valid group name")
             return self.group(flags, depth), flags
         changed, is_on = set(flags), True
         while (character := self.next()) not in ":)":
             if character == "-" and is_on:
                 is_on = False
             elif character not in _FLAGS:
-                raise PatternError(f"(?{character} is not known")
+                raise PatternError(f"unknown group syntax (?{character}")
             elif is_on:
                 changed.add(character)
             else:
@@ -170,15 +170,15 @@ class _Parser:
     def group(self, flags: str, depth: int) -> Node:
         inner = self.alternatives(flags, depth + 1)
         if not self.take(")"):
-            raise PatternError("a ( without a )")
+            raise PatternError("unmatched (")
         return inner
 
     def up_to(self, end: str) -> str:
-        stop = self.text.find(end, self.at)
+        stop = self.text.find(end, self.position)
         if stop < 0:
-            raise PatternError(f"there is no {end}")
-        found = self.text[self.at : stop]
-        self.at = stop + len(end)
+            raise PatternError(f"missing {end}")
+        found = self.text[self.position : stop]
+        self.position = stop + len(end)
         return found
 
     def repeated(self, part: Node) -> Node:
@@ -187,7 +187,7 @@ class _Parser:
             return part
         self.take("?")  # greedy or not makes no difference if all of a text is matched
         if self.count() is not None:
-            raise PatternError("a repetition of a repetition")
+            raise PatternError("a repetition is repeated")
         return Repeated(part, *count)
 
     def count(self) -> tuple[int, int | None] | None:
@@ -197,15 +197,15 @@ class _Parser:
                 return found
         if not self.peek("{"):
             return None
-        stop = self.text.find("}", self.at, self.at + _COUNT_CHARACTERS)
-        low, comma, high = self.text[self.at + 1 : max(stop, 0)].partition(",")
+        stop = self.text.find("}", self.position, self.position + _COUNT_CHARACTERS)
+        low, comma, high = self.text[self.position + 1 : max(stop, 0)].partition(",")
         if stop < 0 or not _is_number(low) or (high and not _is_number(high)):
             return None
-        self.at = stop + 1
+        self.position = stop + 1
         least = int(low)
         most = least if not comma else int(high) if high else None
         if least > MAX_REPEATS or (most is not None and not least <= most <= MAX_REPEATS):
-            raise PatternError(f"{low}{comma}{high} is no number of repetitions: 0 to {MAX_REPEATS}")
+            raise PatternError(f"{low}{comma}{high} is not a valid number of repetitions: 0 to {MAX_REPEATS}")
         return least, most
 
     def atom(self, flags: str, depth: int) -> Node:
@@ -221,7 +221,7 @@ class _Parser:
         if character == "$":
             return Assertion(AssertionKind.LINE_END if "m" in flags else AssertionKind.TEXT_END)
         if character in "*+?":
-            raise PatternError(f"{character} repeats nothing")
+            raise PatternError(f"{character} has nothing to repeat")
         if character != "\\":
             return _literal(character, flags)
         for kind in AssertionKind:
@@ -240,12 +240,12 @@ class _Parser:
         elif character == "x":
             digits = self.up_to("}") if self.take("{") else self.next() + self.next()
             if not digits or len(digits) > 6 or set(digits) - set("0123456789abcdefABCDEF") or int(digits, 16) > _LAST:
-                raise PatternError(f"\\x{digits} is no character")
+                raise PatternError(f"\\x{digits} is not a character")
             code = int(digits, 16)
         elif character.isascii() and not character.isalnum():
             code = ord(character)
         else:
-            raise PatternError(f"\\{character} is not known")
+            raise PatternError(f"unknown escape \\{character}")
         return ((code, code),), False
 
     def character_class(self, flags: str) -> Node:
@@ -258,7 +258,7 @@ class _Parser:
                 without = self.take("^")
                 name = self.up_to(":]")
                 if name not in _POSIX:
-                    raise PatternError(f"[:{name}:] is not known")
+                    raise PatternError(f"unknown class [:{name}:]")
                 ranges += _without(_POSIX[name]) if without else _POSIX[name]
                 continue
             low = self.class_item(ranges)
@@ -266,10 +266,10 @@ class _Parser:
                 continue
             high = low
             if self.peek("-") and not self.peek("-]"):
-                self.at += 1
+                self.position += 1
                 end = self.class_item([])
                 if end is None or end < low:
-                    raise PatternError("a range of characters that ends before it begins")
+                    raise PatternError("a character range ends before it starts")
                 high = end
             ranges.append((low, high))
         return CharacterSet(tuple(ranges), is_negated, "i" in flags)

@@ -60,52 +60,52 @@ class SafePattern:
 
     def matches(self, text: str) -> bool:
         """Return True if the pattern matches all of `text`."""
-        now = self._closed({self._start}, text, 0)
+        states = self._closure({self._start}, text, 0)
         for index, character in enumerate(text):
-            if not now:
+            if not states:
                 return False
             self.work += 1
-            now = self._after(now, character, text, index)
-        return any(self._steps[at].kind == _MATCH for at in now)
+            states = self._advance(states, character, text, index)
+        return any(self._steps[number].kind == _MATCH for number in states)
 
-    def _after(self, now: frozenset[int], character: str, text: str, index: int) -> frozenset[int]:
+    def _advance(self, states: frozenset[int], character: str, text: str, index: int) -> frozenset[int]:
         if self._looks_around:
-            return self._closed(self._taken(now, character), text, index + 1)
-        after = self._cached.get((now, character))
+            return self._closure(self._consume(states, character), text, index + 1)
+        after = self._cached.get((states, character))
         if after is None:
             if self._cached_steps >= MAX_CACHED:
                 self._cached.clear()
                 self._cached_steps = 0
-            after = self._cached[now, character] = self._closed(self._taken(now, character), text, index + 1)
+            after = self._cached[states, character] = self._closure(self._consume(states, character), text, index + 1)
             self._cached_steps += len(after) + 1
         return after
 
-    def _taken(self, now: frozenset[int], character: str) -> set[int]:
+    def _consume(self, states: frozenset[int], character: str) -> set[int]:
         found = set()
-        for step in [self._steps[at] for at in now]:
+        for step in [self._steps[number] for number in states]:
             if step.characters is not None:
                 self.work += 1 + len(step.characters.ranges) // 8
                 if step.characters.has(character):
                     found.add(step.first)
         return found
 
-    def _closed(self, entries: set[int], text: str, index: int) -> frozenset[int]:
+    def _closure(self, entries: set[int], text: str, index: int) -> frozenset[int]:
         """Return the consuming and final steps that are reachable from `entries` without consuming a character."""
         seen: set[int] = set()
         found: set[int] = set()
-        waiting = list(entries)
-        while waiting:
-            at = waiting.pop()
-            if at in seen:
+        pending = list(entries)
+        while pending:
+            number = pending.pop()
+            if number in seen:
                 continue
-            seen.add(at)
-            step = self._steps[at]
+            seen.add(number)
+            step = self._steps[number]
             if step.kind in (_CONSUME, _MATCH):
-                found.add(at)
+                found.add(number)
             elif step.kind == _SPLIT:
-                waiting += (step.first, step.second)
-            elif step.assertion is not None and _holds(step.assertion, text, index):
-                waiting.append(step.first)
+                pending += (step.first, step.second)
+            elif step.assertion is not None and _is_true_at(step.assertion, text, index):
+                pending.append(step.first)
         self.work += len(seen)
         return frozenset(found)
 
@@ -158,7 +158,7 @@ def matching(pattern: str, names: Iterable[str], most_work: int = MAX_WORK) -> f
         if compiled.matches(name):
             found.add(name)
         if compiled.work > most_work:
-            raise PatternError(f"the pattern costs more than {most_work} steps with the names that there are")
+            raise PatternError(f"the pattern costs more than {most_work} steps to match")
     return frozenset(found)
 
 
@@ -166,7 +166,7 @@ def _is_word(text: str, index: int) -> bool:
     return 0 <= index < len(text) and text[index].isascii() and (text[index].isalnum() or text[index] == "_")
 
 
-def _holds(kind: AssertionKind, text: str, index: int) -> bool:
+def _is_true_at(kind: AssertionKind, text: str, index: int) -> bool:
     if kind == AssertionKind.TEXT_START:
         return index == 0
     if kind == AssertionKind.TEXT_END:

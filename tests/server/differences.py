@@ -51,7 +51,7 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 @cache
-def rows(document: Path = DOCUMENT) -> tuple[Row, ...]:
+def read_rows(document: Path = DOCUMENT) -> tuple[Row, ...]:
     """The table below the heading."""
     text = document.read_text(encoding="utf-8")
     table = text.partition(HEADING)[2].partition("\n## ")[0]
@@ -66,7 +66,7 @@ def rows(document: Path = DOCUMENT) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def unexplained(differences: Iterable[Difference], known: Iterable[Row]) -> list[Difference]:
+def unexplained_differences(differences: Iterable[Difference], known: Iterable[Row]) -> list[Difference]:
     """The differences that no row speaks of."""
     known = tuple(known)
     return [one for one in differences if not any(row.explains(one) for row in known)]

@@ -10,7 +10,7 @@ from kafkalog.server.status.http import HttpListener, Page
 
 
 @contextmanager
-def listening(pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> Iterator[HttpListener]:
+def serve_pages(pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> Iterator[HttpListener]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="http-under-test")
     thread.start()
@@ -25,7 +25,7 @@ def listening(pages: Mapping[str, Callable[[], Awaitable[Page]]]) -> Iterator[Ht
         loop.close()
 
 
-def exchange(port: int, request: bytes) -> bytes:
+def send_request(port: int, request: bytes) -> bytes:
     """All that the listener answers until it closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as link:
         link.sendall(request)

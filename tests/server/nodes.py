@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,14 @@ async def call(
     key = KEYS[name]
     position = 5 if APIS[key].is_flexible(version) and key != API_VERSIONS else 4
     return read_response(key, version, data, position)
+
+
+def run_node(tmp_path: Path, body: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
+    """Run `body` on a node with a topic `t` of two partitions."""
+
+    async def main() -> None:
+        async with node_for(tmp_path, **settings) as node:
+            await node.topics.create("t", 2)
+            await body(node)
+
+    asyncio.run(main())

@@ -110,7 +110,7 @@ class Scenario:
         return self.name.partition("-")[2] in FILLED
 
 
-def scenario(path: Path) -> Scenario:
+def read_scenario(path: Path) -> Scenario:
     """The scenario of a file."""
     with gzip.open(path) as file:
         raw = json.load(file)
@@ -197,7 +197,7 @@ class Replay:
             await link.close()
         if link is None or link.is_closed:
             self._links[number] = link = await Link.to(self._port)
-        link.send(frame.correlation_id, rewritten(frame, self._chosen))
+        link.send(frame.correlation_id, rewrite_request(frame, self._chosen))
         if frame.closed:
             self.compared += 1
             if not await link.ends():
@@ -234,7 +234,7 @@ class Replay:
             if not _is_loading(frame, answer) or _is_loading(frame, frame.response) or time.monotonic() > until:
                 return answer
             await asyncio.sleep(0.05)
-            link.send(frame.correlation_id, rewritten(frame, self._chosen))
+            link.send(frame.correlation_id, rewrite_request(frame, self._chosen))
 
     def _differences(self, frame: Frame, plan: StructPlan, ours: Any, theirs: Any) -> Iterator[tuple[str, Any, Any]]:
         listing = LISTINGS.get(frame.key)
@@ -242,7 +242,7 @@ class Replay:
             own = [one for one in getattr(theirs, listing) if self._is_own(one)]
             mine = [one for one in getattr(ours, listing) if self._is_own(one)]
             theirs, ours = theirs._replace(**{listing: tuple(own)}), ours._replace(**{listing: tuple(mine)})
-        yield from differing(plan, ours, theirs, self._chosen, "")
+        yield from find_differences(plan, ours, theirs, self._chosen, "")
 
     def _is_own(self, one: Any) -> bool:
         # an element without a name is one that was asked for by its id
@@ -310,7 +310,7 @@ class Link:
             await self._writer.wait_closed()
 
 
-def rewritten(frame: Frame, chosen: Chosen) -> bytes:
+def rewrite_request(frame: Frame, chosen: Chosen) -> bytes:
     """A request with our server's choices in the place of the broker's; the bytes as they were where none is in it."""
     if frame.request_decoded is None or not frame.is_served or frame.key == API_VERSIONS:
         return bytes(frame.request)
@@ -354,7 +354,9 @@ def with_our_producers(records: bytes, chosen: Chosen) -> bytes:
     return bytes(out)
 
 
-def differing(plan: StructPlan, ours: Any, theirs: Any, chosen: Chosen, where: str) -> Iterator[tuple[str, Any, Any]]:
+def find_differences(
+    plan: StructPlan, ours: Any, theirs: Any, chosen: Chosen, where: str
+) -> Iterator[tuple[str, Any, Any]]:
     """Place, our value and theirs, wherever two messages differ in more than what each run has of its own."""
     for one in (*plan.plain, *plan.tagged):
         if one.name in OF_THE_MOMENT:
@@ -366,7 +368,7 @@ def differing(plan: StructPlan, ours: Any, theirs: Any, chosen: Chosen, where: s
         elif one.is_array:
             yield from _array(one, mine, other, chosen, at)
         elif one.struct is not None:
-            yield from differing(one.struct, mine, other, chosen, at)
+            yield from find_differences(one.struct, mine, other, chosen, at)
         elif not _same(one, mine, other, chosen):
             yield at, mine, other
 
@@ -391,14 +393,14 @@ def _array(plan: FieldPlan, ours: Any, theirs: Any, chosen: Chosen, where: str) 
         if len(ours) != len(theirs):
             yield where, f"{len(ours)} elements", f"{len(theirs)} elements"
         for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-            yield from differing(plan.struct, one, other, chosen, f"{where}[{index}]")
+            yield from find_differences(plan.struct, one, other, chosen, f"{where}[{index}]")
         return
     for name in [*others, *(one for one in mine if one not in others)]:
         at = f"{where}[{'/'.join(map(str, name))}]"
         if name not in mine or name not in others:
             yield at, "there" if name in mine else "absent", "there" if name in others else "absent"
         else:
-            yield from differing(plan.struct, mine[name], others[name], chosen, at)
+            yield from find_differences(plan.struct, mine[name], others[name], chosen, at)
 
 
 def _by_name(items: Any, ours: Callable[[str, Any], Any]) -> dict[tuple[Any, ...], Any] | None:
@@ -422,7 +424,7 @@ def recorded_records(recorded: Scenario) -> list[tuple[int, int, bytes, bytes]]:
     return rows
 
 
-async def prepare(recorded: Scenario, port: int) -> None:
+async def prepare_topic(recorded: Scenario, port: int) -> None:
     """Makes the scenario's topic as it was when the client began; the sweep makes its own."""
     if recorded.is_sweep:
         return

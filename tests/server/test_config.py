@@ -18,7 +18,7 @@ def test_settings_of_the_store_and_of_the_server_are_found_by_name() -> None:
     assert config.store.log_retention_ms == 1000
     assert config.is_set("num.io.threads")
     assert not config.is_set("queued.max.requests")
-    assert ServerConfig(config.overrides()).overrides() == config.overrides()
+    assert ServerConfig(config.given()).given() == config.given()
     with pytest.raises(UnknownConfig):
         config["no.such.name"]
 
@@ -54,7 +54,7 @@ def test_a_listener_may_have_settings_of_its_own() -> None:
 def test_names_without_a_meaning_here_are_told_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
     config = ServerConfig({"process.roles": "broker", "num.io.treads": "3"})
     with caplog.at_level(logging.INFO):
-        config.tell_ignored()
+        config.log_ignored()
     assert config.ignored == ("num.io.treads", "process.roles")
     assert "did you mean num.io.threads?" in caplog.text
     assert "process.roles" in caplog.text

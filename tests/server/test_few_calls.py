@@ -72,7 +72,7 @@ def _no_answer_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog.server.apis.dispatch.LARGE_SECONDS", 1e9)
 
 
-def count(path: Path, body: Callable[[Client, Any], None]) -> None:
+def count_calls(path: Path, body: Callable[[Client, Any], None]) -> None:
     async def main() -> None:
         async with node_for(path, listeners="PLAINTEXT://127.0.0.1:0") as node:
             await node.topics.create("t", 1)
@@ -113,7 +113,7 @@ def test_a_produce_request(tmp_path: Path) -> None:
         called = client.calls_of(produce_frame())
         assert len(called) <= MOST_OF_PRODUCE, "\n".join(called)
 
-    count(tmp_path, body)
+    count_calls(tmp_path, body)
 
 
 def test_a_fetch_request(tmp_path: Path) -> None:
@@ -125,4 +125,4 @@ def test_a_fetch_request(tmp_path: Path) -> None:
         called = client.calls_of(frame)
         assert len(called) <= MOST_OF_FETCH, "\n".join(called)
 
-    count(tmp_path, body)
+    count_calls(tmp_path, body)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.server.node.frozen import AT_ONCE, FrozenLogs
+from kafkalog.server.running import NEW_LOGS, FrozenLogs
 from tests.server.nodes import node_for
 
 
@@ -33,9 +33,9 @@ def test_logs_of_a_long_request_are_frozen_between_its_parts(tmp_path: Path) -> 
                 frozen.follow()
                 seen.append((len(node.store.current_logs), gc.get_freeze_count() > before))
 
-            node.topics.between_parts = follow
-            await node.topics.create("t", 3 * AT_ONCE // 2)
-            assert [count >= AT_ONCE for count, _ in seen] == [is_frozen for _, is_frozen in seen]
+            node.topics.between_steps = follow
+            await node.topics.create("t", 3 * NEW_LOGS // 2)
+            assert [count >= NEW_LOGS for count, _ in seen] == [is_frozen for _, is_frozen in seen]
             assert seen[-1][1] and not seen[0][1]
 
     asyncio.run(use())
@@ -56,7 +56,7 @@ def test_garbage_is_freed_before_the_rest_is_frozen() -> None:
 def test_logs_count_again_after_others_were_deleted() -> None:
     count = [0]
     frozen = FrozenLogs(lambda: count[0])
-    for count[0], is_frozen in ((AT_ONCE, True), (0, False), (AT_ONCE - 1, False), (AT_ONCE, True)):
+    for count[0], is_frozen in ((NEW_LOGS, True), (0, False), (NEW_LOGS - 1, False), (NEW_LOGS, True)):
         before = gc.get_freeze_count()
         kept = [[] for _ in range(1000)]
         frozen.follow()

@@ -37,11 +37,11 @@ def with_topics(
     asyncio.run(opened())
 
 
-def plans(topics: Topics, count: int = TOPICS, first: int = 0, partitions: int = PARTITIONS) -> list[TopicPlan]:
+def make_plans(topics: Topics, count: int = TOPICS, first: int = 0, partitions: int = PARTITIONS) -> list[TopicPlan]:
     return [topics.plan(f"t{number}", partitions) for number in range(first, first + count)]
 
 
-def names(made: list[Topic | KafkalogError]) -> list[str]:
+def topic_names(made: list[Topic | KafkalogError]) -> list[str]:
     return [one.name if isinstance(one, Topic) else type(one).__name__ for one in made]
 
 
@@ -51,7 +51,7 @@ def test_a_request_writes_the_topics_file_once_and_syncs_no_partition(tmp_path: 
     async def use(topics: Topics, manager: LogManager) -> None:
         for first in (0, TOPICS):  # what is there already costs nothing
             fs.calls.clear()
-            made = await topics.create_all(plans(topics, first=first))
+            made = await topics.create_all(make_plans(topics, first=first))
             assert all(isinstance(one, Topic) for one in made)
             assert sum(one.path.endswith(TOPICS_FILE + ".tmp") for one in fs.named("open")) == 1
             assert not any(one.path.endswith(TOPICS_FILE) for one in fs.named("open")), "it is parsed again"
@@ -66,7 +66,7 @@ def test_a_delete_of_many_writes_and_syncs_as_for_one(tmp_path: Path) -> None:
     fs = FaultFS()
 
     async def use(topics: Topics, manager: LogManager) -> None:
-        await topics.create_all(plans(topics))
+        await topics.create_all(make_plans(topics))
         manager.logs[TopicPartition("t1", 0)].append_as_leader(bytearray(run(0, 1)))
         fs.calls.clear()
         assert await topics.delete_all([f"t{number}" for number in range(TOPICS - 1)]) == {}
@@ -80,7 +80,7 @@ def test_a_delete_of_many_writes_and_syncs_as_for_one(tmp_path: Path) -> None:
 
 def test_each_partition_has_files_of_its_own_once_they_differ(tmp_path: Path) -> None:
     async def use(topics: Topics, manager: LogManager) -> None:
-        (topic,) = await topics.create_all(plans(topics, 1))
+        (topic,) = await topics.create_all(make_plans(topics, 1))
         assert isinstance(topic, Topic)
         first, second = (manager.logs[TopicPartition("t0", number)] for number in (0, 1))
         first.append_as_leader(bytearray(run(0, 1)))
@@ -99,7 +99,7 @@ def test_without_links_each_partition_gets_files(tmp_path: Path) -> None:
     fs.fail("link", code=errno.EPERM)
 
     async def use(topics: Topics, manager: LogManager) -> None:
-        assert names(await topics.create_all(plans(topics, 2))) == ["t0", "t1"]
+        assert topic_names(await topics.create_all(make_plans(topics, 2))) == ["t0", "t1"]
         assert {log.leader_epochs for log in manager.logs.values()} == {((0, 0),)}
 
     with_topics(fs, use, tmp_path)
@@ -118,8 +118,8 @@ def test_a_topic_that_the_disk_refuses_is_gone_and_the_others_are_made(tmp_path:
     fs.fail("mkdir", path="t1-2")
 
     async def use(topics: Topics, manager: LogManager) -> None:
-        made = await topics.create_all(plans(topics, 3))
-        assert names(made) == ["t0", "StorageError", "t2"]
+        made = await topics.create_all(make_plans(topics, 3))
+        assert topic_names(made) == ["t0", "StorageError", "t2"]
         assert topics.names() == ["t0", "t2"] and {key.topic for key in manager.logs} == {"t0", "t2"}
         assert TopicStore(tmp_path).names() == ["t0", "t2"]
         fs.heal()
@@ -133,7 +133,7 @@ def test_partitions_that_one_disk_refuses_are_made_on_another(tmp_path: Path) ->
     fs.fail("mkdir", "open", path=str(tmp_path / "a" / "t"))
 
     async def use(topics: Topics, manager: LogManager) -> None:
-        assert names(await topics.create_all(plans(topics, 2))) == ["t0", "t1"]
+        assert topic_names(await topics.create_all(make_plans(topics, 2))) == ["t0", "t1"]
         assert {os.path.dirname(log.path) for log in manager.logs.values()} == {str(tmp_path / "b")}
 
     with_topics(fs, use, tmp_path / "a", tmp_path / "b")
@@ -141,7 +141,7 @@ def test_partitions_that_one_disk_refuses_are_made_on_another(tmp_path: Path) ->
 
 def test_partitions_are_spread_over_the_directories(tmp_path: Path) -> None:
     async def use(topics: Topics, manager: LogManager) -> None:
-        await topics.create_all(plans(topics, 3, partitions=3))
+        await topics.create_all(make_plans(topics, 3, partitions=3))
         assert [len(one.logs) for one in manager.directories] == [5, 4]
 
     with_topics(FaultFS(), use, tmp_path / "a", tmp_path / "b")
@@ -150,7 +150,7 @@ def test_partitions_are_spread_over_the_directories(tmp_path: Path) -> None:
 def test_names_that_are_alike_in_one_request_are_refused(tmp_path: Path) -> None:
     async def use(topics: Topics, manager: LogManager) -> None:
         made = await topics.create_all([topics.plan(name, 1) for name in ("a.b", "a_b", "c")])
-        assert names(made) == ["a.b", "InvalidTopic", "c"]
+        assert topic_names(made) == ["a.b", "InvalidTopic", "c"]
 
     with_topics(FaultFS(), use, tmp_path)
 
@@ -167,14 +167,14 @@ def test_a_stop_ends_a_long_change_and_the_next_start_undoes_it(tmp_path: Path) 
             return function(*args)
 
         async def topics_stop() -> None:
-            go_on = topics._go_on
+            go_on = topics._check_continue
 
             def noted() -> None:
                 parts.append(len(manager.logs))
                 topics._is_stopping = len(parts) >= 2
                 go_on()
 
-            topics._go_on = noted  # type: ignore[method-assign]
+            topics._check_continue = noted  # type: ignore[method-assign]
 
         topics._run = stops
         made = await topics.create_all([topics.plan("new", 1000)])
@@ -220,9 +220,9 @@ def test_a_disk_that_refuses_the_topics_file_makes_nothing(tmp_path: Path) -> No
 
     async def use(topics: Topics, manager: LogManager) -> None:
         fs.fail("pwrite", path=TOPICS_FILE)
-        made = await topics.create_all(plans(topics, 2))
+        made = await topics.create_all(make_plans(topics, 2))
         assert [type(one) for one in made] == [StorageError, StorageError] and not manager.logs
         fs.heal()
-        assert names(await topics.create_all(plans(topics, 2))) == ["t0", "t1"]
+        assert topic_names(await topics.create_all(make_plans(topics, 2))) == ["t0", "t1"]
 
     with_topics(fs, use, tmp_path)

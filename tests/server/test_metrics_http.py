@@ -24,22 +24,22 @@ from kafkalog.server.status.snapshot import status_of as gather_status
 from kafkalog.server.wire.versions import APIS
 from kafkalog.testing import ServerDidNotStart, kafka_server
 from kafkalog.util.prometheus import lines
-from tests.server.http_pages import exchange, listening, read_all, status_of
+from tests.server.http_pages import read_all, send_request, serve_pages, status_of
 from tests.server.nodes import node_for
 from tests.trees import SOURCES
 
 
-async def hello() -> Page:
+async def hello_page() -> Page:
     return Page("hello\n")
 
 
-async def broken() -> Page:
+async def broken_page() -> Page:
     raise RuntimeError("on purpose")
 
 
 @pytest.fixture
 def listener() -> Iterator[HttpListener]:
-    with listening({"/": hello, "/broken": broken}) as one:
+    with serve_pages({"/": hello_page, "/broken": broken_page}) as one:
         yield one
 
 
@@ -51,7 +51,7 @@ def test_a_page(listener: HttpListener) -> None:
 
 
 def test_head_has_the_length_and_no_body(listener: HttpListener) -> None:
-    answer = exchange(listener.port, b"HEAD / HTTP/1.1\r\n\r\n")
+    answer = send_request(listener.port, b"HEAD / HTTP/1.1\r\n\r\n")
     assert b"Content-Length: 6\r\n" in answer
     assert answer.endswith(b"\r\n\r\n")
 
@@ -72,8 +72,8 @@ def test_head_has_the_length_and_no_body(listener: HttpListener) -> None:
     ],
 )
 def test_what_it_does_not_have_or_understand(listener: HttpListener, request_: bytes, status: int) -> None:
-    assert status_of(exchange(listener.port, request_)) == status
-    assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
+    assert status_of(send_request(listener.port, request_)) == status
+    assert status_of(send_request(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
 
 
 def test_a_page_is_made_once_for_all_who_ask_meanwhile_and_then_rests() -> None:
@@ -136,7 +136,7 @@ def test_clients_are_served_while_the_status_of_many_partitions_and_groups_is_ga
 
 
 def test_what_went_wrong_inside_stays_inside(listener: HttpListener) -> None:
-    assert b"on purpose" not in exchange(listener.port, b"GET /broken HTTP/1.1\r\n\r\n")
+    assert b"on purpose" not in send_request(listener.port, b"GET /broken HTTP/1.1\r\n\r\n")
 
 
 def test_random_bytes_and_clients_that_go_away(listener: HttpListener) -> None:
@@ -148,7 +148,7 @@ def test_random_bytes_and_clients_that_go_away(listener: HttpListener) -> None:
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for _ in range(500):  # as long as so many are not yet seen to be gone, one more is refused
         try:
-            if status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200:
+            if status_of(send_request(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200:
                 return
         except ConnectionError:
             pass
@@ -158,15 +158,15 @@ def test_random_bytes_and_clients_that_go_away(listener: HttpListener) -> None:
 
 def test_a_request_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_http, "HEAD_S", 0.2)
-    with listening({"/": hello}) as listener:
-        assert status_of(exchange(listener.port, b"GET / HT")) == 408
+    with serve_pages({"/": hello_page}) as listener:
+        assert status_of(send_request(listener.port, b"GET / HT")) == 408
 
 
 def test_connections_have_a_limit(listener: HttpListener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_http, "HEAD_S", 60)
     idle = [
         socket.create_connection(("127.0.0.1", listener.port), timeout=20)
-        for _ in range(metrics_http.MOST_CONNECTIONS + 1)
+        for _ in range(metrics_http.MAX_CONNECTIONS + 1)
     ]
     try:
         assert status_of(read_all(idle[-1])) == 503
@@ -178,29 +178,29 @@ def test_connections_have_a_limit(listener: HttpListener, monkeypatch: pytest.Mo
 
 
 def test_stop_ends_what_is_open() -> None:
-    with listening({"/": hello}) as listener:
+    with serve_pages({"/": hello_page}) as listener:
         port = listener.port
         link = socket.create_connection(("127.0.0.1", port), timeout=20)
         link.sendall(b"GET ")
-        assert status_of(exchange(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
+        assert status_of(send_request(listener.port, b"GET / HTTP/1.1\r\n\r\n")) == 200
     with link:
         assert read_all(link) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=20)
 
 
-def get(port: int, path: str) -> tuple[int, str]:
-    answer = exchange(port, f"GET {path} HTTP/1.1\r\n\r\n".encode())
+def get_page(port: int, path: str) -> tuple[int, str]:
+    answer = send_request(port, f"GET {path} HTTP/1.1\r\n\r\n".encode())
     return status_of(answer), answer.partition(b"\r\n\r\n")[2].decode()
 
 
 def test_the_pages_of_a_server() -> None:
     with kafka_server(settings={"kafkalog.http.listener": "127.0.0.1:0"}, topics={"orders": 2}) as server:
         assert server.http_port is not None
-        assert get(server.http_port, "/health") == (200, "ok\n")
-        assert get(server.http_port, "/ready") == (200, "ready\n")
+        assert get_page(server.http_port, "/health") == (200, "ok\n")
+        assert get_page(server.http_port, "/ready") == (200, "ready\n")
         socket.create_connection(("127.0.0.1", server.port)).close()
-        status, text = get(server.http_port, "/metrics")
+        status, text = get_page(server.http_port, "/metrics")
         assert status == 200
         assert "kafkalog_server_connections_accepted_total 1\n" in text
         assert re.search(r'^kafkalog_log_end_offset\{topic="orders",partition="1",.*\} 0$', text, re.MULTILINE)
@@ -208,7 +208,7 @@ def test_the_pages_of_a_server() -> None:
         assert all(re.match(r"# (HELP|TYPE) |[a-z_]+(\{.*\})? \S+$", line) for line in text.splitlines())
         names = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
         assert len(names) == len(set(names)) > 40
-        status, html = get(server.http_port, "/")
+        status, html = get_page(server.http_port, "/")
         assert status == 200
         assert f"127.0.0.1:{server.port}" in html
         assert "<b>orders</b>" in html
@@ -232,11 +232,11 @@ def test_a_group_and_its_lag_are_on_the_page() -> None:
         consumer.commit(offsets=[TopicPartition("orders", 0, 4)], asynchronous=False)
         consumer.close()
         assert server.http_port is not None
-        _, html = get(server.http_port, "/")
+        _, html = get_page(server.http_port, "/")
         assert "<b>billing&lt;1&gt;</b>" in html
         assert re.search(r"billing.*lag 6<", html)
         assert re.search(r"orders</b>.*10 offsets", html)
-        _, text = get(server.http_port, "/metrics")
+        _, text = get_page(server.http_port, "/metrics")
         assert re.search(r'kafkalog_server_request_seconds_count\{api="produce"\} [1-9]', text)
         assert 'kafkalog_append_records_total{topic="orders"' in text
 

@@ -34,7 +34,7 @@ def left(tmp_path: Path) -> Path:
     return path
 
 
-def state(path: Path) -> dict[str, tuple[str, int]]:
+def directory_state(path: Path) -> dict[str, tuple[str, int]]:
     return {
         str(one.relative_to(path)): (hashlib.sha256(one.read_bytes()).hexdigest(), one.stat().st_mtime_ns)
         for one in sorted(path.rglob("*"))
@@ -42,11 +42,11 @@ def state(path: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def config() -> ServerConfig:
+def make_config() -> ServerConfig:
     return ServerConfig({**SMALL, "listeners": "PLAINTEXT://127.0.0.1:0"})
 
 
-async def ends(node: Any) -> Any:
+async def fetch_ends(node: Any) -> Any:
     rows = [{"partition_index": index, "timestamp": -1} for index in (0, 1)]
     tree = {"replica_id": -1, "topics": [{"name": "orders", "partitions": rows}]}
     answer = await call(node, "list_offsets", 1, tree)
@@ -66,10 +66,10 @@ def test_transactions_stay_as_they_were_left(tmp_path: Path, is_ending: bool) ->
             node.transactions._log.write(prepared(known, True, 0, node.clock()))  # and the process ends here
 
     with_node(path, work)
-    before = state(path)
+    before = directory_state(path)
 
     async def run() -> None:
-        settings = config().with_({"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20})
+        settings = make_config().with_({"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20})
         async with serving([str(path)], settings, is_read_only=True) as server:
             node = server.node
             await node.transactions.loaded()
@@ -81,7 +81,7 @@ def test_transactions_stay_as_they_were_left(tmp_path: Path, is_ending: bool) ->
             assert (partition.last_stable_offset, partition.log.log_end_offset) == (0, 1)
 
     asyncio.run(run())
-    assert state(path) == before
+    assert directory_state(path) == before
 
 
 async def refusals(node: Any) -> list[int]:
@@ -99,17 +99,17 @@ def test_all_is_read_and_nothing_written(left: Path, damage: str) -> None:
         last = max((left / "orders-0").glob("*.log"))
         with last.open("ab") as file:
             file.write(bytes(50))
-    before = state(left)
+    before = directory_state(left)
 
     async def run() -> None:
-        async with serving([str(left)], config(), is_read_only=True) as server:
-            assert await ends(server.node) == [COUNT, 0]
+        async with serving([str(left)], make_config(), is_read_only=True) as server:
+            assert await fetch_ends(server.node) == [COUNT, 0]
             assert await refusals(server.node) == [44, 44]
             copies = [Path(one.path) for one in server.node.store.directories]
         assert not any(copy.exists() for copy in copies)
 
     asyncio.run(run())
-    assert state(left) == before
+    assert directory_state(left) == before
 
 
 def test_what_lies_before_damage_in_an_earlier_segment_is_served(left: Path) -> None:
@@ -120,15 +120,15 @@ def test_what_lies_before_damage_in_an_earlier_segment_is_served(left: Path) -> 
     data = bytearray(second.read_bytes())
     data[len(data) // 2] ^= 0xFF
     second.write_bytes(data)
-    before = state(left)
+    before = directory_state(left)
 
     async def run() -> None:
-        async with serving([str(left)], config(), is_read_only=True) as server:
-            end, other = await ends(server.node)
+        async with serving([str(left)], make_config(), is_read_only=True) as server:
+            end, other = await fetch_ends(server.node)
             assert int(second.stem) < end < COUNT and other == 0
 
     asyncio.run(run())
-    assert state(left) == before
+    assert directory_state(left) == before
 
 
 @pytest.mark.parametrize("damage", ["cut", "strange", "flipped"])
@@ -146,30 +146,30 @@ def test_a_damaged_last_segment_of_a_clean_directory_is_recovered_in_a_copy(left
         data[-50] ^= 0xFF
     last.write_bytes(data)
     assert (left / CLEAN_SHUTDOWN_FILE).exists()
-    before = state(left)
+    before = directory_state(left)
 
     async def run() -> None:
-        async with serving([str(left)], config(), is_read_only=True) as server:
+        async with serving([str(left)], make_config(), is_read_only=True) as server:
             assert not list(server.node.store.offline)
-            assert await ends(server.node) == [COUNT - (damage != "strange"), 1]
+            assert await fetch_ends(server.node) == [COUNT - (damage != "strange"), 1]
 
     asyncio.run(run())
-    assert state(left) == before
+    assert directory_state(left) == before
 
 
 def test_its_users_log_in_and_no_topic_is_made_by_asking_for_it(left: Path, caplog: pytest.LogCaptureFixture) -> None:
     add_user(left, "u", "secret")
-    before = state(left)
+    before = directory_state(left)
 
     async def run() -> None:
-        async with serving([str(left)], config(), is_read_only=True) as server:
+        async with serving([str(left)], make_config(), is_read_only=True) as server:
             assert await server.node.credentials.is_password("u", "secret")
             for _ in range(2):
                 answer = await call(server.node, "metadata", 3, {"topics": [{"name": "new"}]})
                 assert answer.topics[0].error_code == 3 and server.node.topics.names() == ["orders"]
 
     asyncio.run(run())
-    assert state(left) == before and "chmod 600" not in caplog.text
+    assert directory_state(left) == before and "chmod 600" not in caplog.text
 
 
 def test_a_directory_that_cannot_be_written_to(left: Path) -> None:
@@ -178,8 +178,8 @@ def test_a_directory_that_cannot_be_written_to(left: Path) -> None:
     try:
 
         async def run() -> None:
-            async with serving([str(left)], config(), is_read_only=True) as server:
-                assert await ends(server.node) == [COUNT, 0]
+            async with serving([str(left)], make_config(), is_read_only=True) as server:
+                assert await fetch_ends(server.node) == [COUNT, 0]
 
         asyncio.run(run())
     finally:
@@ -189,7 +189,7 @@ def test_a_directory_that_cannot_be_written_to(left: Path) -> None:
 
 def test_a_directory_that_is_written_to_is_left_alone(left: Path) -> None:
     async def run() -> None:
-        async with serving([str(left)], config(), is_read_only=True):
+        async with serving([str(left)], make_config(), is_read_only=True):
             raise AssertionError("it served")
 
     with kafkalog.open_dirs(left, "a"), pytest.raises(DirectoryLocked):
@@ -198,7 +198,7 @@ def test_a_directory_that_is_written_to_is_left_alone(left: Path) -> None:
 
 def test_no_directory(tmp_path: Path) -> None:
     async def run() -> None:
-        async with serving([str(tmp_path / "none")], config(), is_read_only=True):
+        async with serving([str(tmp_path / "none")], make_config(), is_read_only=True):
             raise AssertionError("it served")
 
     with pytest.raises(PartitionNotFound):
@@ -223,14 +223,14 @@ def test_how_much_of_a_directory_that_was_not_closed_well_is_copied_is_logged(
 ) -> None:
     caplog.set_level(logging.INFO)
     with stand_ins([str(left)]):
-        assert "was not closed well" not in caplog.text
+        assert "was not shut down cleanly" not in caplog.text
     (left / CLEAN_SHUTDOWN_FILE).unlink()
     with stand_ins([str(left)]) as [made]:
         copied = [one for one in Path(made).rglob("*.log") if not one.is_symlink()]
         last = [max((left / f"orders-{index}").glob("*.log")) for index in (0, 1)]
         assert sorted(one.name for one in copied) == sorted(one.name for one in last)
         size = sum(one.stat().st_size for one in last)
-        words = f"{left} was not closed well: {size} bytes of its last segments are copied and recovered"
+        words = f"{left} was not shut down cleanly: copied {size} bytes of its last segments to recover them"
         assert size > 0 and words in caplog.messages
 
 

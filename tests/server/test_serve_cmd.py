@@ -22,7 +22,7 @@ SETTINGS = [word for name, value in SMALL.items() for word in ("-X", f"{name}={v
 
 
 @contextmanager
-def served(
+def run_server(
     tmp_path: Path, *args: str, before: str = "", stdout: int | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     ready = tmp_path / "ready"
@@ -41,12 +41,12 @@ def served(
         process.communicate()
 
 
-def asked(port: int, *call: Any) -> bytes:
+def send_request(port: int, *call: Any) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
-        return answered(sock, *call)
+        return exchange_request(sock, *call)
 
 
-def answered(sock: socket.socket, *call: Any) -> bytes:
+def exchange_request(sock: socket.socket, *call: Any) -> bytes:
     body = request_bytes(*(call or ("api_versions", 3, SOFTWARE)))
     sock.sendall(len(body).to_bytes(4, "big") + body)
     size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
@@ -57,8 +57,8 @@ def answered(sock: socket.socket, *call: Any) -> bytes:
 def test_it_answers_until_a_signal_and_takes_its_ready_file_away(tmp_path: Path, number: int) -> None:
     # who runs the tests may have said that a hang-up is ignored, which a server takes over
     hears = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
-    with served(tmp_path, "-d", str(tmp_path / "data"), before=hears) as (process, port):
-        assert asked(port)[:4] == (7).to_bytes(4, "big")
+    with run_server(tmp_path, "-d", str(tmp_path / "data"), before=hears) as (process, port):
+        assert send_request(port)[:4] == (7).to_bytes(4, "big")
         process.send_signal(number)
         assert process.wait(timeout=20) == 0
         assert not (tmp_path / "ready").exists()
@@ -67,16 +67,16 @@ def test_it_answers_until_a_signal_and_takes_its_ready_file_away(tmp_path: Path,
 
 def test_under_nohup_it_goes_on_when_the_terminal_is_gone(tmp_path: Path) -> None:
     ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
-    with served(tmp_path, "-d", str(tmp_path / "data"), before=ignoring) as (process, port):
+    with run_server(tmp_path, "-d", str(tmp_path / "data"), before=ignoring) as (process, port):
         process.send_signal(signal.SIGHUP)
-        assert asked(port)
+        assert send_request(port)
         process.terminate()
         assert process.wait(timeout=20) == 0
 
 
 def test_a_signal_while_clients_are_busy(tmp_path: Path) -> None:
     """Clients that ask without end, one that does not read, one in the middle of a request."""
-    with served(tmp_path, "-d", str(tmp_path / "data")) as (process, port):
+    with run_server(tmp_path, "-d", str(tmp_path / "data")) as (process, port):
         body = request_bytes("api_versions", 3, SOFTWARE)
         request = len(body).to_bytes(4, "big") + body
         socks = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
@@ -96,7 +96,7 @@ def test_a_signal_while_clients_are_busy(tmp_path: Path) -> None:
 
 
 def test_a_directory_or_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
-    with served(tmp_path, "-d", str(tmp_path / "data")) as (_, port):
+    with run_server(tmp_path, "-d", str(tmp_path / "data")) as (_, port):
         again = [*COMMAND, "-d", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
         done = subprocess.run(again, capture_output=True, text=True, timeout=30)
         assert done.returncode == 1
@@ -104,31 +104,31 @@ def test_a_directory_or_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path)
         other = [*COMMAND, "-d", str(tmp_path / "other"), "--listen", f"127.0.0.1:{port}"]
         done = subprocess.run(other, capture_output=True, text=True, timeout=30)
         assert done.returncode == 1
-        assert "another server has the port" in done.stderr
+        assert "another process uses the port" in done.stderr
         assert "Traceback" not in done.stderr
         pages = [*other[:-1], "127.0.0.1:0", "--http", f"127.0.0.1:{port}"]
         done = subprocess.run(pages, capture_output=True, text=True, timeout=30)
         assert done.returncode == 1 and f"cannot listen at 127.0.0.1:{port}" in done.stderr
         assert not (tmp_path / "other").exists()
-        assert asked(port)
+        assert send_request(port)
 
 
 def test_with_too_few_descriptors_those_who_are_connected_are_served(tmp_path: Path) -> None:
     """The others wait to be accepted, and are once there is room."""
     few = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({FEW}, {FEW})); "
-    with served(tmp_path, "-d", str(tmp_path / "data"), before=few) as (process, port):
+    with run_server(tmp_path, "-d", str(tmp_path / "data"), before=few) as (process, port):
         opened = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(FEW + 20)]
-        assert answered(opened[0])
+        assert exchange_request(opened[0])
         assert process.poll() is None
         for sock in opened[:-1]:
             sock.close()
-        assert answered(opened[-1])
+        assert exchange_request(opened[-1])
         opened[-1].close()
 
 
 def test_memory_is_given_back(tmp_path: Path) -> None:
-    with served(tmp_path, "--memory") as (process, port):
-        assert asked(port)
+    with run_server(tmp_path, "--memory") as (process, port):
+        assert send_request(port)
         held = {os.path.realpath(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")}
         folder = next(Path(path).parent for path in held if path.endswith("/.lock"))
         assert folder.name.startswith("kafkalog-memory-")
@@ -146,8 +146,8 @@ def test_full_collections_leave_new_logs_alone(tmp_path: Path) -> None:
     frozen = []
     for name, count in (("few", 400), ("many", 1200)):
         topic = {"name": name, "num_partitions": count, "replication_factor": -1, "assignments": [], "configs": []}
-        with served(tmp_path, "-d", str(tmp_path / name), before=watch, stdout=subprocess.PIPE) as (process, port):
-            asked(port, "create_topics", 7, {"topics": [topic], "timeout": 60_000, "validate_only": False})
+        with run_server(tmp_path, "-d", str(tmp_path / name), before=watch, stdout=subprocess.PIPE) as (process, port):
+            send_request(port, "create_topics", 7, {"topics": [topic], "timeout": 60_000, "validate_only": False})
             process.terminate()
             frozen.append(int(process.communicate(timeout=60)[0].removeprefix("frozen ")))
     assert frozen[1] - frozen[0] > 1024 * 20, frozen
@@ -159,8 +159,8 @@ def test_settings_come_from_a_file_and_x_goes_before_it(tmp_path: Path) -> None:
         f"process.roles=broker,controller\nlog.dirs={tmp_path / 'data'}\nnode.id=7\ncontroller.quorum.voters=1@a:1\n"
         "offsets.topic.replication.factor=1\nnum.partitions=3\n"
     )
-    with served(tmp_path, "--config", str(file), "-X", "num.partitions=5") as (_, port):
-        assert asked(port)
+    with run_server(tmp_path, "--config", str(file), "-X", "num.partitions=5") as (_, port):
+        assert send_request(port)
         assert (tmp_path / "data/.lock").exists()
         assert '"node_id": 7' in (tmp_path / "data/kafkalog.node.json").read_text()
 
@@ -170,7 +170,7 @@ def test_settings_come_from_a_file_and_x_goes_before_it(tmp_path: Path) -> None:
     [
         (["--memory", "-d", "x"], "leave -d"),
         (["-d", "{tmp}", "--read-only", "--add-user", "x"], "leave one of them out"),
-        (["-d", "{tmp}", "--listen", "nowhere"], "no listener"),
+        (["-d", "{tmp}", "--listen", "nowhere"], "is not a listener"),
         (["-d", "{tmp}", "-X", "num.io.threads=0"], "num.io.threads"),
         (["-d", "{tmp}", "-X", "listeners=INSIDE://:0"], "listener.security.protocol.map"),
         (["-d", "{tmp}", "--config", "{tmp}/none"], "read the settings"),

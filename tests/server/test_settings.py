@@ -100,7 +100,7 @@ def test_defaults_of_our_own_settings(name: str) -> None:
     assert KEYS[name].default == OWN[name][0]
 
 
-def takes(key: Key, value: int) -> bool:
+def accepts_value(key: Key, value: int) -> bool:
     try:
         assert parse_value(key, str(value)) == value
     except ConfigError as error:
@@ -120,14 +120,14 @@ LOWEST = {row.name: int(row.valid[3:]) for row in ROWS if row.valid.startswith("
 
 @pytest.mark.parametrize("name", LOWEST)
 def test_the_lowest_value_is_taken_and_none_below_it(name: str) -> None:
-    assert [takes(KEYS[name], LOWEST[name] + more) for more in (-1, 0)] == [False, True]
+    assert [accepts_value(KEYS[name], LOWEST[name] + more) for more in (-1, 0)] == [False, True]
 
 
 @pytest.mark.parametrize(
     ("name", "highest"), [("offsets.topic.compression.codec", 4), ("kafkalog.handover.timeout.ms", 20_000)]
 )
 def test_the_highest_value_is_taken_and_none_above_it(name: str, highest: int) -> None:
-    assert [takes(KEYS[name], value) for value in (highest, highest + 1)] == [True, False]
+    assert [accepts_value(KEYS[name], value) for value in (highest, highest + 1)] == [True, False]
 
 
 @pytest.mark.parametrize(

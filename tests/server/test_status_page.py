@@ -14,7 +14,7 @@ from kafkalog.server.status.snapshot import DiskStatus, GroupStatus, LagStatus, 
 from kafkalog.types import TopicPartition
 from tests.pages import shape_of
 from tests.server.browser import CONTRASTS, Browser, NoBrowser, find
-from tests.server.http_pages import listening
+from tests.server.http_pages import serve_pages
 
 EVIL = '<script>alert("x")</script>&\'"'
 STATUS = Status(
@@ -62,7 +62,7 @@ def test_a_server_with_nothing_in_it() -> None:
 
 
 def test_it_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_page, "MOST_ROWS", 2)
+    monkeypatch.setattr(status_page, "MAX_ROWS", 2)
     text = shape_of(page(STATUS)).text
     assert text.count("1 more partitions are not shown") == 2
 
@@ -106,7 +106,7 @@ def listener() -> Iterator[HttpListener]:
     async def status() -> Page:
         return Page(page(STATUS), "text/html; charset=utf-8")
 
-    with listening({"/": status}) as one:
+    with serve_pages({"/": status}) as one:
         yield one
 
 

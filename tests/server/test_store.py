@@ -42,6 +42,6 @@ def test_the_number_of_another_node_is_refused(tmp_path: Path) -> None:
 def test_who_the_node_is_cannot_be_kept(tmp_path: Path) -> None:
     """What was opened is closed again: the next one gets it."""
     (tmp_path / NODE_FILE).write_text("{}")
-    with pytest.raises(Exception, match="does not say who the node is"):
+    with pytest.raises(Exception, match="has no valid identity of the node"):
         open_store([str(tmp_path)], ServerConfig())
     LogManager.open([tmp_path]).close()

@@ -119,9 +119,9 @@ def test_two_calls_for_one_topic_make_it_once(tmp_path: Path) -> None:
     with_topics(tmp_path, use)
 
 
-def test_validate_only_makes_nothing(tmp_path: Path) -> None:
+def test_a_plan_creates_nothing(tmp_path: Path) -> None:
     async def use(topics: Topics, manager: LogManager) -> None:
-        assert (await topics.create("t", validate_only=True)).partitions == 3
+        assert topics.plan("t").topic.partitions == 3
         assert topics.names() == [] and not manager.logs
 
     with_topics(tmp_path, use)

@@ -39,25 +39,25 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     if context.api_version < _OF_BROKERS:
         producer = ProducerEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         transactional_id, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
-        codes = await _added(node, context, transactional_id, producer, topics, False)
+        codes = await _add(node, context, transactional_id, producer, topics, False)
         return {"throttle_time": context.throttle_ms, "results_by_topic_v3_and_below": _results(topics, codes)}
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     results = []
     for one in request.transactions:
         producer = ProducerEpoch(one.producer_id, one.producer_epoch)
-        codes = await _added(node, context, one.transactional_id, producer, one.topics, one.verify_only)
+        codes = await _add(node, context, one.transactional_id, producer, one.topics, one.verify_only)
         results.append({"transactional_id": one.transactional_id, "topic_results": _results(one.topics, codes)})
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
-async def _added(
+async def _add(
     node: Node,
     context: RequestContext,
     transactional_id: str,
     producer: ProducerEpoch,
     topics: Sequence[AddPartitionsToTxnTopic],
-    only_asks: bool,
+    verify_only: bool,
 ) -> Codes:
     version = context.api_version
     partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
@@ -66,12 +66,11 @@ async def _added(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    wrong = _wrong(node, context, partitions, of_client)
-    if wrong:
-        return {one: wrong.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions}
-    if only_asks:
-        verified: Codes = node.transactions.verify_partitions(transactional_id, producer, partitions)
-        return verified
+    errors = _partition_errors(node, context, partitions, of_client)
+    if errors:
+        return {one: errors.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions}
+    if verify_only:
+        return node.transactions.verify_partitions(transactional_id, producer, partitions)
     client_version = CLASSIC if of_client else EPOCH_BUMPS
     error = node.transactions.add_partitions(transactional_id, producer, partitions, client_version)
     error = error or await node.transactions.settled(transactional_id)
@@ -80,7 +79,7 @@ async def _added(
     return dict.fromkeys(partitions, error)
 
 
-def _wrong(node: Node, context: RequestContext, partitions: list[TopicPartition], of_client: bool) -> Codes:
+def _partition_errors(node: Node, context: RequestContext, partitions: list[TopicPartition], of_client: bool) -> Codes:
     """Return the error codes of partitions that the client may not write to and of missing partitions."""
     found: dict[TopicPartition, ErrorCode] = {}
     allowed: dict[str, bool] = {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.server.requests.context import Answer, RequestContext
-from kafkalog.server.settings.answers import all_refused, altered
+from kafkalog.server.settings.answers import alter_resources, refused
 from kafkalog.server.settings.changes import set_all
+
+__all__ = ["handle", "refused"]
 
 if TYPE_CHECKING:
     from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
@@ -22,11 +24,4 @@ async def handle(node: Node, context: RequestContext, request: AlterConfigsReque
         kind, name = resource.resource_type, resource.resource_name
         await set_all(node, kind, name, settings, request.validate_only)
 
-    return await altered(node, context, request, alter)
-
-
-def refused(
-    node: Node, context: RequestContext, request: AlterConfigsRequest, error_code: int, message: str | None
-) -> Answer:
-    """Return the error for each resource."""
-    return all_refused(context, request, error_code, message)
+    return await alter_resources(node, context, request, alter)

@@ -10,7 +10,7 @@ from kafkalog.server.error_codes import ErrorCode, code_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.security.acls import Operation
 from kafkalog.server.security.scram import NUMBERS, keys_of_salted
-from kafkalog.server.security.state import MAX_ITERATIONS, MIN_ITERATIONS, ScramKeys, SecurityState
+from kafkalog.server.security.state import MAX_ITERATIONS, MIN_ITERATIONS, SecurityState
 
 if TYPE_CHECKING:
     from kio.schema.alter_user_scram_credentials.v0.request import (
@@ -32,20 +32,22 @@ async def handle(node: Node, context: RequestContext, request: AlterUserScramCre
     if not node.authorizer.allows_cluster(context, Operation.ALTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(node, context, request, code, code.message)
-    results = _checked(request, node.credentials.file.state)
+    results = _check_rows(request, node.credentials.file.state)
 
-    def changed(state: SecurityState) -> SecurityState:
+    def apply_changes(state: SecurityState) -> SecurityState:
         users = {user: dict(mechanisms) for user, mechanisms in state.users.items()}
         for row in request.deletions:
             if not results[row.name][0]:
                 users.get(row.name, {}).pop(_MECHANISMS[row.mechanism], None)
         for new in request.upsertions:
             if not results[new.name][0]:
-                users.setdefault(new.name, {})[_MECHANISMS[new.mechanism]] = _keys(new)
-        return state._replace(users={user: kept for user, kept in users.items() if kept})
+                mechanism = _MECHANISMS[new.mechanism]
+                keys = keys_of_salted(mechanism, bytes(new.salted_password), bytes(new.salt), new.iterations)
+                users.setdefault(new.name, {})[mechanism] = keys
+        return state._replace(users={user: keys for user, keys in users.items() if keys})
 
     try:
-        await node.credentials.file.change(node.run, changed)
+        await node.credentials.file.change(node.run, apply_changes)
     except StorageError as error:
         failed = code_of(error), error.message
         results = {user: result if result[0] else failed for user, result in results.items()}
@@ -60,18 +62,19 @@ def refused(
     return _tree(context, {row.name: (error_code, message) for row in rows})
 
 
-def _checked(request: AlterUserScramCredentialsRequest, state: SecurityState) -> dict[str, _Result]:
+def _check_rows(request: AlterUserScramCredentialsRequest, state: SecurityState) -> dict[str, _Result]:
     """Return each user's first error code and message, or NONE and None if its changes are valid."""
     rows: tuple[_Row, ...] = (*request.deletions, *request.upsertions)
     counts = Counter((row.name, row.mechanism) for row in rows)
     results: dict[str, _Result] = {}
     for row in rows:
-        result = _problem(row, state)
+        if results.get(row.name, (ErrorCode.NONE, None))[0]:
+            continue
         if counts[row.name, row.mechanism] > 1:
-            words = "A user credential cannot be altered twice in the same request"
-            result = (ErrorCode.DUPLICATE_RESOURCE, words)
-        if not results.get(row.name, (ErrorCode.NONE, None))[0]:
-            results[row.name] = result
+            message = "A user credential cannot be altered twice in the same request"
+            results[row.name] = (ErrorCode.DUPLICATE_RESOURCE, message)
+        else:
+            results[row.name] = _problem(row, state)
     return results
 
 
@@ -92,10 +95,6 @@ def _problem(row: Any, state: SecurityState) -> _Result:
     if not row.salt or not row.salted_password:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty"
     return ErrorCode.NONE, None
-
-
-def _keys(row: ScramCredentialUpsertion) -> ScramKeys:
-    return keys_of_salted(_MECHANISMS[row.mechanism], bytes(row.salted_password), bytes(row.salt), row.iterations)
 
 
 def _tree(context: RequestContext, results: dict[str, _Result]) -> Answer:

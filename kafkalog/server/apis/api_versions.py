@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_KEPT_LETTERS: Final = 100
+_MAX_NAME_LENGTH: Final = 100
 """Maximum length of each, since an untrusted client chooses the text and the connection stores it."""
 
 
@@ -39,23 +39,24 @@ def read(version: int, frame: Frame, position: int) -> Software:
 async def handle(node: Node, context: RequestContext, request: Software | None) -> bytes:
     """Return the response body as bytes. `request` is None for a version that is not served."""
     if request is None:
-        return _body(context.api_version, 0, _in_set(node))
+        return _body(context.api_version, 0, _is_in_replica_set(node))
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, names)):
-            return _body(context.api_version, int(ErrorCode.INVALID_REQUEST), _in_set(node))
-        context.connection.software_name, context.connection.software_version = (one[:_KEPT_LETTERS] for one in names)
+            return _body(context.api_version, int(ErrorCode.INVALID_REQUEST), _is_in_replica_set(node))
+        connection = context.connection
+        connection.software_name, connection.software_version = (one[:_MAX_NAME_LENGTH] for one in names)
     if context.throttle_ms:
-        return api_versions_body(context.api_version, dict(offered(_in_set(node))), 0, context.throttle_ms)
-    return _body(context.api_version, 0, _in_set(node))
+        return api_versions_body(context.api_version, dict(offered(_is_in_replica_set(node))), 0, context.throttle_ms)
+    return _body(context.api_version, 0, _is_in_replica_set(node))
 
 
 def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> bytes:
     """Return a body with the error code."""
-    return _body(context.api_version, error_code, _in_set(node))
+    return _body(context.api_version, error_code, _is_in_replica_set(node))
 
 
-def _in_set(node: Node) -> bool:
+def _is_in_replica_set(node: Node) -> bool:
     return node.quorum.replica_set is not None
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.consumer_group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
 from kafkalog.server.requests.context import Answer, RequestContext
-from kafkalog.server.requests.groups import Row, described
+from kafkalog.server.requests.groups import Row, describe_groups
 from kafkalog.server.security.acls import NOT_ASKED, Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ _DENIED: Final = "The described group uses topics that the client is not authori
 
 async def handle(node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest) -> Answer:
     """Return a row for each requested group."""
-    is_asked = request.include_authorized_operations
+    wants_operations = request.include_authorized_operations
 
     def row_of(group_id: str, group: Group | None) -> Row:
-        return _described(node, context, group_id, group)
+        return _describe(node, context, group_id, group)
 
-    return await described(
-        node, context, request.group_ids, _row, row_of, lambda row: is_asked and not row["error_code"]
+    return await describe_groups(
+        node, context, request.group_ids, _row, row_of, lambda row: wants_operations and not row["error_code"]
     )
 
 
-def _described(node: Node, context: RequestContext, group_id: str, group: Group | None) -> Row:
+def _describe(node: Node, context: RequestContext, group_id: str, group: Group | None) -> Row:
     if not isinstance(group, ConsumerGroup):
-        what = "not found" if group is None else "is not a consumer group"
-        return _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        reason = "not found" if group is None else "is not a consumer group"
+        return _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
     allows = node.authorizer.allows
     if not all(allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name) for name in group.subscribed_topics()):
         return _row(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _DENIED)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.consumer_group import LEFT, LEFT_FOR_A_WHILE, ConsumerMember
@@ -44,48 +43,48 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
 
     def may_see(topic: str) -> bool:
-        return bool(node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic))
+        return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
     if not all(map(may_see, request.subscribed_topic_names or ())):
         return refused(node, context, request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     try:
         _check(node, context, request)
-        done = await node.groups.consumer_heartbeat(request.group_id, _event(context, request), may_see)
+        result = await node.groups.consumer_heartbeat(request.group_id, _event(context, request), may_see)
     except Refused as error:
         return refused(node, context, request, error.code, error.message)
-    is_member = done.member is not None and done.epoch >= 0
+    is_member = result.member is not None and result.epoch >= 0
     interval_ms = group_setting(node, request.group_id, "consumer.heartbeat.interval.ms")
     return {
         "throttle_time": context.throttle_ms,
         "error_code": 0,
         "error_message": None,
-        "member_id": done.member.id if done.member is not None else request.member_id,
-        "member_epoch": done.epoch,
+        "member_id": result.member.id if result.member is not None else request.member_id,
+        "member_epoch": result.epoch,
         "heartbeat_interval": interval_ms if is_member else 0,
-        "assignment": _assignment(done.member) if done.sends_assignment and done.member is not None else None,
+        "assignment": _assignment(result.member) if result.sends_assignment and result.member is not None else None,
     }
 
 
 def _check(node: Node, context: RequestContext, request: _Request) -> None:
     """Raise Refused if the request is invalid for any group."""
     epoch = request.member_epoch
-    wrong = None
+    problem = None
     if not request.group_id:
-        wrong = "GroupId can't be empty."
+        problem = "GroupId can't be empty."
     elif not request.member_id and (epoch > 0 or context.api_version >= _FIRST_WITH_OWN_ID):
-        wrong = "MemberId can't be empty."
+        problem = "MemberId can't be empty."
     elif request.instance_id == "":
-        wrong = "InstanceId can't be empty."
+        problem = "InstanceId can't be empty."
     elif request.rack_id == "":
-        wrong = "RackId can't be empty."
+        problem = "RackId can't be empty."
     elif epoch == 0:
-        wrong = _wrong_join(request)
+        problem = _join_problem(request)
     elif epoch == LEFT_FOR_A_WHILE and request.instance_id is None:
-        wrong = "InstanceId can't be null."
+        problem = "InstanceId can't be null."
     elif epoch < LEFT_FOR_A_WHILE:
-        wrong = "MemberEpoch is invalid."
-    if wrong is not None:
-        raise Refused(ErrorCode.INVALID_REQUEST, wrong)
+        problem = "MemberEpoch is invalid."
+    if problem is not None:
+        raise Refused(ErrorCode.INVALID_REQUEST, problem)
     known = node.config["group.consumer.assignors"]
     if request.server_assignor is not None and request.server_assignor not in known:
         raise Refused(
@@ -94,7 +93,7 @@ def _check(node: Node, context: RequestContext, request: _Request) -> None:
         )
 
 
-def _wrong_join(request: _Request) -> str | None:
+def _join_problem(request: _Request) -> str | None:
     if request.rebalance_timeout < 0:
         return "RebalanceTimeoutMs must be provided in first request."
     if request.topic_partitions is None or request.topic_partitions:
@@ -129,12 +128,8 @@ def _new_id() -> str:
 
 
 def _assignment(member: ConsumerMember) -> dict[str, object]:
-    return {"topic_partitions": rows_of(member.assigned)}
-
-
-def rows_of(partitions: Mapping[UUID, frozenset[int]]) -> list[dict[str, object]]:
-    """Return partitions by topic in the form used in responses."""
-    return [{"topic_id": topic_id, "partitions": sorted(those)} for topic_id, those in partitions.items()]
+    rows = [{"topic_id": topic_id, "partitions": sorted(numbers)} for topic_id, numbers in member.assigned.items()]
+    return {"topic_partitions": rows}
 
 
 def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:

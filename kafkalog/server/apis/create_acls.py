@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: CreateAclsRequest) -> Answer:
     """Save the valid ACLs and return a result for each."""
-    why = refusal(node, context, Operation.ALTER)
-    if why is not None:
-        return refused(node, context, request, *why)
-    made: list[Acl] = []
+    rejection = refusal(node, context, Operation.ALTER)
+    if rejection is not None:
+        return refused(node, context, request, *rejection)
+    created: list[Acl] = []
     results: list[tuple[int, str | None]] = []
     for row in request.creations:
         try:
-            made.append(acl_of(row))
+            created.append(acl_of(row))
         except InvalidRequest as error:
             results.append((code_of(error), error.message))
         else:
             results.append((ErrorCode.NONE, ""))
     try:
         await node.credentials.file.change(
-            node.run, lambda state: state._replace(acls=tuple(dict.fromkeys([*state.acls, *made])))
+            node.run, lambda state: state._replace(acls=tuple(dict.fromkeys([*state.acls, *created])))
         )
     except StorageError as error:
         results = [(code or code_of(error), message or error.message) for code, message in results]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import InvalidReplicaAssignment, KafkalogError
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.requests.assignments import check_one
+from kafkalog.server.requests.assignments import check_replica_list
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.server.security.acls import Operation, ResourceType
@@ -34,7 +34,7 @@ async def handle(node: Node, context: RequestContext, request: CreatePartitionsR
         elif not node.authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
             rows.append(_row(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None))
         else:
-            rows.append(await _grown(node, context, topic, request.validate_only))
+            rows.append(await _add_partitions(node, context, topic, request.validate_only))
     return {"throttle_time": context.throttle_ms, "results": rows}
 
 
@@ -46,25 +46,25 @@ def refused(
     return {"throttle_time": context.throttle_ms, "results": [_row(name, error_code, message) for name in names]}
 
 
-async def _grown(node: Node, context: RequestContext, wanted: CreatePartitionsTopic, validate_only: bool) -> Tree:
+async def _add_partitions(
+    node: Node, context: RequestContext, requested: CreatePartitionsTopic, validate_only: bool
+) -> Tree:
     try:
-        topic = node.topics.check_growth(wanted.name, wanted.count)
-        if wanted.assignments is not None:
-            added = wanted.count - topic.partitions
-            if len(wanted.assignments) != added:
+        added = requested.count - node.topics.check_growth(requested.name, requested.count).partitions
+        if requested.assignments is not None:
+            if len(requested.assignments) != added:
                 raise InvalidReplicaAssignment(
-                    f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} "
+                    f"Attempted to add {added} additional partition(s), but only {len(requested.assignments)} "
                     "assignment(s) were specified."
                 )
-            for assignment in wanted.assignments:
-                check_one(node.node_id, assignment.broker_ids)
+            for assignment in requested.assignments:
+                check_replica_list(node.node_id, assignment.broker_ids)
         if not validate_only:
-            added = wanted.count - topic.partitions
             node.quotas.record_mutations(context, added, is_strict=context.api_version >= _STRICT_FROM)
-            await node.topics.add_partitions(wanted.name, wanted.count)
+            await node.topics.add_partitions(requested.name, requested.count)
     except KafkalogError as error:
-        return _row(wanted.name, code_of(error), error.message or None)
-    return _row(wanted.name, ErrorCode.NONE, None)
+        return _row(requested.name, code_of(error), error.message or None)
+    return _row(requested.name, ErrorCode.NONE, None)
 
 
 def _row(name: str, error_code: int, message: str | None) -> Tree:

@@ -13,7 +13,7 @@ from kafkalog.errors import (
     PolicyViolation,
 )
 from kafkalog.server.error_codes import ErrorCode, code_of
-from kafkalog.server.node.topics import METADATA_TOPIC, Topic, TopicPlan, check_many
+from kafkalog.server.node.topics import METADATA_TOPIC, Topic, TopicPlan, check_partition_count
 from kafkalog.server.requests.assignments import check_factor, check_replicas
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
@@ -41,28 +41,28 @@ async def handle(node: Node, context: RequestContext, request: CreateTopicsReque
     rows: dict[str, Tree] = {}
     plans: dict[str, TopicPlan] = {}
     turns = CooperativeYield(_TURN_ROWS)
-    for wanted in request.topics:
+    for requested in request.topics:
         await turns.row()
-        name: str = wanted.name
+        name: str = requested.name
         if counts[name] > 1:
             rows[name] = _error(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif name == METADATA_TOPIC:
-            words = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-            rows[name] = _error(name, ErrorCode.INVALID_REQUEST, words)
+            message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+            rows[name] = _error(name, ErrorCode.INVALID_REQUEST, message)
         elif not (may_all or node.authorizer.allows(context, Operation.CREATE, ResourceType.TOPIC, name)):
             rows[name] = _error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         elif too_many is not None:
             rows[name] = _error(name, code_of(too_many), too_many.message)
         else:
             try:
-                rows[name], plans[name] = {}, _plan(node, context, wanted, request.validate_only)
+                rows[name], plans[name] = {}, _plan(node, context, requested, request.validate_only)
             except KafkalogError as error:
                 rows[name] = _error(name, code_of(error), error.message)
-    made: Sequence[Topic | KafkalogError] = [plan.topic for plan in plans.values()]
+    created: Sequence[Topic | KafkalogError] = [plan.topic for plan in plans.values()]
     if plans and not request.validate_only:
-        made = await _made(node, list(plans.values()))
+        created = await _create(node, list(plans.values()))
     configs: dict[tuple[tuple[str, str], ...], list[Tree]] = {}  # many topics of a request have the same settings
-    for (name, plan), topic in zip(plans.items(), made, strict=True):
+    for (name, plan), topic in zip(plans.items(), created, strict=True):
         await turns.row()
         if isinstance(topic, KafkalogError):
             rows[name] = _error(name, code_of(topic), topic.message)
@@ -82,27 +82,26 @@ def refused(
     return {"throttle_time": context.throttle_ms, "topics": [_error(name, error_code, message) for name in names]}
 
 
-def _plan(node: Node, context: RequestContext, wanted: CreatableTopic, validate_only: bool) -> TopicPlan:
+def _plan(node: Node, context: RequestContext, requested: CreatableTopic, validate_only: bool) -> TopicPlan:
     """Charge the client's quota and return a topic's plan.
 
     Raises as `Topics.plan`, ConfigError, ThrottlingQuotaExceeded.
     """
-    node.topics.check_new(wanted.name)
+    node.topics.check_new(requested.name)
     settings = checked_topic_settings(
-        {config.name: config.value for config in wanted.configs}, node.store.config.topic_defaults
+        {config.name: config.value for config in requested.configs}, node.store.config.topic_defaults
     )
-    plan: TopicPlan = node.topics.plan(wanted.name, _partitions(node, wanted), settings)
+    plan = node.topics.plan(requested.name, _partitions(node, requested), settings)
     if not validate_only:
         node.quotas.record_mutations(context, plan.topic.partitions, is_strict=context.api_version >= _STRICT_FROM)
     return plan
 
 
-async def _made(node: Node, plans: list[TopicPlan]) -> Sequence[Topic | KafkalogError]:
+async def _create(node: Node, plans: list[TopicPlan]) -> Sequence[Topic | KafkalogError]:
     try:
-        made: Sequence[Topic | KafkalogError] = await node.topics.create_all(plans)
+        return await node.topics.create_all(plans)
     except KafkalogError as error:
-        made = [error] * len(plans)
-    return made
+        return [error] * len(plans)
 
 
 def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree]) -> Tree:
@@ -113,32 +112,32 @@ def _row(node: Node, context: RequestContext, topic: Topic, configs: list[Tree])
     return {
         **row,
         "num_partitions": topic.partitions,
-        "replication_factor": _copies(node),
+        "replication_factor": _replication_factor(node),
         "configs": configs,
         "topic_config_error_code": int(ErrorCode.NONE),
     }
 
 
-def _copies(node: Node) -> int:
+def _replication_factor(node: Node) -> int:
     """Return the number of replicas of every partition."""
     return 1 if node.quorum.replica_set is None else len(node.quorum.replica_set)
 
 
-def _partitions(node: Node, wanted: CreatableTopic) -> int:
+def _partitions(node: Node, requested: CreatableTopic) -> int:
     """Return the number of partitions for a new topic; -1 means the node's default."""
-    if not wanted.assignments:
-        check_factor(wanted.replication_factor, _copies(node))
-        if wanted.num_partitions < -1 or wanted.num_partitions == 0:
+    if not requested.assignments:
+        check_factor(requested.replication_factor, _replication_factor(node))
+        if requested.num_partitions < -1 or requested.num_partitions == 0:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-        return int(wanted.num_partitions)
-    given = "A manual partition assignment was specified, but"
-    if wanted.replication_factor != -1:
-        raise InvalidRequest(f"{given} replication factor was not set to -1.")
-    if wanted.num_partitions != -1:
-        raise InvalidRequest(f"{given} numPartitions was not set to -1.")
-    by_partition: dict[int, Sequence[int]] = {one.partition_index: one.broker_ids for one in wanted.assignments}
-    check_replicas(node.node_id, by_partition, wanted.assignments)
-    return len(wanted.assignments)
+        return requested.num_partitions
+    prefix = "A manual partition assignment was specified, but"
+    if requested.replication_factor != -1:
+        raise InvalidRequest(f"{prefix} replication factor was not set to -1.")
+    if requested.num_partitions != -1:
+        raise InvalidRequest(f"{prefix} numPartitions was not set to -1.")
+    by_partition: dict[int, Sequence[int]] = {one.partition_index: one.broker_ids for one in requested.assignments}
+    check_replicas(node.node_id, by_partition, requested.assignments)
+    return len(requested.assignments)
 
 
 def _too_many(node: Node, topics: Iterable[CreatableTopic]) -> KafkalogError | None:
@@ -152,7 +151,7 @@ def _too_many(node: Node, topics: Iterable[CreatableTopic]) -> KafkalogError | N
         else:
             total += max(topic.num_partitions, 0)
     try:
-        check_many(total)
+        check_partition_count(total)
     except PolicyViolation as error:
         return error
     return None

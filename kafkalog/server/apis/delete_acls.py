@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DeleteAclsRequest) -> Answer:
     """Delete the matching ACLs and return them by filter; an ACL that several filters match is under the first."""
-    why = refusal(node, context, Operation.ALTER)
-    if why is not None:
-        return refused(node, context, request, *why)
-    wanted: list[AclFilter | InvalidRequest] = []
+    rejection = refusal(node, context, Operation.ALTER)
+    if rejection is not None:
+        return refused(node, context, request, *rejection)
+    filters: list[AclFilter | InvalidRequest] = []
     for row in request.filters:
         try:
-            wanted.append(filter_of(row))
+            filters.append(filter_of(row))
         except InvalidRequest as error:
-            wanted.append(error)
+            filters.append(error)
     found: list[list[Acl]] = []
 
-    def without(state: SecurityState) -> SecurityState:
-        found[:] = [[] for _ in wanted]
-        kept: list[Acl] = []
+    def delete_matching(state: SecurityState) -> SecurityState:
+        found[:] = [[] for _ in filters]
+        remaining: list[Acl] = []
         for acl in state.acls:
-            place = next((n for n, one in enumerate(wanted) if isinstance(one, AclFilter) and one.matches(acl)), None)
-            (kept if place is None else found[place]).append(acl)
-        return state._replace(acls=tuple(kept))
+            index = next((n for n, one in enumerate(filters) if isinstance(one, AclFilter) and one.matches(acl)), None)
+            (remaining if index is None else found[index]).append(acl)
+        return state._replace(acls=tuple(remaining))
 
-    await node.credentials.file.change(node.run, without)
+    await node.credentials.file.change(node.run, delete_matching)
     rows = [
         _row(code_of(one), one.message, ()) if isinstance(one, InvalidRequest) else _row(ErrorCode.NONE, None, acls)
-        for one, acls in zip(wanted, found, strict=True)
+        for one, acls in zip(filters, found, strict=True)
     ]
     return {"throttle_time": context.throttle_ms, "filter_results": rows}
 

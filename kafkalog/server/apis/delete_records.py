@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.partitions import PartitionCall
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
 
 
 _CALL: Final = PartitionCall(Operation.DELETE, {"low_watermark": -1})
+refused = _CALL.refused
 
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the low watermark of each partition, once all replicas have reached it (PART-11)."""
     behind: dict[TopicPartition, int] = {}
 
-    async def deleted(key: TopicPartition, one: DeleteRecordsPartition) -> dict[str, object]:
+    async def delete(key: TopicPartition, one: DeleteRecordsPartition) -> dict[str, object]:
         low = await node.replicas.delete_records(key, one.offset)
         start = node.replicas.find(key).log.log_start_offset
-        wanted = start if one.offset < 0 else min(start, one.offset)
-        if low < wanted:
-            behind[key] = wanted
+        target = start if one.offset < 0 else min(start, one.offset)
+        if low < target:
+            behind[key] = target
         return {"low_watermark": low}
 
-    answer: Any = await _CALL.answer(node, context, request, deleted)
+    answer = await _CALL.answer(node, context, request, delete)
     if behind:
         found = await node.replicas.deleted_everywhere(behind, request.timeout)
         for topic in answer["topics"]:
@@ -44,9 +45,4 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
                 key = TopicPartition(topic["name"], row["partition_index"])
                 if key in found and not row["error_code"]:
                     row.update(found[key]._asdict())
-    return cast(Answer, answer)
-
-
-def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
-    """Return the error for every partition."""
-    return _CALL.refused(context, request, error_code)
+    return answer

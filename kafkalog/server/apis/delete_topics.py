@@ -29,15 +29,15 @@ async def handle(node: Node, context: RequestContext, request: DeleteTopicsReque
     """Delete the topics together and return a result for each."""
     if not node.config["delete.topic.enable"]:
         is_known = context.api_version >= _DISABLED_FROM
-        why = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
-        return refused(node, context, request, why, why.message)
-    asked = _asked(request)
-    names = Counter(name for name, _ in asked if name is not None)
-    ids = Counter(topic_id for _, topic_id in asked if topic_id is not None)
+        code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
+        return refused(node, context, request, code, code.message)
+    requested = _requested_topics(request)
+    names = Counter(name for name, _ in requested if name is not None)
+    ids = Counter(topic_id for _, topic_id in requested if topic_id is not None)
     rows: list[Tree] = []
-    going: dict[int, Topic] = {}
+    to_delete: dict[int, Topic] = {}
     turns = CooperativeYield()
-    for name, topic_id in dict.fromkeys(asked):
+    for name, topic_id in dict.fromkeys(requested):
         await turns.row()
         code = ErrorCode.INVALID_REQUEST
         if name is not None and topic_id is not None:
@@ -49,26 +49,25 @@ async def handle(node: Node, context: RequestContext, request: DeleteTopicsReque
         elif topic_id is not None and ids[topic_id] > 1:
             rows.append(_row(None, topic_id, code, "Duplicate topic id."))
         else:
-            found = _found(node, context, name, topic_id)
+            found = _find_topic(node, context, name, topic_id)
             if isinstance(found, Topic):
-                going[len(rows)] = found
+                to_delete[len(rows)] = found
                 rows.append(_row(found.name, found.id, ErrorCode.NONE, None))
             else:
                 rows.append(found)
-    failures = await _failures(node, [topic.name for topic in going.values()]) if going else {}
-    for at, topic in going.items():
+    failures = await _failures(node, [topic.name for topic in to_delete.values()]) if to_delete else {}
+    for row_number, topic in to_delete.items():
         error = failures.get(topic.name)
         if error is not None:
-            rows[at] = _refusal(topic, error)
+            rows[row_number] = _refusal(topic, error)
     return {"throttle_time": context.throttle_ms, "responses": rows}
 
 
 async def _failures(node: Node, names: list[str]) -> dict[str, KafkalogError]:
     try:
-        failures: dict[str, KafkalogError] = await node.topics.delete_all(names)
+        return await node.topics.delete_all(names)
     except KafkalogError as error:
-        failures = dict.fromkeys(names, error)
-    return failures
+        return dict.fromkeys(names, error)
 
 
 def _refusal(topic: Topic, error: KafkalogError) -> Tree:
@@ -84,41 +83,36 @@ def refused(
     message: str | None,
 ) -> Answer:
     """Return the error for each topic."""
-    rows = [_row(name, topic_id, error_code, message) for name, topic_id in dict.fromkeys(_asked(request))]
+    rows = [_row(name, topic_id, error_code, message) for name, topic_id in dict.fromkeys(_requested_topics(request))]
     return {"throttle_time": context.throttle_ms, "responses": rows}
 
 
-def _asked(request: DeleteTopicsRequest | NamesRequest) -> list[tuple[str | None, UUID | None]]:
+def _requested_topics(request: DeleteTopicsRequest | NamesRequest) -> list[tuple[str | None, UUID | None]]:
     if hasattr(request, "topics"):
         return [(topic.name, topic.topic_id) for topic in request.topics]
     return [(name, None) for name in request.topic_names]
 
 
-def _found(node: Node, context: RequestContext, name: str | None, topic_id: UUID | None) -> Topic | Tree:
+def _find_topic(node: Node, context: RequestContext, name: str | None, topic_id: UUID | None) -> Topic | Tree:
     """Charge the client's quota and return the topic to delete, or the error row."""
     topic = node.topics.by_id(topic_id) if name is None else node.topics.get(name)
     if name is None and topic is None:
         return _row(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
-    called = topic.name if topic is not None else str(name)
+    topic_name = topic.name if topic is not None else str(name)
     if not node.authorizer.allows_cluster(context, Operation.DELETE):
         for operation in (Operation.DESCRIBE, Operation.DELETE):
-            if not node.authorizer.allows(context, operation, ResourceType.TOPIC, called):
+            if not node.authorizer.allows(context, operation, ResourceType.TOPIC, topic_name):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                is_shown = name is not None or operation == Operation.DELETE
-                return _row(called if is_shown else None, topic_id, code, code.message)
+                shows_name = name is not None or operation == Operation.DELETE
+                return _row(topic_name if shows_name else None, topic_id, code, code.message)
     if topic is None:
-        return _row(name, None, *_unknown())
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _row(name, None, code, code.message)
     try:
         node.quotas.record_mutations(context, topic.partitions, is_strict=context.api_version >= _STRICT_FROM)
     except KafkalogError as error:
         return _refusal(topic, error)
-    found: Topic = topic
-    return found
-
-
-def _unknown() -> tuple[int, str | None]:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return code, code.message
+    return topic
 
 
 def _row(name: str | None, topic_id: UUID | None, error_code: int, message: str | None) -> Tree:

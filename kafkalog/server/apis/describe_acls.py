@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DescribeAclsRequest) -> Answer:
     """Return the matching ACLs."""
-    why = refusal(node, context, Operation.DESCRIBE, "No Authorizer is configured on the broker")
-    if why is not None:
-        return refused(node, context, request, *why)
-    wanted = filter_of(request)
+    rejection = refusal(node, context, Operation.DESCRIBE, "No Authorizer is configured on the broker")
+    if rejection is not None:
+        return refused(node, context, request, *rejection)
+    acl_filter = filter_of(request)
     found: dict[tuple[int, str, int], list[Acl]] = {}
-    for acl in sorted(filter(wanted.matches, node.credentials.file.state.acls)):
+    for acl in sorted(filter(acl_filter.matches, node.credentials.file.state.acls)):
         found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)
     rows = [{**resource_fields(acls[0]), "acls": [acl_fields(acl) for acl in acls]} for acls in found.values()]
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "error_message": "", "resources": rows}

@@ -20,14 +20,14 @@ async def handle(node: Node, context: RequestContext, request: DescribeClientQuo
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(node, context, request, code, code.message)
-    wanted = QuotaFilter(request.components, request.strict)
+    quota_filter = QuotaFilter(request.components, request.strict)
     rows = [
         {
             "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
             "values": [{"key": key, "value": float(value)} for key, value in sorted(limits.items())],
         }
         for entity, limits in node.credentials.file.state.quotas.items()
-        if wanted.matches(entity)
+        if quota_filter.matches(entity)
     ]
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "error_message": "", "entries": rows}
 

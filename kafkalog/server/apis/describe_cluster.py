@@ -20,13 +20,13 @@ _CONTROLLERS: Final = 2
 
 async def handle(node: Node, context: RequestContext, request: DescribeClusterRequest) -> Answer:
     """Return the nodes' addresses for the connection's listener. Controllers have no endpoint."""
-    wanted = getattr(request, "endpoint_type", _BROKERS)
-    if wanted == _CONTROLLERS:
-        words = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-        return refused(node, context, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, words)
-    if wanted != _BROKERS:
-        words = f"Unsupported endpoint type {wanted}"
-        return refused(node, context, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, words)
+    endpoint_type = getattr(request, "endpoint_type", _BROKERS)
+    if endpoint_type == _CONTROLLERS:
+        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return refused(node, context, request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
+    if endpoint_type != _BROKERS:
+        text = f"Unsupported endpoint type {endpoint_type}"
+        return refused(node, context, request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
     operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
         operations = 0

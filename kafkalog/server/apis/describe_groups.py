@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.classic_group import ClassicGroup, State
 from kafkalog.server.requests.context import Answer, RequestContext
-from kafkalog.server.requests.groups import Row, described
+from kafkalog.server.requests.groups import Row, describe_groups
 from kafkalog.server.security.acls import NOT_ASKED
 
 if TYPE_CHECKING:
@@ -21,20 +21,20 @@ _FIRST_WITH_NOT_FOUND: Final = 6
 
 async def handle(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Answer:
     """Return a row for each group. Any but a classic group is reported as dead, from version 6 on as not found."""
-    is_asked = getattr(request, "include_authorized_operations", False)
+    wants_operations = getattr(request, "include_authorized_operations", False)
 
     def row_of(group_id: str, group: Group | None) -> Row:
-        return _described(context, group_id, group)
+        return _describe(context, group_id, group)
 
-    return await described(node, context, request.groups, _row, row_of, lambda _: is_asked)
+    return await describe_groups(node, context, request.groups, _row, row_of, lambda _: wants_operations)
 
 
-def _described(context: RequestContext, group_id: str, group: Group | None) -> Row:
+def _describe(context: RequestContext, group_id: str, group: Group | None) -> Row:
     if not isinstance(group, ClassicGroup):
         if context.api_version < _FIRST_WITH_NOT_FOUND:
             return _row(group_id, 0, State.DEAD)
-        what = "not found" if group is None else "is not a classic group"
-        return _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD, f"Group {group_id} {what}.")
+        reason = "not found" if group is None else "is not a classic group"
+        return _row(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD, f"Group {group_id} {reason}.")
     is_stable = group.state is State.STABLE
     return _row(group_id, 0, group.state) | {
         "protocol_type": group.protocol_type or "",

@@ -25,15 +25,15 @@ async def handle(node: Node, context: RequestContext, request: DescribeLogDirsRe
     """Return all directories with the requested partitions, or with all partitions."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    wanted = None
+    requested = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+        requested = {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
     cordoned = {one if one == "*" else os.path.realpath(one) for one in node.store.config.cordoned_log_dirs}
     logs = node.store.logs
     rows = []
     for directory in node.store.directories:
         is_cordoned = "*" in cordoned or directory.path in cordoned
-        rows.append(await node.run(_directory_row, directory, logs, wanted, is_cordoned))
+        rows.append(await node.run(_directory_row, directory, logs, requested, is_cordoned))
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "results": rows}
 
 
@@ -45,7 +45,7 @@ def refused(node: Node, context: RequestContext, request: object, error_code: in
 def _directory_row(
     directory: DataDirectory,
     logs: Mapping[TopicPartition, UnifiedLog],
-    wanted: set[TopicPartition] | None,
+    requested: set[TopicPartition] | None,
     is_cordoned: bool,
 ) -> Tree:
     row = {"log_dir": directory.path, "is_cordoned": is_cordoned, "topics": (), "total_bytes": -1, "usable_bytes": -1}
@@ -57,7 +57,7 @@ def _directory_row(
         return {**row, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     by_topic: dict[str, list[Tree]] = {}
     for key, partition in sorted(_partition_rows(directory, logs), key=lambda pair: pair[0]):
-        if wanted is None or key in wanted:
+        if requested is None or key in requested:
             by_topic.setdefault(key.topic, []).append(partition)
     return {
         **row,

@@ -37,21 +37,21 @@ async def handle(node: Node, context: RequestContext, request: DescribeTopicPart
             allowed.append(name)
         elif not is_all:
             denied.append(error_row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
-    left = max(min(node.config["max.request.partition.size.limit"], request.response_partition_limit), 1)
+    remaining = max(min(node.config["max.request.partition.size.limit"], request.response_partition_limit), 1)
     rows: list[Tree] = []
-    following = None
+    next_cursor = None
     for name in allowed:
-        if left <= 0:
-            following = {"topic_name": name, "partition_index": 0}
+        if remaining <= 0:
+            next_cursor = {"topic_name": name, "partition_index": 0}
             break
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        row, count, end = await _row(node, context, name, first, left, turns)
+        row, count, end = await _row(node, context, name, first, remaining, turns)
         rows.append(row)
-        left -= count
+        remaining -= count
         if end is not None:
-            following = {"topic_name": name, "partition_index": end}
+            next_cursor = {"topic_name": name, "partition_index": end}
             break
-    return {"throttle_time": context.throttle_ms, "topics": [*rows, *denied], "next_cursor": following}
+    return {"throttle_time": context.throttle_ms, "topics": [*rows, *denied], "next_cursor": next_cursor}
 
 
 def refused(
@@ -63,7 +63,7 @@ def refused(
 
 
 async def _row(
-    node: Node, context: RequestContext, name: str, first: int, most: int, turns: CooperativeYield
+    node: Node, context: RequestContext, name: str, first: int, max_partitions: int, turns: CooperativeYield
 ) -> tuple[Tree, int, int | None]:
     """Return a topic's row, its number of partitions, and the first partition left out, or None if the row has all."""
     await turns.row()
@@ -74,7 +74,7 @@ async def _row(
         except InvalidTopic:
             return error_row(ErrorCode.INVALID_TOPIC_EXCEPTION, name), 0, None
         return error_row(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL), 0, None
-    end = min(first + most, topic.partitions)
+    end = min(first + max_partitions, topic.partitions)
     row = {
         "error_code": ErrorCode.NONE,
         "name": name,

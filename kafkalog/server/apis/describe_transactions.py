@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Answer:
     """Return the transaction or an error for each id, without the topics that the client may not see."""
-    states = [_described(node, context, one) async for one in in_turns(request.transactional_ids)]
+    states = [_describe(node, context, one) async for one in in_turns(request.transactional_ids)]
     return {"throttle_time": context.throttle_ms, "transaction_states": states}
 
 
-def _described(node: Node, context: RequestContext, transactional_id: str) -> dict[str, object]:
+def _describe(node: Node, context: RequestContext, transactional_id: str) -> dict[str, object]:
     allows = node.authorizer.allows
     if not allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return _unknown(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -33,8 +33,8 @@ async def handle(node: Node, context: RequestContext, request: DescribeUserScram
         elif name not in users:
             code = ErrorCode.RESOURCE_NOT_FOUND
             message = f"Attempt to describe a user credential that does not exist: {name}"
-        kept = {} if code else users[name]
-        infos = [{"mechanism": NUMBERS[one], "iterations": keys.iterations} for one, keys in sorted(kept.items())]
+        mechanisms = {} if code else users[name]
+        infos = [{"mechanism": NUMBERS[one], "iterations": keys.iterations} for one, keys in sorted(mechanisms.items())]
         rows.append({"user": name, "error_code": code, "error_message": message, "credential_infos": infos})
     return _tree(context, ErrorCode.NONE, None, rows)
 

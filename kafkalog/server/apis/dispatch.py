@@ -70,9 +70,9 @@ def _new_call(api: Api, version: int) -> _Call:
     call = _Call(api, module, module.handle, None, head, None)
     if not api.serves(version):
         return call
-    own = getattr(module, "read", None)  # only ApiVersions, which must not import kio
-    if own is not None:
-        call = _CALLS[api_key, version] = call._replace(read=partial(own, version))
+    read_body = getattr(module, "read", None)  # only ApiVersions, which must not import kio
+    if read_body is not None:
+        call = _CALLS[api_key, version] = call._replace(read=partial(read_body, version))
         return call
     from kafkalog.server.wire.reader import request_reader
     from kafkalog.server.wire.writer import response_writer
@@ -99,8 +99,8 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     api = (ALONE if node.quorum.replica_set is None else APIS).get(api_key)
     call = _CALLS.get((api_key, version))
     if api is None or (call is None and not api.serves(version) and api_key != API_VERSIONS):
-        named = f"call {api_key}" if api is None else api.name
-        return _refuse(connection, f"{named} version {version} is not served")
+        label = f"call {api_key}" if api is None else api.name
+        return _refuse(connection, f"{label} version {version} is not served")
     name = api.name
     if not (connection.is_authenticated or api_key in BEFORE_AUTHENTICATION):
         return _refuse(connection, f"{name} before authentication")
@@ -120,29 +120,29 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     del frame  # a waiting handler may release the frame's memory
     connection.may_cancel = api_key == FETCH  # other calls change state and must run to completion
     began = perf_counter()
-    worked = [0.0]
+    busy = [0.0]
     error_code = 0
     try:
         if node.is_read_only and name in WRITING:
-            raise PolicyViolation("this server only reads")
+            raise PolicyViolation("this server is read-only")
         if node.leaders_calls and name in node.leaders_calls:
-            raise node.leaders_calls[name]("this node does not lead its replica set")
+            raise node.leaders_calls[name]("this node is not the leader of its replica set")
         work = call.handle(node, context, request)
         try:
-            rest = _measured(work, work.send(None), worked)
+            rest = _run_measured(work, work.send(None), busy)
         except StopIteration as done:  # most handlers finish without waiting
             rest, answer = None, done.value
         finally:
-            worked[0] = perf_counter() - began
+            busy[0] = perf_counter() - began
         if rest is not None:
             answer = await rest
         if node.before_answers and name in node.before_answers:
             await node.before_answers[name](request)
-        if worked[0] > LARGE_SECONDS:
+        if busy[0] > LARGE_SECONDS:
             async with node.large:
-                pieces = await node.run(_pieces, call, context, _throttled(node, context, answer, worked[0]))
+                pieces = await node.run(_pieces, call, context, _throttled(node, context, answer, busy[0]))
         elif context.throttle_ms or node.quotas.file.state.quotas:
-            pieces = _pieces(call, context, _throttled(node, context, answer, worked[0]))
+            pieces = _pieces(call, context, _throttled(node, context, answer, busy[0]))
         elif call.write is not None and type(answer) is dict:
             pieces = call.write(answer, call.head(correlation_id))
         else:
@@ -150,7 +150,7 @@ async def dispatch(node: Node, connection: Connection, frame: bytearray) -> Piec
     except Exception as error:
         error_code = code_of(error)
         pieces = _error_response(call, node, context, request, error)
-    node.requests.done(api, (perf_counter() - began) * 1000, worked[0] * 1000, error_code)
+    node.requests.done(api, (perf_counter() - began) * 1000, busy[0] * 1000, error_code)
     return pieces
 
 
@@ -163,10 +163,10 @@ async def _bare_token(node: Node, connection: Connection, frame: bytearray) -> P
 
 
 @coroutine
-def _measured(
-    work: Coroutine[object, None, Answer], waits_for: object, worked: list[float]
+def _run_measured(
+    work: Coroutine[object, None, Answer], waits_for: object, busy: list[float]
 ) -> Generator[object, None, Answer]:
-    """Drive a waiting handler and add its running time, in seconds, to `worked[0]`."""
+    """Drive a waiting handler and add its running time, in seconds, to `busy[0]`."""
     failure: BaseException | None = None
     while True:
         try:
@@ -182,15 +182,15 @@ def _measured(
             answer: Answer = done.value
             return answer
         finally:
-            worked[0] += perf_counter() - began
+            busy[0] += perf_counter() - began
             failure = None
 
 
-def _throttled(node: Node, context: RequestContext, answer: Answer, worked: float) -> Answer:
+def _throttled(node: Node, context: RequestContext, answer: Answer, busy: float) -> Answer:
     """Charge the request to its quotas and return the answer with the resulting throttle time."""
     throttle_ms = context.throttle_ms
     if context.api_key not in BEFORE_AUTHENTICATION:
-        throttle_ms = max(throttle_ms, node.quotas.record_request(context, worked * 1000))
+        throttle_ms = max(throttle_ms, node.quotas.record_request(context, busy * 1000))
     if not throttle_ms:
         return answer
     context.throttle_ms = throttle_ms
@@ -217,18 +217,18 @@ def _error_response(
     name = call.api.name
     message = None
     if code == ErrorCode.UNKNOWN_SERVER_ERROR:
-        _LOG.error("%s version %d of %r failed", name, context.api_version, context.client_id, exc_info=error)
+        _LOG.error("%s version %d from client %r failed", name, context.api_version, context.client_id, exc_info=error)
     else:
-        _LOG.debug("%s version %d of %r: %s", name, context.api_version, context.client_id, error)
+        _LOG.debug("%s version %d from client %r: %s", name, context.api_version, context.client_id, error)
         message = getattr(error, "message", None) or None
     try:
         answer = call.module.refused(node, context, request, code, message)
         return _pieces(call, context, _throttled(node, context, answer, 0.0))
-    except Exception as another:
-        _LOG.error("%s has no error response", name, exc_info=another)
+    except Exception as second_error:
+        _LOG.error("cannot build the error response to %s", name, exc_info=second_error)
         return CLOSE
 
 
 def _refuse(connection: Connection, reason: object) -> Close:
-    _LOG.debug("connection %d of %s is closed: %s", connection.id, connection.peer_host, reason)
+    _LOG.debug("closing connection %d from %s: %s", connection.id, connection.peer_host, reason)
     return CLOSE

@@ -29,8 +29,8 @@ async def handle(node: Node, context: RequestContext, request: ElectLeadersReque
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
         return refused(node, context, request, ErrorCode.INVALID_REQUEST, None)
-    was_led_here = node.quorum.leads
-    if not was_led_here:
+    was_leader = node.quorum.leads
+    if not was_leader:
         await node.quorum.promote(is_forced=getattr(request, "election_type", _PREFERRED) == _UNCLEAN)
     turns = CooperativeYield()
     rows = []
@@ -38,15 +38,15 @@ async def handle(node: Node, context: RequestContext, request: ElectLeadersReque
         results = []
         for number in dict.fromkeys(row.partitions):
             await turns.row()
-            results.append(_result(node, row.topic, number, was_led_here))
+            results.append(_result(node, row.topic, number, was_leader))
         rows.append({"topic": row.topic, "partition_result": results})
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "replica_election_results": rows}
 
 
-def _result(node: Node, name: str, number: int, was_led_here: bool) -> dict[str, object]:
+def _result(node: Node, name: str, number: int, was_leader: bool) -> dict[str, object]:
     topic = node.topics.get(name)
     code, message = ErrorCode.NONE, None
-    if was_led_here:
+    if was_leader:
         code, message = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
     if node.quorum.replica_set is not None and (name, number) == WHOLE:
         pass  # `kafkalog promote` names the metadata partition to get the error

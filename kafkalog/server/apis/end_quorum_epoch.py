@@ -23,11 +23,11 @@ async def handle(node: Node, context: RequestContext, request: EndQuorumEpochReq
     """Return no error once the sender has all records and the leader awaits its vote request."""
     if not node.authorizer.allows_cluster(context, Operation.CLUSTER_ACTION):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    asked = read_end(request)
-    node.quorum.cluster.check(request.cluster_id, f"node {asked[2]}")
+    requested = read_end(request)
+    node.quorum.cluster.check(request.cluster_id, f"node {requested[2]}")
     code = 0
     try:
-        await node.quorum.handover.hand_over(*asked)
+        await node.quorum.handover.hand_over(*requested)
     except KafkalogError as error:
         code = error.code
     return end_answer(code, node.quorum.state)

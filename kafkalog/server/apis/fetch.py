@@ -28,7 +28,7 @@ from kafkalog.server.requests.cooperative_yield import TURNS
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
-    from kio.schema.fetch.v18.request import FetchPartition as AskedPartition
+    from kio.schema.fetch.v18.request import FetchPartition as RequestedPartition
     from kio.schema.fetch.v18.request import ReplicaState
 
     from kafkalog.server.node.node import Node
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
         topic: str
         topic_id: _Id | None
-        partitions: tuple[AskedPartition, ...]
+        partitions: tuple[RequestedPartition, ...]
 
     class _Forgotten(Protocol):
         topic: str
@@ -79,7 +79,7 @@ _MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LE
 Answers = list[tuple[Key, FetchResult]]
 FoundTopic = tuple[str, UUID | None, int, int]
 """A topic's name, its id if requested by id, the error code for all its partitions, and its number of partitions."""
-Asked = Mapping[str | int | None, FoundTopic]
+RequestedTopics = Mapping[str | int | None, FoundTopic]
 
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
@@ -90,7 +90,7 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     session_id, epoch = NO_SESSION, FINAL
     if version >= _FIRST_WITH_SESSIONS:
         session_id, epoch = request.session_id, request.session_epoch
-    asked = _asked(version, request)
+    requested = _requested_partitions(version, request)
     sessions = node.replicas.sessions
     session: FetchSession | None = None
     if epoch in (FULL, FINAL):
@@ -98,19 +98,16 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
             sessions.close(session_id)
     else:
         forgotten = _forgotten(version, request) if request.forgotten_topics_data else ()
-        found = sessions.resume(session_id, epoch, uses_ids, list(asked.values()), forgotten)
+        found = sessions.resume(session_id, epoch, uses_ids, list(requested.values()), forgotten)
         if isinstance(found, ErrorCode):
             return answer_tree((), {}, int(found))
-        session, asked = found, found.partitions
+        session, requested = found, found.partitions
 
     params = _params(node, context, request, replica_id)
-    answers, topics = await _answers(node, context, params, asked)
+    answers, topics = await _answers(node, context, params, requested)
     throttle_ms = 0
     if replica_id < 0 and node.quotas.file.state.quotas:
-        size = 0
-        for _, one in answers:
-            if one.records is not None:
-                size += one.records.size
+        size = sum(one.records.size for _, one in answers if one.records is not None)
         throttle_ms = node.quotas.record_fetch(context, size)
         if throttle_ms:
             node.quotas.unrecord_fetch(context, size)
@@ -125,10 +122,10 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     if session is not None:
         answered_id, answers = session.id, session.news(answers)
     elif epoch == FULL:
-        made = sessions.create(asked, uses_ids, params.is_from_follower)
-        if made is not None:
-            answered_id = made.id
-            made.news(answers)
+        new_session = sessions.create(requested, uses_ids, params.is_from_follower)
+        if new_session is not None:
+            answered_id = new_session.id
+            new_session.news(answers)
     answer = answer_tree(answers, topics, 0, answered_id)
     if version >= _FIRST_WITH_LEADERS:
         leaders = {one.current_leader[0] for _, one in answers if one.current_leader is not None}
@@ -148,15 +145,15 @@ def refused(node: Node, context: RequestContext, request: _Request, error_code: 
     return answer_tree(answers, {topic.topic: (topic.topic, None, 0, 0) for topic in request.topics})
 
 
-def _asked(version: int, request: _Request) -> dict[Key, SessionPartition]:
+def _requested_partitions(version: int, request: _Request) -> dict[Key, SessionPartition]:
     uses_ids, has_epochs = version >= _FIRST_WITH_IDS, version >= _FIRST_WITH_EPOCHS
     has_last, has_start = version >= _FIRST_WITH_LAST_EPOCH, version >= 5
-    asked: dict[Key, SessionPartition] = {}
+    requested: dict[Key, SessionPartition] = {}
     for topic in request.topics:
-        named = topic.topic if not uses_ids else topic.topic_id and topic.topic_id.int
+        topic_key = topic.topic if not uses_ids else topic.topic_id and topic.topic_id.int
         for one in topic.partitions:
-            asked[named, one.partition] = SessionPartition(
-                named,
+            requested[topic_key, one.partition] = SessionPartition(
+                topic_key,
                 one.partition,
                 one.fetch_offset,
                 one.partition_max_bytes,
@@ -164,7 +161,7 @@ def _asked(version: int, request: _Request) -> dict[Key, SessionPartition]:
                 one.last_fetched_epoch if has_last else -1,
                 one.log_start_offset if has_start else -1,
             )
-    return asked
+    return requested
 
 
 def _forgotten(version: int, request: _Request) -> list[Key]:
@@ -177,27 +174,28 @@ def _forgotten(version: int, request: _Request) -> list[Key]:
 
 
 def _params(node: Node, context: RequestContext, request: _Request, replica_id: int) -> FetchParams:
-    most = min(request.max_bytes, node.config["fetch.max.bytes"])
+    max_bytes = min(request.max_bytes, node.config["fetch.max.bytes"])
     if replica_id >= 0:
         copies = node.quorum.copy_grant.is_granted_to(replica_id)
-        return FetchParams(request.max_wait, min(request.min_bytes, most), most, "log_end", replica_id, copies)
+        min_bytes = min(request.min_bytes, max_bytes)
+        return FetchParams(request.max_wait, min_bytes, max_bytes, "log_end", replica_id, copies)
     by_quota = node.quotas.max_fetch_bytes(context) if node.quotas.file.state.quotas else None
     if by_quota is not None:
-        most = min(most, by_quota)
+        max_bytes = min(max_bytes, by_quota)
     isolation: Isolation = "committed" if request.isolation_level == 1 else "high_watermark"
-    return new_params((request.max_wait, min(request.min_bytes, most), most, isolation, replica_id, False))
+    return new_params((request.max_wait, min(request.min_bytes, max_bytes), max_bytes, isolation, replica_id, False))
 
 
 async def _answers(
-    node: Node, context: RequestContext, params: FetchParams, asked: Mapping[Key, SessionPartition]
-) -> tuple[Answers, Asked]:
+    node: Node, context: RequestContext, params: FetchParams, requested: Mapping[Key, SessionPartition]
+) -> tuple[Answers, RequestedTopics]:
     """Return the results, with the topics: first the partitions that were read, then the rejected ones."""
-    wrong: Answers = []
+    rejected: Answers = []
     keys: list[Key] = []
-    right: list[FetchPartition] = []
+    readable: list[FetchPartition] = []
     topics: dict[str | int | None, FoundTopic] = {}
     turns = cycle(TURNS)
-    for key, one in list(asked.items()):  # another request may change the session meanwhile
+    for key, one in list(requested.items()):  # another request may change the session meanwhile
         if next(turns):
             await asyncio.sleep(0)
         topic, index = key
@@ -211,66 +209,66 @@ async def _answers(
         if not code and not 0 <= index < partitions:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if code:
-            wrong.append((key, FetchResult(code, aborted=())))
+            rejected.append((key, FetchResult(code, aborted=())))
             continue
         keys.append(key)
-        right.append(
+        readable.append(
             new_asked((
                 new_key((name, index)), one.fetch_offset, one.max_bytes, topic_id,
                 one.current_leader_epoch, one.last_fetched_epoch, one.log_start_offset,
             ))
         )  # fmt: skip
-    results: Sequence[FetchResult] = await node.replicas.fetch(params, right)
-    for at, result in enumerate(results):
+    results: Sequence[FetchResult] = await node.replicas.fetch(params, readable)
+    for position, result in enumerate(results):
         if result.error_code:
-            results = await _with_errors(node, context, params, right, results, at)
+            results = await _with_errors(node, context, params, readable, results, position)
             break
-    return [*zip(keys, results, strict=True), *wrong], topics
+    return [*zip(keys, results, strict=True), *rejected], topics
 
 
 async def _with_errors(
     node: Node,
     context: RequestContext,
     params: FetchParams,
-    asked: Sequence[FetchPartition],
+    requested: Sequence[FetchPartition],
     results: Sequence[FetchResult],
     first: int,
 ) -> Sequence[FetchResult]:
     """Adapt the results' errors to the request's version. `first` is the index of the first error."""
     if not params.is_from_follower:
-        results = await _surely_out_of_range(node, asked, results)
+        results = await _confirm_out_of_range(node, requested, results)
     turns = cycle(TURNS)
-    for at in range(first, len(results)):
+    for position in range(first, len(results)):
         if next(turns):
             await asyncio.sleep(0)
-        if results[at].error_code:
-            _told_error(node, context, asked[at], results[at])
+        if results[position].error_code:
+            _adapt_error(node, context, requested[position], results[position])
     return results
 
 
-async def _surely_out_of_range(
-    node: Node, asked: Sequence[FetchPartition], results: Sequence[FetchResult]
+async def _confirm_out_of_range(
+    node: Node, requested: Sequence[FetchPartition], results: Sequence[FetchResult]
 ) -> Sequence[FetchResult]:
     """Replace OFFSET_OUT_OF_RANGE beyond the log's end with NOT_LEADER_OR_FOLLOWER if this node may no longer lead.
 
     A deposed leader that does not know it yet would make clients reset their position; nothing else stops a client
     that sends no leader epoch."""
-    late = []
-    for at, result in enumerate(results):
-        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and asked[at].fetch_offset >= _start_of(node, asked[at]):
-            late.append(at)
-    if not late or await node.quorum.is_confirmed():
+    suspect = [
+        position
+        for position, (one, result) in enumerate(zip(requested, results, strict=True))
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and one.fetch_offset >= _start_of(node, one)
+    ]
+    if not suspect or await node.quorum.is_confirmed():
         return results
     moved = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    return [moved if at in late else result for at, result in enumerate(results)]
+    return [moved if position in suspect else result for position, result in enumerate(results)]
 
 
-def _start_of(node: Node, asked: FetchPartition) -> int:
+def _start_of(node: Node, requested: FetchPartition) -> int:
     try:
-        start: int = node.replicas.find(asked.topic_partition).log.log_start_offset
+        return node.replicas.find(requested.topic_partition).log.log_start_offset
     except KafkalogError:  # it was deleted meanwhile
         return 0
-    return start
 
 
 def _checked(
@@ -298,14 +296,14 @@ def _checked(
     return name, topic_id, code, 0 if found is None else found.partitions
 
 
-def _told_error(node: Node, context: RequestContext, asked: FetchPartition, result: FetchResult) -> None:
+def _adapt_error(node: Node, context: RequestContext, requested: FetchPartition, result: FetchResult) -> None:
     """Adapt an error code to the request's version and add the current leader."""
     code = result.error_code
     if code == ErrorCode.KAFKA_STORAGE_ERROR and context.api_version <= _LAST_WITHOUT_STORAGE_ERROR:
         result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if code in _MOVED and context.api_version >= _FIRST_WITH_LEADERS:
         with suppress(KafkalogError):  # it was deleted meanwhile
-            role = node.replicas.find(asked.topic_partition).role
+            role = node.replicas.find(requested.topic_partition).role
             if role.leader != node.node_id or code == ErrorCode.FENCED_LEADER_EPOCH:  # else it asks others
                 result.current_leader = hint_of(role)
 
@@ -329,7 +327,7 @@ def endpoint_trees(node: Node, context: RequestContext, leaders: Iterable[int]) 
 
 
 def answer_tree(
-    answers: Iterable[tuple[Key, FetchResult]], asked: Asked, error_code: int = 0, session_id: int = 0
+    answers: Iterable[tuple[Key, FetchResult]], requested: RequestedTopics, error_code: int = 0, session_id: int = 0
 ) -> dict[str, object]:
     """Build the response, with records as ranges. Consecutive partitions of a topic are grouped; the order is kept."""
     topics: list[dict[str, object]] = []
@@ -337,7 +335,7 @@ def answer_tree(
     for (topic, index), one in answers:
         if topic != last:
             partitions: list[dict[str, object]] = []
-            name, topic_id, _, _ = asked[topic]
+            name, topic_id, _, _ = requested[topic]
             topics.append({"topic": name, "topic_id": topic_id, "partitions": partitions})
             last = topic
         row: dict[str, object] = {

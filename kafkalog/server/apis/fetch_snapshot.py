@@ -26,15 +26,15 @@ async def handle(node: Node, context: RequestContext, request: FetchSnapshotRequ
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     rows = [row for topic in request.topics if topic.name == WHOLE.topic for row in topic.partitions]
     if len(rows) != 1 or rows[0].partition != WHOLE.partition:
-        raise InvalidRequest(f"one snapshot is there, of {WHOLE.topic}")
+        raise InvalidRequest(f"the only snapshot is that of {WHOLE.topic}")
     quorum = node.quorum
     if not quorum.leads and not quorum.copy_grant.is_granted_to(request.replica_id):
         return refused(node, context, request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
     if node.credentials.file.state.users and not is_private(context.connection):
         return refused(node, context, request, NeedsTls.code, None)
     snapshot = (quorum.metadata.changes, quorum.state.term)
-    asked = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
-    position = rows[0].position if asked == snapshot else 0
+    requested = (rows[0].snapshot_id.end_offset, rows[0].snapshot_id.epoch)
+    position = rows[0].position if requested == snapshot else 0
     row = part_of(content_of(node), snapshot, position, request.max_bytes, (quorum.leader, quorum.state.term))
     topics = [{"name": WHOLE.topic, "partitions": [row]}]
     return {"throttle_time": context.throttle_ms, "error_code": 0, "topics": topics, "node_endpoints": ()}

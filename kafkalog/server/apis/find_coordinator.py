@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.groups.group_log import OFFSETS_TOPIC
-from kafkalog.server.node.addresses import address_of_leader
+from kafkalog.server.node.addresses import address_of
 from kafkalog.server.requests.context import Answer, RequestContext
 from kafkalog.server.requests.cooperative_yield import in_turns
-from kafkalog.server.requests.forwarding import make_on_use
+from kafkalog.server.requests.forwarding import create_on_leader
 from kafkalog.server.security.acls import Operation, ResourceType
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ _DENIED: Final = {
 
 async def handle(node: Node, context: RequestContext, request: _Request) -> Answer:
     """Return the leader for each key; the first request creates the internal topic."""
-    is_many = context.api_version >= _FIRST_WITH_MANY
-    keys = request.coordinator_keys if is_many else (request.key,)
+    has_many_keys = context.api_version >= _FIRST_WITH_MANY
+    keys = request.coordinator_keys if has_many_keys else (request.key,)
     kind = getattr(request, "key_type", _GROUP)
     rows = [await _row(node, context, kind, key) async for key in in_turns(keys)]
-    return _answer(context, rows, is_many)
+    return _answer(context, rows, has_many_keys)
 
 
 async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict[str, object]:
@@ -47,13 +47,13 @@ async def _row(node: Node, context: RequestContext, kind: int, key: str) -> dict
         return _refusal(key, ErrorCode.INVALID_REQUEST)
     if not node.authorizer.allows(context, Operation.DESCRIBE, _TYPES[kind], key):
         return _refusal(key, _DENIED[kind])
-    leader = address_of_leader(node, context.connection.listener)
+    leader = address_of(node, context.connection.listener, node.quorum.leader)
     if leader is None:
         return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if node.quorum.leads:
         await node.topics.ensure_internal(_TOPICS[kind])
     elif node.topics.get(_TOPICS[kind]) is None:
-        await make_on_use(node, [_TOPICS[kind]])
+        await create_on_leader(node, [_TOPICS[kind]])
     return {"key": key, "error_code": 0, "error_message": "", **leader._asdict()}
 
 
@@ -62,8 +62,8 @@ def _refusal(key: str, code: int, message: str | None = None) -> dict[str, objec
     return {"key": key, "error_code": int(code), "error_message": text, "node_id": -1, "host": "", "port": -1}
 
 
-def _answer(context: RequestContext, rows: list[dict[str, object]], is_many: bool) -> dict[str, object]:
-    if is_many:
+def _answer(context: RequestContext, rows: list[dict[str, object]], has_many_keys: bool) -> dict[str, object]:
+    if has_many_keys:
         return {"throttle_time": context.throttle_ms, "coordinators": rows}
     row = rows[0]
     return {**row, "throttle_time": context.throttle_ms, "error_message": row["error_message"] or _NONE}
@@ -71,7 +71,7 @@ def _answer(context: RequestContext, rows: list[dict[str, object]], is_many: boo
 
 def refused(node: Node, context: RequestContext, request: _Request, error_code: int, message: str | None) -> Answer:
     """Return the same error for each key; a storage error becomes COORDINATOR_NOT_AVAILABLE, which is retriable."""
-    is_many = context.api_version >= _FIRST_WITH_MANY
+    has_many_keys = context.api_version >= _FIRST_WITH_MANY
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE if error_code == ErrorCode.KAFKA_STORAGE_ERROR else error_code
-    keys = request.coordinator_keys if is_many else (request.key,)
-    return _answer(context, [_refusal(key, code, message) for key in keys], is_many)
+    keys = request.coordinator_keys if has_many_keys else (request.key,)
+    return _answer(context, [_refusal(key, code, message) for key in keys], has_many_keys)

@@ -50,15 +50,14 @@ async def _assigned(node: Node, context: RequestContext, request: _Request) -> A
         if node.leaders_calls:
             return Assigned(ErrorCode.NOT_COORDINATOR)
     known = None if expected.producer_id == _NONE else expected
-    found: Assigned = await node.transactions.init_producer_id(transactional_id, request.transaction_timeout, known)
-    return found
+    return await node.transactions.init_producer_id(transactional_id, request.transaction_timeout, known)
 
 
 def _may_be_idempotent(node: Node, context: RequestContext) -> bool:
     """Return True if the client has IDEMPOTENT_WRITE or may write to any topic."""
-    if node.authorizer.allows_cluster(context, Operation.IDEMPOTENT_WRITE):
-        return True
-    return bool(node.authorizer.allows_any(context, Operation.WRITE, ResourceType.TOPIC))
+    return node.authorizer.allows_cluster(context, Operation.IDEMPOTENT_WRITE) or node.authorizer.allows_any(
+        context, Operation.WRITE, ResourceType.TOPIC
+    )
 
 
 def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:

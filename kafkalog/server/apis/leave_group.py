@@ -29,12 +29,12 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     """Return an error code for each member, or the only member's code in versions that allow one."""
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return refused(node, context, request, ErrorCode.GROUP_AUTHORIZATION_FAILED, None)
-    is_many = context.api_version >= _FIRST_WITH_MANY
-    members = [(one.member_id, one.group_instance_id) for one in request.members] if is_many else [
+    has_many_members = context.api_version >= _FIRST_WITH_MANY
+    members = [(one.member_id, one.group_instance_id) for one in request.members] if has_many_members else [
         (request.member_id, None)
     ]  # fmt: skip
     code, codes = await node.groups.leave(request.group_id, members)
-    if not is_many:
+    if not has_many_members:
         return _answer(context, code or codes[0], (), ())
     return _answer(context, code, members, codes)
 

@@ -22,12 +22,12 @@ async def handle(node: Node, context: RequestContext, request: ListConfigResourc
     """Return topics, groups with settings, and the node. There are no client metrics, all that version 0 asks for."""
     if not node.authorizer.allows_cluster(context, Operation.DESCRIBE_CONFIGS):
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-    wanted = frozenset({CLIENT_METRICS})
+    requested = frozenset({CLIENT_METRICS})
     if context.api_version >= _FIRST_WITH_TYPES:
-        wanted = frozenset(request.resource_types) or KINDS
-    if wanted - KINDS:
+        requested = frozenset(request.resource_types) or KINDS
+    if requested - KINDS:
         return refused(node, context, request, ErrorCode.UNSUPPORTED_VERSION, None)
-    rows = [{"resource_name": name, "resource_type": kind} for kind, name in _resources(node) if kind in wanted]
+    rows = [{"resource_name": name, "resource_type": kind} for kind, name in _resources(node) if kind in requested]
     return {"throttle_time": context.throttle_ms, "error_code": ErrorCode.NONE, "config_resources": rows}
 
 

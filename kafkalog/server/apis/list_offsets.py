@@ -22,39 +22,33 @@ FIRST_VERSIONS: Final = {-1: 1, -2: 1, MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamps -> the first version that supports them (FLOW-26)."""
 _FIRST_WITH_NOT_AVAILABLE: Final = 5
 _CALL: Final = PartitionCall(Operation.DESCRIBE, {"timestamp": -1, "offset": -1, "leader_epoch": -1})
+refused = _CALL.refused
 
 
 async def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Answer:
     """Return the offset or an error for each partition independently."""
-    named: Counter[tuple[str, int]] = Counter(
+    counts: Counter[tuple[str, int]] = Counter(
         (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
     )
 
     async def offset_of(key: TopicPartition, one: ListOffsetsPartition) -> dict[str, object]:
-        if named[key] > 1:
+        if counts[key] > 1:
             return {"error_code": int(ErrorCode.INVALID_REQUEST)}
         return await _offset(node, context, request, key, one)
 
     return await _CALL.answer(node, context, request, offset_of)
 
 
-def refused(
-    node: Node, context: RequestContext, request: ListOffsetsRequest, error_code: int, message: str | None
-) -> Answer:
-    """Return the error for every partition."""
-    return _CALL.refused(context, request, error_code)
-
-
 async def _offset(
-    node: Node, context: RequestContext, request: ListOffsetsRequest, key: TopicPartition, asked: ListOffsetsPartition
+    node: Node, context: RequestContext, request: ListOffsetsRequest, key: TopicPartition, row: ListOffsetsPartition
 ) -> dict[str, object]:
-    version, timestamp = context.api_version, asked.timestamp
+    version, timestamp = context.api_version, row.timestamp
     if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         return {"error_code": int(ErrorCode.UNSUPPORTED_VERSION)}
     isolation: Isolation | None = None
     if request.replica_id == CONSUMER:
         isolation = "committed" if version >= 2 and request.isolation_level == 1 else "high_watermark"
-    epoch = asked.current_leader_epoch if version >= 4 else -1
+    epoch = row.current_leader_epoch if version >= 4 else -1
     only_leader = request.replica_id != DEBUGGER
     try:
         partition = node.replicas.find(key)

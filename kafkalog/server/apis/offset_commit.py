@@ -38,14 +38,14 @@ async def handle(node: Node, context: RequestContext, request: OffsetCommitReque
         ErrorCode.UNKNOWN_TOPIC_ID if context.api_version >= _FIRST_WITH_IDS else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
     turns = CooperativeYield()
-    for at, (row, (name, topic)) in enumerate(zip(request.topics, topics, strict=True)):
+    for number, (row, (name, topic)) in enumerate(zip(request.topics, topics, strict=True)):
         await turns.row()
         if name is None:
-            refusals[at] = unknown
+            refusals[number] = unknown
         elif not allows(context, Operation.READ, ResourceType.TOPIC, name):
-            refusals[at] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refusals[number] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None:
-            refusals[at] = unknown
+            refusals[number] = unknown
         else:
             for one in row.partitions:
                 await turns.row()
@@ -59,8 +59,8 @@ async def handle(node: Node, context: RequestContext, request: OffsetCommitReque
     )
     codes = await node.groups.commit(request.group_id, committer, offsets, getattr(request, "retention_time", -1))
     rows = []
-    for at, (row, (name, _)) in enumerate(zip(request.topics, topics, strict=True)):
-        missing = int(refusals.get(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    for number, (row, (name, _)) in enumerate(zip(request.topics, topics, strict=True)):
+        missing = int(refusals.get(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         indexes = [one.partition_index for one in row.partitions]
         rows.append(_row(row, {index: codes.get((name or "", index), missing) for index in indexes}))
     return {"throttle_time": context.throttle_ms, "topics": rows}

@@ -39,9 +39,9 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     """Return the offsets of each group; -1 for partitions without a committed offset."""
     is_stable = getattr(request, "require_stable", False)
     if context.api_version >= _FIRST_WITH_MANY:
-        once = {one.group_id: one for one in reversed(request.groups)}  # the first of each: no larger response
-        asked = reversed(once.values())
-        groups = [await _group(node, context, one, is_stable) async for one in in_turns(asked)]
+        by_group_id = {one.group_id: one for one in reversed(request.groups)}  # the first of each: no larger response
+        requested = reversed(by_group_id.values())
+        groups = [await _group(node, context, one, is_stable) async for one in in_turns(requested)]
         return {"throttle_time": context.throttle_ms, "groups": groups}
     return {"throttle_time": context.throttle_ms, **await _group(node, context, request, is_stable)}
 
@@ -54,8 +54,8 @@ async def _group(node: Node, context: RequestContext, row: _Group, is_stable: bo
         code = await node.groups.check_fetch(row.group_id, member_id, epoch)
     if code:
         return _refused_group(context, row, code)
-    tell = _all if row.topics is None else _named
-    topics = await tell(node, context, row, is_stable)
+    fetch_rows = _all_topics if row.topics is None else _named_topics
+    topics = await fetch_rows(node, context, row, is_stable)
     return {"group_id": row.group_id, "topics": topics, "error_code": 0}
 
 
@@ -67,7 +67,7 @@ def _refused_group(context: RequestContext, row: Any, code: int) -> dict[str, ob
     return {"group_id": row.group_id, "topics": topics, "error_code": int(code)}
 
 
-async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, object]]:
+async def _named_topics(node: Node, context: RequestContext, row: Any, is_stable: bool) -> Iterable[dict[str, object]]:
     rows = []
     turns = CooperativeYield()
     for one in {(getattr(one, "name", None), getattr(one, "topic_id", None)): one for one in row.topics}.values():
@@ -87,7 +87,7 @@ async def _named(node: Node, context: RequestContext, row: Any, is_stable: bool)
     return rows
 
 
-async def _all(node: Node, context: RequestContext, row: _Group, is_stable: bool) -> Iterable[dict[str, object]]:
+async def _all_topics(node: Node, context: RequestContext, row: _Group, is_stable: bool) -> Iterable[dict[str, object]]:
     by_topic: dict[str, list[int]] = {}
     turns = CooperativeYield()
     for topic, index in node.groups.offsets.all_of(row.group_id):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
 _CALL: Final = PartitionCall(Operation.DESCRIBE, {"leader_epoch": -1, "end_offset": -1}, "topic", "partition")
+refused = _CALL.refused
 
 
 async def handle(node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest) -> Answer:
@@ -26,10 +27,3 @@ async def handle(node: Node, context: RequestContext, request: OffsetForLeaderEp
         return {"leader_epoch": epoch, "end_offset": end}
 
     return await _CALL.answer(node, context, request, end_of)
-
-
-def refused(
-    node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest, error_code: int, message: str | None
-) -> Answer:
-    """Return the error for every partition."""
-    return _CALL.refused(context, request, error_code)

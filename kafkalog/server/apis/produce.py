@@ -48,12 +48,12 @@ _FIRST_WITH_ZSTD: Final = 7
 _FIRST_WITH_LEADERS: Final = 10
 _FIRST_WITH_IDS: Final = 13
 _FIRST_WITH_LONG_TEXTS: Final = 9
-_MOST_TEXT_BYTES: Final = 0x7FFF
+_MAX_TEXT_BYTES: Final = 0x7FFF
 Topic = str | UUID | None
 Results = dict[Topic, dict[int, AppendResult]]
 """Result of each partition, by topic and partition number."""
 Batches = dict[TopicPartition, tuple[bytes | memoryview, BatchTable]]
-_WAITS: Final = AppendResult()
+_PENDING: Final = AppendResult()
 """Placeholder for the result of a pending append."""
 
 
@@ -61,18 +61,18 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
     """Append the batches and return each partition's result; for acks=0 return None, or CLOSE after a failure."""
     results: Results = {}
     batches: Batches = {}
-    waits: dict[TopicPartition, dict[int, AppendResult]] = {}
+    pending: dict[TopicPartition, dict[int, AppendResult]] = {}
     is_transactional = False
-    version, asked = context.api_version, request.topic_data
-    is_one = len(asked) == 1 and len(asked[0].partition_data) == 1
+    version, requested = context.api_version, request.topic_data
+    is_single = len(requested) == 1 and len(requested[0].partition_data) == 1
     turns = cycle(TURNS)
-    for topic in asked:
-        named: Topic = topic.name if version < _FIRST_WITH_IDS else topic.topic_id
+    for topic in requested:
+        topic_key: Topic = topic.name if version < _FIRST_WITH_IDS else topic.topic_id
         found = node.topics.get(topic.name) if version < _FIRST_WITH_IDS else node.topics.by_id(topic.topic_id)
         refusal = 0
         if found is None or node.authorizer.is_enabled:
-            refusal = _refusal(node, context, named, found)
-        rows = results.setdefault(named, {})
+            refusal = _refusal(node, context, topic_key, found)
+        rows = results.setdefault(topic_key, {})
         if next(turns):
             await asyncio.sleep(0)
         for partition in topic.partition_data:
@@ -85,31 +85,31 @@ async def handle(node: Node, context: RequestContext, request: _Request) -> Answ
                 rows[index] = AppendResult(code or ErrorCode.INVALID_RECORD)
                 continue
             table = scan(records)
-            is_of_transaction = table.has_producers and table[0].is_transactional
-            is_transactional = is_transactional or is_of_transaction
+            has_transaction = table.has_producers and table[0].is_transactional
+            is_transactional = is_transactional or has_transaction
             if table.stop_reason or table.count != 1 or table.magic(0) != 2 or table.codec or found.is_internal:
                 code = check_produced(table, context, found.is_internal)
             if code:
                 rows[index] = AppendResult(code)
                 continue
             done = None
-            if is_one and not is_of_transaction:
+            if is_single and not has_transaction:
                 done = node.replicas.append_at_once((found.name, index), records, table, request.acks)
             if done is None:
                 key = TopicPartition(found.name, index)
-                batches[key], waits[key] = (records, table), rows
-            rows[index] = done or _WAITS
-    if is_transactional and not _may_use(node, context, request.transactional_id):
+                batches[key], pending[key] = (records, table), rows
+            rows[index] = done or _PENDING
+    if is_transactional and not _may_use_transaction(node, context, request.transactional_id):
         return refused(node, context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
     if batches:
-        await _append(node, context, request, batches, waits)
+        await _append(node, context, request, batches, pending)
     if node.quotas.file.state.quotas:
         context.throttle_ms = max(context.throttle_ms, node.quotas.record_produce(context, context.size_bytes))
     if request.acks == 0:
         return CLOSE if any(one.error_code for rows in results.values() for one in rows.values()) else None
     answer = answer_tree(version, results)
     if version >= _FIRST_WITH_LEADERS and node.quorum.replica_set is not None and not node.quorum.leads:
-        _tell_leader(node, context, answer)
+        _add_leader(node, context, answer)
     return answer
 
 
@@ -118,9 +118,9 @@ async def _append(
     context: RequestContext,
     request: _Request,
     batches: Batches,
-    waits: Mapping[TopicPartition, dict[int, AppendResult]],
+    pending: Mapping[TopicPartition, dict[int, AppendResult]],
 ) -> None:
-    """Append the batches and store their results in `waits`."""
+    """Append the batches and store their results in `pending`."""
     appended = await node.replicas.append_scanned(
         batches,
         AppendParams(
@@ -129,10 +129,10 @@ async def _append(
             internal_allowed=True,
             transactional_id=request.transactional_id,
             produce_version=context.api_version,
-            on_wait=lambda: give_back(request, batches),
+            on_wait=lambda: release_records(request, batches),
         ),
     )
-    for key, rows in waits.items():
+    for key, rows in pending.items():
         rows[key.partition] = appended[key]
 
 
@@ -165,7 +165,7 @@ def check_produced(table: BatchTable, context: RequestContext, is_internal: bool
     return 0
 
 
-def give_back(request: _Request, batches: Batches) -> None:
+def release_records(request: _Request, batches: Batches) -> None:
     """Release the records' bytes in the request's frame, once they are in the log."""
     batches.clear()
     frame = None
@@ -181,9 +181,9 @@ def give_back(request: _Request, batches: Batches) -> None:
             pass
 
 
-def _refusal(node: Node, context: RequestContext, named: Topic, found: FoundTopic | None) -> int:
+def _refusal(node: Node, context: RequestContext, topic_key: Topic, found: FoundTopic | None) -> int:
     """Return the error code for a topic, or 0 if the client may write to it."""
-    name = named if found is None else found.name
+    name = topic_key if found is None else found.name
     if not isinstance(name, str):
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, name):
@@ -191,13 +191,13 @@ def _refusal(node: Node, context: RequestContext, named: Topic, found: FoundTopi
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else 0
 
 
-def _may_use(node: Node, context: RequestContext, transactional_id: str | None) -> bool:
+def _may_use_transaction(node: Node, context: RequestContext, transactional_id: str | None) -> bool:
     return transactional_id is not None and node.authorizer.allows(
         context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     )
 
 
-def _tell_leader(node: Node, context: RequestContext, answer: dict[str, Any]) -> None:
+def _add_leader(node: Node, context: RequestContext, answer: dict[str, Any]) -> None:
     """Add the current leader to NOT_LEADER_OR_FOLLOWER errors (KIP-951)."""
     leader = hint_of(node.quorum.role())
     if leader is None:
@@ -222,8 +222,8 @@ def answer_tree(version: int, results: Mapping[Topic, Mapping[int, AppendResult]
                 "log_append_time": one.append_time_ms,
                 "log_start_offset": one.log_start_offset,
                 "record_errors": one.record_errors and [
-                    {"batch_index": at, "batch_index_error_message": _text(version, words)}
-                    for at, words in one.record_errors
+                    {"batch_index": number, "batch_index_error_message": _text(version, text)}
+                    for number, text in one.record_errors
                 ],
                 "error_message": one.message and _text(version, one.message),
             }
@@ -232,8 +232,8 @@ def answer_tree(version: int, results: Mapping[Topic, Mapping[int, AppendResult]
     return {"responses": topics, "throttle_time": 0}
 
 
-def _text(version: int, words: str) -> str:
-    """Return the text, cut to the length that the version allows."""
+def _text(version: int, text: str) -> str:
+    """Return the text, shortened to the length that the version allows."""
     if version >= _FIRST_WITH_LONG_TEXTS:
-        return words
-    return words.encode()[:_MOST_TEXT_BYTES].decode(errors="ignore")
+        return text
+    return text.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")

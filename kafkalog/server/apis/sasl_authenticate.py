@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
-from kafkalog.server.security.sasl import authenticate, tell_refusal
+from kafkalog.server.security.sasl import authenticate, log_failure
 from kafkalog.server.security.scram import Refused
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ async def handle(node: Node, context: RequestContext, request: SaslAuthenticateR
     try:
         outcome = await authenticate(node, context.connection, bytes(request.auth_bytes))
     except Refused as error:
-        tell_refusal(node, context.connection, error)
+        log_failure(node, context.connection, error)
         return CLOSE
     return {
         "error_code": outcome.error_code,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.requests.context import CLOSE, Answer, RequestContext
-from kafkalog.server.security.sasl import begin, mechanisms_of, tell_refusal
+from kafkalog.server.security.sasl import begin, log_failure, mechanisms_of
 from kafkalog.server.security.scram import Refused
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ async def handle(node: Node, context: RequestContext, request: SaslHandshakeRequ
     try:
         code = begin(node, connection, request.mechanism, is_bare=context.api_version == 0)
     except Refused as error:
-        tell_refusal(node, connection, error)
+        log_failure(node, connection, error)
         return CLOSE
     if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         connection.closes_after_answer = True
@@ -33,5 +33,5 @@ async def handle(node: Node, context: RequestContext, request: SaslHandshakeRequ
 
 def refused(node: Node, context: RequestContext, request: object, error_code: int, message: str | None) -> Answer:
     """Return the error and, except for ILLEGAL_SASL_STATE, the listener's mechanisms."""
-    is_told = error_code != ErrorCode.ILLEGAL_SASL_STATE
-    return {"error_code": error_code, "mechanisms": mechanisms_of(node, context.connection) if is_told else ()}
+    lists_mechanisms = error_code != ErrorCode.ILLEGAL_SASL_STATE
+    return {"error_code": error_code, "mechanisms": mechanisms_of(node, context.connection) if lists_mechanisms else ()}

@@ -52,11 +52,11 @@ async def handle(node: Node, context: RequestContext, request: TxnOffsetCommitRe
                     one.committed_metadata or "", node.clock(), None, known.id,
                 )  # fmt: skip
     if offsets:
-        codes.update(await _committed(node, context, request, offsets))
+        codes.update(await _commit(node, context, request, offsets))
     return _answer(context, request, codes)
 
 
-async def _committed(
+async def _commit(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest, offsets: dict[Place, CommittedOffset]
 ) -> Codes:
     await node.groups.loaded()
@@ -66,17 +66,16 @@ async def _committed(
     partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
 
     def verify() -> int:
-        return int(node.transactions.verify_commit(request.transactional_id, producer, partition, context.api_version))
+        return node.transactions.verify_commit(request.transactional_id, producer, partition, context.api_version)
 
     error = verify() or await node.transactions.settled(request.transactional_id)
     if error:
         return dict.fromkeys(offsets, error)
-    codes: Codes = await node.groups.commit_offsets_in_transaction(
+    return await node.groups.commit_offsets_in_transaction(
         request.group_id, request.transactional_id, producer.producer_id, producer.epoch, offsets,
         getattr(request, "member_id", ""), getattr(request, "generation_id", _NO_GENERATION),
         getattr(request, "group_instance_id", None), verify,
     )  # fmt: skip
-    return codes
 
 
 def refused(

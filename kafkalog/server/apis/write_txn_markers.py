@@ -27,10 +27,10 @@ async def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRe
         return refused(node, context, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     await node.groups.loaded()  # until it is loaded, markers in `__consumer_offsets` have no effect on it
     turns = CooperativeYield()
-    return {"markers": [await _written(node, entry, turns) for entry in request.markers]}
+    return {"markers": [await _write(node, entry, turns) for entry in request.markers]}
 
 
-async def _written(node: Node, entry: WritableTxnMarker, turns: CooperativeYield) -> dict[str, object]:
+async def _write(node: Node, entry: WritableTxnMarker, turns: CooperativeYield) -> dict[str, object]:
     marker = Marker(
         entry.producer_id, entry.producer_epoch, entry.transaction_result, entry.coordinator_epoch,
         getattr(entry, "transaction_version", 0),
@@ -65,6 +65,6 @@ def refused(
     error = ErrorCode(error_code)
     results = []
     for entry in request.markers:
-        named = {TopicPartition(topic.name, index) for topic in entry.topics for index in topic.partition_indexes}
-        results.append(_result(entry, dict.fromkeys(named, error)))
+        partitions = {TopicPartition(topic.name, index) for topic in entry.topics for index in topic.partition_indexes}
+        results.append(_result(entry, dict.fromkeys(partitions, error)))
     return {"markers": results}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -74,7 +74,7 @@ async def read_cluster(connection: PeerConnection, names: Iterable[str] | None =
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.name is None:
             continue
         if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
-            raise from_code(topic.error_code, f"{connection.peer} does not tell of topic {topic.name}")
+            raise from_code(topic.error_code, f"{connection.peer} returned an error for topic {topic.name}")
         topics[topic.name] = _topic(topic, connection.peer)
     nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
     return Cluster(getattr(answer, "cluster_id", None), nodes, topics)
@@ -85,7 +85,7 @@ def _topic(topic: _Topic, peer: str) -> PeerTopic:
         one.partition_index: Leader(one.leader_id, getattr(one, "leader_epoch", -1)) for one in topic.partitions
     }
     if sorted(leaders) != list(range(len(leaders))) or len(leaders) > _MOST_PARTITIONS:
-        raise PeerMisbehaved(f"the partitions of topic {topic.name!r} are not numbered from 0 on", peer=peer)
+        raise PeerMisbehaved(f"the partitions of topic {topic.name!r} are not numbered from 0", peer=peer)
     in_order = tuple(leaders[index] for index in range(len(leaders)))
     in_sync: dict[int, tuple[int, ...]] = {one.partition_index: tuple(one.isr_nodes) for one in topic.partitions}
     return PeerTopic(
@@ -97,20 +97,16 @@ def _topic(topic: _Topic, peer: str) -> PeerTopic:
 async def read_topic_settings(connection: PeerConnection, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """Read the settings of each topic itself, name to text; a topic that the peer does not describe is left out."""
     found: dict[str, dict[str, str]] = {}
-    for part in _parts(names):
-        resources = [{"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None} for name in part]
+    for start in range(0, len(names), _AT_ONCE):
+        chunk = names[start : start + _AT_ONCE]
+        resources = [{"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None} for name in chunk]
         tree = {"resources": resources, "include_synonyms": False, "include_documentation": False}
         answer = await connection.request(DESCRIBE_CONFIGS, tree)
         for one in answer.results:
-            if one.error_code or one.resource_type != _TOPIC or one.resource_name not in part:
+            if one.error_code or one.resource_type != _TOPIC or one.resource_name not in chunk:
                 continue
             found[one.resource_name] = {
                 config.name: config.value for config in one.configs
                 if config.config_source == _OF_TOPIC and config.value is not None
             }  # fmt: skip
     return found
-
-
-def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for begin in range(0, len(names), _AT_ONCE):
-        yield names[begin : begin + _AT_ONCE]

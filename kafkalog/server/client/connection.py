@@ -25,7 +25,7 @@ _LEAST_ANSWER_BYTES: Final = 4
 _LAST_ID: Final = 2**31 - 1
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     correlation_id: int
     api_key: int
     version: int
@@ -40,14 +40,14 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.versions: Mapping[int, tuple[int, int]] = {}
         self._settings = settings
         self._frames = FrameReader(settings.max_answer_bytes)
-        self._frames.least = _LEAST_ANSWER_BYTES
+        self._frames.min_bytes = _LEAST_ANSWER_BYTES
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._in_frame = False
-        self._asked: deque[_Asked] = deque()
+        self._pending: deque[_PendingRequest] = deque()
         self._next_id = 0
         self._failure: PeerError | None = None
         self._transport: asyncio.Transport | None = None
-        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # Asking
 
@@ -62,7 +62,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         oldest, last = self.versions.get(api_key, (0, -1))
         version = min(api.newest if newest is None else min(newest, api.newest), last)
         if version < max(oldest, api.oldest):
-            raise PeerRefused(f"it serves no version of {api.name} that is known here", peer=self.peer)
+            raise PeerRefused(f"it supports no version of {api.name} that kafkalog knows", peer=self.peer)
         return version
 
     async def request(
@@ -83,37 +83,37 @@ class PeerConnection(asyncio.BufferedProtocol):
         except PeerError:
             raise
         except TimeoutError:
-            error = PeerTimedOut(f"no answer to {APIS[api_key].name} within {wait_ms} ms", peer=self.peer)
+            error = PeerTimedOut(f"no response to {APIS[api_key].name} within {wait_ms} ms", peer=self.peer)
             self._fail(error)
             raise error from None
 
     def _send(self, api_key: int, version: int, tree: Tree) -> asyncio.Future[object]:
         if self._failure is not None:
-            raise _again(self._failure)
+            raise _copy_error(self._failure)
         assert self._transport is not None
         number = self._next_id
         frame = request_frame(api_key, version, number, self._settings.client_id, tree)
         self._next_id = 0 if number == _LAST_ID else number + 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._asked.append(_Asked(number, api_key, version, answer))
+        self._pending.append(_PendingRequest(number, api_key, version, answer))
         self._transport.write(frame)
         return answer
 
     async def close(self) -> None:
         """Close the connection and wait for the socket's end. Waiting requests raise PeerUnreachable."""
-        self._fail(PeerUnreachable("the connection was closed here", peer=self.peer))
+        self._fail(PeerUnreachable("this side closed the connection", peer=self.peer))
         if self._transport is not None:
-            await asyncio.shield(self._gone)
+            await asyncio.shield(self._closed)
 
     def _fail(self, error: PeerError) -> None:
         if self._failure is None:
             self._failure = error
             if self._transport is not None:
                 self._transport.abort()
-        asked, self._asked = self._asked, deque()
-        for one in asked:
+        pending, self._pending = self._pending, deque()
+        for one in pending:
             if not one.answer.done():
-                one.answer.set_exception(_again(self._failure))
+                one.answer.set_exception(_copy_error(self._failure))
 
     # Called by the loop
 
@@ -133,25 +133,25 @@ class PeerConnection(asyncio.BufferedProtocol):
         try:
             frame = frames.filled(nbytes) if self._in_frame else frames.take(self._buffer[:nbytes])
             while frame is not None and self._failure is None:
-                self._answered(frame)
+                self._handle_response(frame)
                 frame = frames.next()
         except MalformedRequest as error:
-            self._fail(PeerMisbehaved(f"it sent no answer: {error.message}", peer=self.peer))
+            self._fail(PeerMisbehaved(f"invalid response: {error.message}", peer=self.peer))
 
-    def _answered(self, frame: bytearray) -> None:
-        if not self._asked:
-            raise MalformedRequest("it was not asked for anything")
-        asked = self._asked[0]
+    def _handle_response(self, frame: bytearray) -> None:
+        if not self._pending:
+            raise MalformedRequest("a response without a request")
+        pending = self._pending[0]
         number = correlation_of(frame)
-        if number != asked.correlation_id:
-            raise MalformedRequest(f"correlation id {number}, where {asked.correlation_id} is due")
-        if asked.answer.cancelled():
-            self._asked.popleft()
+        if number != pending.correlation_id:
+            raise MalformedRequest(f"correlation id {number} instead of {pending.correlation_id}")
+        if pending.answer.cancelled():
+            self._pending.popleft()
             return
-        answer = read_answer(asked.api_key, asked.version, frame)
-        self._asked.popleft()
-        if not asked.answer.done():
-            asked.answer.set_result(answer)
+        answer = read_answer(pending.api_key, pending.version, frame)
+        self._pending.popleft()
+        if not pending.answer.done():
+            pending.answer.set_result(answer)
 
     def eof_received(self) -> bool:
         """Return False to close the transport when the peer closes; `connection_lost` follows."""
@@ -159,14 +159,14 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail waiting requests with PeerUnreachable."""
-        words = "it closed the connection" if exc is None else f"the connection broke: {exc}"
-        self._fail(PeerUnreachable(words, peer=self.peer))
-        if not self._gone.done():
-            self._gone.set_result(None)
+        message = "it closed the connection" if exc is None else f"connection lost: {exc}"
+        self._fail(PeerUnreachable(message, peer=self.peer))
+        if not self._closed.done():
+            self._closed.set_result(None)
 
 
-def _again(error: PeerError) -> PeerError:
+def _copy_error(error: PeerError) -> PeerError:
     """Return a copy for another waiting task: the traceback of a shared exception would grow with each raise."""
-    made = type(error)(error.message)
-    made.peer = error.peer
-    return made
+    copy = type(error)(error.message)
+    copy.peer = error.peer
+    return copy

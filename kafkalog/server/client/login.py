@@ -27,27 +27,27 @@ async def connect(host: str, port: int, settings: PeerSettings | None = None) ->
 
     Raises PeerUnreachable, PeerTimedOut, PeerRefused (for its certificate or our password), PeerMisbehaved.
     """
-    how = PeerSettings() if settings is None else settings
+    effective = PeerSettings() if settings is None else settings
     peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     loop = asyncio.get_running_loop()
     connection: PeerConnection | None = None
     is_ready = False
     try:
-        async with asyncio.timeout(how.connect_ms / 1000):
+        async with asyncio.timeout(effective.connect_ms / 1000):
             transport, connection = await loop.create_connection(
-                lambda: PeerConnection(peer, how), host, port, ssl=how.tls,
-                server_hostname=host if how.tls is not None else None,
+                lambda: PeerConnection(peer, effective), host, port, ssl=effective.tls,
+                server_hostname=host if effective.tls is not None else None,
             )  # fmt: skip
-            if how.receive_buffer_bytes >= 0:
+            if effective.receive_buffer_bytes >= 0:
                 receiving = transport.get_extra_info("socket")
-                receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, how.receive_buffer_bytes)
+                receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, effective.receive_buffer_bytes)
             await _learn_versions(connection)
-            if how.mechanism is not None:
-                await _log_in(connection, how, how.mechanism)
+            if effective.mechanism is not None:
+                await _log_in(connection, effective, effective.mechanism)
             is_ready = True
             return connection
     except OSError as error:
-        raise _as_peer_error(error, peer, how.connect_ms) from error
+        raise _as_peer_error(error, peer, effective.connect_ms) from error
     finally:
         if connection is not None and not is_ready:
             await connection.close()
@@ -59,7 +59,7 @@ def _as_peer_error(error: OSError, peer: str, connect_ms: int) -> PeerError:
     if isinstance(error, TimeoutError):
         return PeerTimedOut(f"no connection within {connect_ms} ms", peer=peer)
     if isinstance(error, ssl.SSLError):
-        hint = "ssl.truststore.location names those who sign the certificates of servers"
+        hint = "set ssl.truststore.location to the certificates of the authorities that sign those of servers"
         return PeerRefused(f"TLS failed: {error.reason or error}", peer=peer, hint=hint)
     return PeerUnreachable(f"no connection: {error.strerror or error}", peer=peer)
 
@@ -70,31 +70,31 @@ async def _learn_versions(connection: PeerConnection) -> None:
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         answer = await connection.request(API_VERSIONS, {}, version=0)
     if answer.error_code:
-        raise PeerRefused(f"it does not tell what it serves: error {answer.error_code}", peer=connection.peer)
+        raise PeerRefused(f"it did not list its APIs: error {answer.error_code}", peer=connection.peer)
     connection.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
 
-async def _log_in(connection: PeerConnection, how: PeerSettings, mechanism: str) -> None:
-    shaken = await connection.request(_SASL_HANDSHAKE, {"mechanism": mechanism}, version=1)
-    if shaken.error_code:
-        offered = ", ".join(shaken.mechanisms)[:200]
-        raise PeerRefused(f"it does not take {mechanism}", peer=connection.peer, hint=f"it offers {offered}")
+async def _log_in(connection: PeerConnection, effective: PeerSettings, mechanism: str) -> None:
+    handshake = await connection.request(_SASL_HANDSHAKE, {"mechanism": mechanism}, version=1)
+    if handshake.error_code:
+        offered = ", ".join(handshake.mechanisms)[:200]
+        raise PeerRefused(f"it does not support {mechanism}", peer=connection.peer, hint=f"it offers {offered}")
     if mechanism == PLAIN:
-        await _say(connection, f"\0{how.user}\0{how.password}".encode())
+        await _send_token(connection, f"\0{effective.user}\0{effective.password}".encode())
         return
-    scram = ScramClient(mechanism, how.user, how.password)
+    scram = ScramClient(mechanism, effective.user, effective.password)
     try:
-        proof = scram.second(await _say(connection, scram.first()))
-        knows = scram.finish(await _say(connection, proof))
+        proof = scram.second(await _send_token(connection, scram.first()))
+        is_verified = scram.verify(await _send_token(connection, proof))
     except MalformedRequest as error:
-        raise PeerMisbehaved(f"it does not keep to {mechanism}: {error.message}", peer=connection.peer) from None
-    if not knows:
-        raise PeerRefused("it does not know the password itself: it is not who it should be", peer=connection.peer)
+        raise PeerMisbehaved(f"invalid {mechanism} exchange: {error.message}", peer=connection.peer) from None
+    if not is_verified:
+        raise PeerRefused("it cannot prove that it knows the password: it may be an impostor", peer=connection.peer)
 
 
-async def _say(connection: PeerConnection, token: bytes) -> bytes:
+async def _send_token(connection: PeerConnection, token: bytes) -> bytes:
     answer = await connection.request(_SASL_AUTHENTICATE, {"auth_bytes": token})
     if answer.error_code:
-        words = (answer.error_message or "authentication failed")[:200]
-        raise PeerRefused(words, peer=connection.peer, hint="look at user and password of sasl.jaas.config")
+        message = (answer.error_message or "authentication failed")[:200]
+        raise PeerRefused(message, peer=connection.peer, hint="check the user and password in sasl.jaas.config")
     return bytes(answer.auth_bytes)

@@ -42,6 +42,6 @@ def read_answer(api_key: int, version: int, frame: Frame) -> Any:
             version = 0
     elif APIS[api_key].is_flexible(version):
         if len(frame) < 5:
-            raise MalformedRequest("an answer that ends with its header", position=4)
+            raise MalformedRequest("a response that ends with its header", position=4)
         position = skip_tags(memoryview(frame), position)
     return read_response(api_key, version, frame, position, MAX_ELEMENTS)

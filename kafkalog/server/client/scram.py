@@ -23,7 +23,7 @@ MAX_MESSAGE_BYTES: Final = 4096
 
 
 class ScramClient:
-    """One exchange: send `first`, answer the server's first message with `second`, check its last one with `finish`."""
+    """One exchange: send `first`, answer the server's first message with `second`, check its last one with `verify`."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str | None = None) -> None:
         self._mechanism = mechanism
@@ -44,29 +44,29 @@ class ScramClient:
         and for an invalid SCRAM message."""
         found = _FIRST.fullmatch(message) if len(message) <= MAX_MESSAGE_BYTES else None
         if found is None:
-            raise MalformedRequest("the server's first message is none of SCRAM")
+            raise MalformedRequest("the server's first message is not valid SCRAM")
         nonce, iterations = found["nonce"], int(found["count"])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise MalformedRequest("the server's nonce does not begin with ours")
+            raise MalformedRequest("the server's nonce does not start with ours")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-            raise MalformedRequest(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+            raise MalformedRequest(f"{iterations} iterations; must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
         digest = MECHANISMS[self._mechanism]
         salt = _decoded(found["salt"])
         salted = salted_password(self._mechanism, self._password, salt, iterations)
         keys = keys_of_salted(self._mechanism, salted, salt, iterations)
         client_key = hmac.digest(salted, b"Client Key", digest)
         bare = b"c=" + b64encode(_HEADER) + b",r=" + nonce
-        said = b",".join((self._bare, message, bare))
-        signature = hmac.digest(hashlib.new(digest, client_key).digest(), said, digest)
-        self._expected = hmac.digest(keys.server_key, said, digest)
+        auth_message = b",".join((self._bare, message, bare))
+        signature = hmac.digest(hashlib.new(digest, client_key).digest(), auth_message, digest)
+        self._expected = hmac.digest(keys.server_key, auth_message, digest)
         proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
         return bare + b",p=" + b64encode(proof)
 
-    def finish(self, message: bytes) -> bool:
+    def verify(self, message: bytes) -> bool:
         """Return True if the server knows the password too. Raise MalformedRequest for an invalid last message."""
         found = _FINAL.fullmatch(message) if len(message) <= MAX_MESSAGE_BYTES else None
         if found is None:
-            raise MalformedRequest("the server's last message is none of SCRAM")
+            raise MalformedRequest("the server's final message is not valid SCRAM")
         return bool(self._expected) and hmac.compare_digest(_decoded(found["signature"]), self._expected)
 
 
@@ -74,4 +74,4 @@ def _decoded(text: bytes) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise MalformedRequest("a field of SCRAM that is not base64") from None
+        raise MalformedRequest("a SCRAM field is not base64") from None

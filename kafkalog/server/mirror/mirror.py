@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from kafkalog.server.node.pool import Run
 
 _LOG: Final = logging.getLogger(__name__)
-_NOBODY: Final = -2
+_MIRROR_ID: Final = -2
 """Node id of the mirror: it leads nothing, and no broker has this id."""
-LOOK_AGAIN_MS: Final = 5_000
+REFRESH_MS: Final = 5_000
 """Interval for reading leaders, new partitions and settings from the cluster, if nothing is urgent."""
 SOON_MS: Final = 200
 
@@ -75,14 +75,14 @@ class Mirror:
         self._nodes: Mapping[int, tuple[str, int]] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._followed: dict[TopicPartition, _Followed] = {}
-        self._wanted = 0  # number of partitions, including those without a leader
-        self._urgent: asyncio.Future[None] | None = None
+        self._partition_count = 0  # number of partitions, including those without a leader
+        self._refresh_now: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def is_in_sync(self) -> bool:
         """True if every partition had all of its leader's records at the last fetch."""
-        return 0 < self._wanted == len(self._followed) and all(
+        return 0 < self._partition_count == len(self._followed) and all(
             key in fetcher.states and fetcher.states[key].is_in_sync
             for key, one in self._followed.items() if (fetcher := self._fetchers.get(one.node_id)) is not None
         )  # fmt: skip
@@ -98,8 +98,8 @@ class Mirror:
         PeerError if no broker answers; UnknownTopicOrPartition; InconsistentTopicId if a topic here has another id than
         the cluster's; errors as in `LogManager.get_or_create`.
         """
-        await self.look()
-        self._task = asyncio.get_running_loop().create_task(self._look_on())
+        await self.refresh()
+        self._task = asyncio.get_running_loop().create_task(self._refresh_loop())
 
     async def stop(self) -> None:
         """Stop following. On return nothing is being written."""
@@ -113,21 +113,21 @@ class Mirror:
 
     # The cluster
 
-    async def _look_on(self) -> None:
+    async def _refresh_loop(self) -> None:
         while True:
-            self._urgent = asyncio.get_running_loop().create_future()
+            self._refresh_now = asyncio.get_running_loop().create_future()
             try:
-                async with asyncio.timeout(LOOK_AGAIN_MS / 1000):
-                    await self._urgent
+                async with asyncio.timeout(REFRESH_MS / 1000):
+                    await self._refresh_now
                 await asyncio.sleep(SOON_MS / 1000)
             except TimeoutError:
                 pass
             try:
-                await self.look()
+                await self.refresh()
             except Exception as error:
-                _LOG.warning("the cluster cannot be looked at now: %s", error)
+                _LOG.warning("cannot read the cluster's topics: %s", error)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read the cluster's current state and follow its partitions. Errors as in `start`."""
         connection = await self._any_broker()
         try:
@@ -140,12 +140,12 @@ class Mirror:
             await connection.close()
         self._nodes = cluster.nodes
         for name in self._topics:
-            await self._run(self._make, cluster.topics[name], settings.get(name))
-        self._wanted = sum(len(cluster.topics[name].leaders) for name in self._topics)
+            await self._run(self._create_topic, cluster.topics[name], settings.get(name))
+        self._partition_count = sum(len(cluster.topics[name].leaders) for name in self._topics)
         await self._follow(cluster)
 
     async def _any_broker(self) -> PeerConnection:
-        failure: PeerError = PeerUnreachable("no broker is named")
+        failure: PeerError = PeerUnreachable("no broker is given")
         for host, port in dict.fromkeys((*self._nodes.values(), *self._bootstrap)):
             try:
                 return await connect(host, port, self._peers)
@@ -153,18 +153,18 @@ class Mirror:
                 failure = error
         raise failure
 
-    def _make(self, topic: PeerTopic, settings: Mapping[str, str] | None) -> None:
+    def _create_topic(self, topic: PeerTopic, settings: Mapping[str, str] | None) -> None:
         """Create the topic's partitions with its id and settings; runs in a thread."""
-        own = None if settings is None else _known(settings)
+        own = None if settings is None else _supported(settings)
         topic_id = None if topic.id is None else id_text(topic.id)
         for index in range(len(topic.leaders)):
             log = self._store.get_or_create(TopicPartition(topic.name, index), topic_id=topic_id, settings=own or {})
             known = read_partition_metadata(self._store.fs, log.path)
             if topic_id is not None and known != topic_id:
                 raise InconsistentTopicId(
-                    f"topic {topic.name} has the id {topic_id} there, and {known} here",
+                    f"topic {topic.name} has the id {topic_id} in the source cluster, but {known} here",
                     path=log.path,
-                    hint="it was deleted and made again: take an empty directory, or delete the topic here",
+                    hint="it was deleted and recreated: use an empty directory, or delete the topic here",
                 )
         changes = setting_changes(own, LogConfig.from_stored(self._store.topics.settings_of(topic.name)).overrides())
         if changes:
@@ -191,14 +191,14 @@ class Mirror:
             return known.partition
         log = self._store.get(key)
         assert log is not None
-        return Partition(key, log, _NOBODY, self._now_ms, topic_id=topic.id)
+        return Partition(key, log, _MIRROR_ID, self._now_ms, topic_id=topic.id)
 
     def _fetcher_of(self, node_id: int) -> ReplicaFetcher:
         fetcher = self._fetchers.get(node_id)
         if fetcher is None:
             fetcher = self._fetchers[node_id] = ReplicaFetcher(
                 partial(self._connect_to, node_id), run=self._run, cutting=self._store.cutting,
-                monotonic_ms=self._now_ms, limits=self._limits, on_other_leader=lambda key, code: self._hurry(),
+                monotonic_ms=self._now_ms, limits=self._limits, on_other_leader=lambda key, code: self._refresh_soon(),
             )  # fmt: skip
             fetcher.start()
         return fetcher
@@ -208,15 +208,15 @@ class Mirror:
         try:
             return LeaderSource(await connect(host, port, self._peers), CONSUMER, self._limits)
         except PeerError:
-            self._hurry()  # another broker may lead by now
+            self._refresh_soon()  # another broker may lead by now
             raise
 
-    def _hurry(self) -> None:
-        if self._urgent is not None and not self._urgent.done():
-            self._urgent.set_result(None)
+    def _refresh_soon(self) -> None:
+        if self._refresh_now is not None and not self._refresh_now.done():
+            self._refresh_now.set_result(None)
 
 
-def _known(settings: Mapping[str, str]) -> dict[str, str]:
+def _supported(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that exist here, in their stored form; a cluster has more."""
     names = {key.name for key in TOPIC_TABLE.keys}
     return dict(LogConfig.from_stored({name: text for name, text in settings.items() if name in names}).overrides())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,13 +15,13 @@ from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.mirror.mirror import Mirror
 from kafkalog.server.node.pool import CallPool
 from kafkalog.server.packages import check_packages
-from kafkalog.server.running import loop_factory, raise_descriptor_limit
+from kafkalog.server.running import loop_factory, raise_descriptor_limit, stop_signal
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 
 _LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 4
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 
 
 def run_mirror(
@@ -73,21 +72,13 @@ async def _follow(
     peers: PeerSettings,
     once: bool,
 ) -> int:
-    stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(number, _end, stopped)
+    stopped = stop_signal()
     mirror = Mirror(store, bootstrap, topics, run=pool.run, monotonic_ms=SYSTEM_CLOCK.monotonic_ms, peers=peers)
     try:
         await mirror.start()
         _LOG.info("mirroring %s", ", ".join(topics))
         while not stopped.done() and not (once and mirror.is_in_sync):
-            await asyncio.wait([stopped], timeout=_LOOK_S if once else None)
+            await asyncio.wait([stopped], timeout=_POLL_S if once else None)
     finally:
         await mirror.stop()
     return 0
-
-
-def _end(stopped: asyncio.Future[None]) -> None:
-    if not stopped.done():
-        stopped.set_result(None)

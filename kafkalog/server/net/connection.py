@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.errors import KafkalogError, MalformedRequest
 from kafkalog.server.net.frames import LENGTH_BYTES, MIN_FRAME_BYTES, FrameReader
 from kafkalog.server.net.outgoing import Outgoing, Progress, warm
-from kafkalog.server.net.request_memory import LARGE, SMALL, STRANGER, STRANGERS_READ_BYTES
+from kafkalog.server.net.request_memory import LARGE, SMALL, UNAUTHENTICATED, UNAUTHENTICATED_READ_BYTES
 from kafkalog.server.requests.context import Close, Connection
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class Channel:
     """A client's socket. `connection` is the part that handlers see."""
 
     __slots__ = (
-        "_counted", "_fd", "_frames", "_held", "_is_shaking", "_is_writing", "_loop", "_network", "_on_secured",
-        "_out", "_sock", "_task", "_unread", "active_ms", "connection", "is_active", "is_busy", "is_closed",
-        "is_ending", "is_reading", "is_unfinished", "kind", "largest_bytes", "reserved_bytes",
+        "_counted_bytes", "_fd", "_frames", "_held", "_is_handshaking", "_is_writing", "_loop", "_network",
+        "_on_secured", "_out", "_sock", "_task", "_unread", "active_ms", "connection", "is_active", "is_busy",
+        "is_closed", "is_ending", "is_reading", "is_unfinished", "kind", "largest_bytes", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -54,14 +54,14 @@ class Channel:
         self._out = Outgoing(sock)
         self._task: asyncio.Task[Result] | None = None
         self._held = 0  # bytes of the request in memory
-        self._counted = 0  # bytes counted for it in the network's memory, under `kind`
-        self.kind = SMALL if connection.is_authenticated else STRANGER
+        self._counted_bytes = 0  # bytes counted for it in the network's memory, under `kind`
+        self.kind = SMALL if connection.is_authenticated else UNAUTHENTICATED
         self.reserved_bytes = 0  # size of a large request that has reserved memory
         self.largest_bytes = 0  # size of the largest complete request so far
         self._unread = 0  # bytes of its response that the network counts
         self.is_reading = False
         self._is_writing = False
-        self._is_shaking = isinstance(sock, ssl.SSLSocket)
+        self._is_handshaking = isinstance(sock, ssl.SSLSocket)
         self._on_secured = on_secured  # called after the handshake
         self.connection = connection
         self.is_busy = False
@@ -82,9 +82,9 @@ class Channel:
         return self._frames.claimed_bytes
 
     @property
-    def come_bytes(self) -> int:
+    def received_bytes(self) -> int:
         """Number of its bytes received so far."""
-        return self._frames.come_bytes
+        return self._frames.received_bytes
 
     @property
     def client(self) -> tuple[str, str]:
@@ -102,7 +102,7 @@ class Channel:
         return self.is_busy and self._out.is_empty
 
     @property
-    def would_miss_its_end(self) -> bool:
+    def misses_disconnect(self) -> bool:
         """True while a cancellable request waits and the socket is not watched for the client's disconnect."""
         return self.is_waiting and self.connection.may_cancel and not self.is_reading
 
@@ -112,7 +112,7 @@ class Channel:
 
     # Reading
 
-    def read_on(self) -> None:
+    def resume_reading(self) -> None:
         """Process the next frame already received, else wait for more bytes."""
         if self.is_closed or self.is_busy:
             return
@@ -124,7 +124,7 @@ class Channel:
             self.connection.mute_until_ms = 0
         else:
             self._pause()
-            self._loop.call_later(wait_ms / 1000, self.read_on)
+            self._loop.call_later(wait_ms / 1000, self.resume_reading)
             return
         try:
             frame = self._frames.next()
@@ -132,17 +132,17 @@ class Channel:
             self._refuse("bad_frame", error)
             return
         if frame is not None:
-            self._began(frame)
+            self._start_request(frame)
             return
         self._hold(self._frames.held_bytes)
-        if self._may_go_on() and self._network.may_read(self):
+        if self._may_continue() and self._network.may_read(self):
             self._resume()
-            if not self._is_shaking:
+            if not self._is_handshaking:
                 self._loop_if_pending()
 
-    def _may_go_on(self) -> bool:
+    def _may_continue(self) -> bool:
         """Count the unfinished request's memory and return True if it may be read further."""
-        return not self._frames.is_inside or self._network.unfinished.came(self)
+        return not self._frames.is_inside or self._network.unfinished.count_received(self)
 
     def _resume(self) -> None:
         if not self.is_reading:
@@ -154,7 +154,7 @@ class Channel:
             self.is_reading = False
             self._loop.remove_reader(self._fd)
 
-    def _shake(self) -> None:
+    def _continue_handshake(self) -> None:
         """Continue the TLS handshake."""
         sock = self._sock
         assert isinstance(sock, ssl.SSLSocket)
@@ -164,13 +164,13 @@ class Channel:
             self._watch_writable(None)
             return
         except ssl.SSLWantWriteError:
-            self._watch_writable(self._shake)
+            self._watch_writable(self._continue_handshake)
             return
         except OSError as error:
             self._refuse("bad_handshake", error)
             return
         self._watch_writable(None)
-        self._is_shaking = False
+        self._is_handshaking = False
         if self._on_secured is not None:
             self._on_secured(sock)
         self._on_readable()
@@ -190,8 +190,8 @@ class Channel:
     def _on_readable(self) -> None:
         if self.is_closed:
             return
-        if self._is_shaking:
-            self._shake()
+        if self._is_handshaking:
+            self._continue_handshake()
             return
         if self.is_busy:
             self._on_busy_readable()
@@ -212,15 +212,15 @@ class Channel:
             self.close()
             return
         if frame is not None:
-            self._began(frame)
+            self._start_request(frame)
 
     def _receive(self) -> bytearray | None:
         """Read from the socket once; return a frame if this read completed one."""
         frames, network = self._frames, self._network
         room = frames.room() if frames.is_collecting else None
         into = network.buffer if room is None else room
-        if self.kind == STRANGER:
-            into = into[:STRANGERS_READ_BYTES]
+        if self.kind == UNAUTHENTICATED:
+            into = into[:UNAUTHENTICATED_READ_BYTES]
         elif not network.memory.has_plenty or network.unfinished.waiting:
             if network.unfinished.is_tight and not frames.is_inside:
                 into = into[:LENGTH_BYTES]
@@ -242,7 +242,7 @@ class Channel:
             self._hold(frames.held_bytes + (0 if frame is None else len(frame)))
         if frame is None:
             self.is_active = True
-            if self._may_go_on():
+            if self._may_continue():
                 self._loop_if_pending()
             else:
                 self._pause()
@@ -255,46 +255,46 @@ class Channel:
     def _hold(self, size: int) -> None:
         self._network.counts.request_bytes += size - self._held
         self._held = size
-        kind = LARGE if self.reserved_bytes else SMALL if self.connection.is_authenticated else STRANGER
-        counted = self.reserved_bytes or size
-        if counted != self._counted or kind != self.kind:
-            self._network.counted(self.kind, self._counted, kind, counted)
-            self.kind, self._counted = kind, counted
+        kind = LARGE if self.reserved_bytes else SMALL if self.connection.is_authenticated else UNAUTHENTICATED
+        update_memory = self.reserved_bytes or size
+        if update_memory != self._counted_bytes or kind != self.kind:
+            self._network.update_memory(self.kind, self._counted_bytes, kind, update_memory)
+            self.kind, self._counted_bytes = kind, update_memory
 
     def reserve(self) -> None:
         """Reserve memory for all of its large request, until that is answered."""
         self.reserved_bytes = self._frames.claimed_bytes
         self._hold(self._held)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Release the request's memory; keep counting the bytes received after it."""
         self.reserved_bytes = 0
         self._hold(self._frames.held_bytes)
 
     # Working
 
-    def _began(self, frame: bytearray) -> None:
+    def _start_request(self, frame: bytearray) -> None:
         self.is_busy = True
         size = len(frame)
         if size > self.largest_bytes:
             self.largest_bytes = size
         if self.is_unfinished:
-            self._network.unfinished.over(self)
+            self._network.unfinished.remove(self)
         self._network.counts.working += 1
         work = self._network.dispatch(self.connection, frame)
         del frame
         try:
             waits_for = work.send(None)
         except StopIteration as done:
-            self._answered(done.value)
+            self._finish_request(done.value)
         except Exception as error:
-            self._failed(error)
+            self._fail_request(error)
         else:
             # the handler waits: a task takes over, starting with that wait, and the request's bytes are counted
             self.is_active = True
             if not self._held:
                 self._hold(self._frames.held_bytes + size)
-            self._task = self._loop.create_task(_rest(work, waits_for))
+            self._task = self._loop.create_task(_resume_work(work, waits_for))
             self._task.add_done_callback(self._task_done)
 
     def _task_done(self, task: asyncio.Task[Result]) -> None:
@@ -303,33 +303,33 @@ class Channel:
             self._network.counts.working -= 1
             self.is_busy = False
             self.close()
-            self._let_go()
+            self._release()
         elif (error := task.exception()) is not None:
-            self._failed(error)
+            self._fail_request(error)
         else:
-            self._answered(task.result())
+            self._finish_request(task.result())
 
-    def _failed(self, error: BaseException) -> None:
-        _LOG.error("a request of %r failed", self.connection, exc_info=error)
-        self._answered(Close())
+    def _fail_request(self, error: BaseException) -> None:
+        _LOG.error("a request from %r failed", self.connection, exc_info=error)
+        self._finish_request(Close())
 
-    def _answered(self, answer: Result) -> None:
+    def _finish_request(self, answer: Result) -> None:
         self._network.counts.working -= 1
         sasl = self.connection.sasl
-        if self._held or self.reserved_bytes or sasl is not None or self.kind == STRANGER:
-            self._let_go()
+        if self._held or self.reserved_bytes or sasl is not None or self.kind == UNAUTHENTICATED:
+            self._release()
         if self.is_closed:
             self.is_busy = False
             return
         if sasl is not None:  # the principal may have changed
-            self._frames.limit = self._network.max_frame_bytes_of(self.connection)
-            self._frames.least = 0 if sasl.is_bare else MIN_FRAME_BYTES
+            self._frames.max_bytes = self._network.max_frame_bytes_of(self.connection)
+            self._frames.min_bytes = 0 if sasl.is_bare else MIN_FRAME_BYTES
         if isinstance(answer, Close):
             self._refuse("refused", None)
             return
         if answer is None:
             self.is_active = True
-            self._written()
+            self._finish_write()
             return
         self._write(answer)
 
@@ -343,7 +343,7 @@ class Channel:
             progress = Progress.DONE if answer is not None and out.send(answer) else out.write()
         except OSError as error:  # in the socket or in the log file: the response cannot be completed
             if isinstance(error, KafkalogError):
-                _LOG.error("an answer to %r cannot be sent: %s", self.connection, error)
+                _LOG.error("cannot send a response to %r: %s", self.connection, error)
             self.close()
             return
         sent = out.sent_bytes - before
@@ -355,7 +355,7 @@ class Channel:
         if progress is Progress.DONE:
             if self._is_writing:
                 self._watch_writable(None)
-            self._written()
+            self._finish_write()
         elif progress is Progress.BLOCKED:
             self._watch_writable(self._write)
         elif progress is Progress.WANTS_READ:
@@ -364,33 +364,33 @@ class Channel:
             self._loop.add_reader(self._fd, self._write_after_read)
         elif progress is Progress.MORE:
             self._watch_writable(None)
-            self._loop.call_soon(self._write_on)
+            self._loop.call_soon(self._continue_write)
         else:
             self._watch_writable(None)
-            self._task = self._loop.create_task(self._warmed(self._out.cold_range()))
+            self._task = self._loop.create_task(self._warm_then_write(self._out.cold_range()))
 
     def _count_unread(self) -> None:
         before, self._unread = self._unread, self._out.held_bytes
         self._network.unread.changed(self, before, self._unread)
 
-    def _write_on(self) -> None:
+    def _continue_write(self) -> None:
         if not self.is_closed:
             self._write()
 
     def _write_after_read(self) -> None:
         self._pause()
-        self._write_on()
+        self._continue_write()
 
-    async def _warmed(self, piece: FileSlice) -> None:
+    async def _warm_then_write(self, piece: FileSlice) -> None:
         try:
             await self._network.run(warm, piece)
         except Exception as error:
-            _LOG.error("an answer to %r cannot be sent: %s", self.connection, error)
+            _LOG.error("cannot send a response to %r: %s", self.connection, error)
             self.close()
             return
         finally:
             self._task = None
-        self._write_on()
+        self._continue_write()
 
     def _watch_writable(self, callback: Callable[[], object] | None) -> None:
         if callback is not None:
@@ -400,14 +400,14 @@ class Channel:
             self._loop.remove_writer(self._fd)
         self._is_writing = callback is not None
 
-    def _written(self) -> None:
+    def _finish_write(self) -> None:
         self.is_busy = False
         self.is_ending |= self.connection.closes_after_answer
         if self.is_reading and not (self.is_ending or self.connection.mute_until_ms or self._frames.rest):
             if isinstance(self._sock, ssl.SSLSocket):
                 self._loop_if_pending()
             return  # the usual case: the socket is already watched
-        self._loop.call_soon(self.read_on)
+        self._loop.call_soon(self.resume_reading)
 
     # Ending
 
@@ -420,7 +420,7 @@ class Channel:
     def _refuse(self, reason: str, error: Exception | None) -> None:
         self._network.counts.refuse(reason)
         if error is not None:
-            _LOG.debug("%r is closed: %s", self.connection, error)
+            _LOG.debug("closing %r: %s", self.connection, error)
         self.close()
 
     def close(self) -> None:
@@ -430,13 +430,13 @@ class Channel:
         self.is_closed = True
         self._pause()
         self._watch_writable(None)
-        is_worked_on = self._task is not None and self._out.is_empty
+        is_in_progress = self._task is not None and self._out.is_empty
         self._out.clear()
         self._count_unread()
         self._frames = FrameReader(0)
-        self._network.closed(self)
-        if not is_worked_on:  # else its bytes are in use until the request ends
-            self._let_go()
+        self._network.remove_connection(self)
+        if not is_in_progress:  # else its bytes are in use until the request ends
+            self._release()
         try:
             self._sock.close()
         except OSError:
@@ -449,7 +449,7 @@ class Channel:
         self.close()
 
 
-async def _rest(work: Coroutine[object, None, Result], waits_for: object) -> Any:
+async def _resume_work(work: Coroutine[object, None, Result], waits_for: object) -> Any:
     """Await the rest of a coroutine that was driven to its first wait, in a form that a task accepts."""
     return await _steps(work, waits_for)
 

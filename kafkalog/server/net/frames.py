@@ -23,11 +23,11 @@ class FrameReader:
     Bytes after a frame, from at most one read, stay in `rest` until the next call of `next`.
     """
 
-    __slots__ = ("_filled", "_frame", "_head", "_size", "is_collecting", "least", "limit", "rest")
+    __slots__ = ("_filled", "_frame", "_head", "_size", "is_collecting", "max_bytes", "min_bytes", "rest")
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit  # maximum size of the next frame; `least` is the minimum
-        self.least = MIN_FRAME_BYTES
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes  # maximum size of the next frame; `min_bytes` is the minimum
+        self.min_bytes = MIN_FRAME_BYTES
         self._head = b""  # the first bytes of an incomplete length
         self._size = -1  # of the current frame
         self._frame: bytearray | None = None
@@ -46,7 +46,7 @@ class FrameReader:
         return self._size
 
     @property
-    def come_bytes(self) -> int:
+    def received_bytes(self) -> int:
         """Number of its bytes received so far."""
         return self._filled
 
@@ -68,7 +68,7 @@ class FrameReader:
     def filled(self, count: int) -> bytearray | None:
         """Record `count` bytes read into `room` and return the frame if it is complete. Release the view first."""
         self._filled += count
-        return self._whole() if self._filled == self._size else None
+        return self._complete_frame() if self._filled == self._size else None
 
     def take(self, data: memoryview) -> bytearray | None:
         """Return the first frame that `data` completes or contains, if any, and keep the bytes after it.
@@ -77,9 +77,9 @@ class FrameReader:
         """
         if self._size < 0 and not self._head:
             size = int.from_bytes(data[:LENGTH_BYTES], "big", signed=True)
-            if len(data) == size + LENGTH_BYTES and self.least <= size <= self.limit:  # the usual case
+            if len(data) == size + LENGTH_BYTES and self.min_bytes <= size <= self.max_bytes:  # the usual case
                 return bytearray(data[LENGTH_BYTES:])
-        return self._first(data, is_kept=False)
+        return self._next_frame(data, may_keep_view=False)
 
     def next(self) -> bytearray | None:
         """Return a frame already received, if any. Raise MalformedRequest as `take` does."""
@@ -87,9 +87,9 @@ class FrameReader:
         if not rest:
             return None
         self.rest = _NOTHING
-        return self._first(rest, is_kept=True)
+        return self._next_frame(rest, may_keep_view=True)
 
-    def _first(self, data: memoryview, *, is_kept: bool) -> bytearray | None:
+    def _next_frame(self, data: memoryview, *, may_keep_view: bool) -> bytearray | None:
         position = 0
         if self._size < 0:
             if self._head or len(data) < LENGTH_BYTES:
@@ -116,14 +116,14 @@ class FrameReader:
             frame, end = found
             end += position
         if len(data) > end:
-            self.rest = data[end:] if is_kept else memoryview(bytes(data[end:]))
+            self.rest = data[end:] if may_keep_view else memoryview(bytes(data[end:]))
         return frame
 
     def _begin(self, head: bytes | memoryview) -> None:
         size = int.from_bytes(head, "big", signed=True)
-        if not self.least <= size <= self.limit:
-            limits = f"{self.least} to {self.limit}"
-            raise MalformedRequest(f"a length of {size} bytes; {limits} are taken", position=0)
+        if not self.min_bytes <= size <= self.max_bytes:
+            limits = f"{self.min_bytes} to {self.max_bytes}"
+            raise MalformedRequest(f"a length of {size} bytes; must be {limits}", position=0)
         self._size = size
 
     def _collect(self, data: memoryview) -> tuple[bytearray, int] | None:
@@ -138,9 +138,9 @@ class FrameReader:
             frame += bytes(min(self._size, needed * GROWTH) - len(frame))
         frame[self._filled : needed] = data[:count]
         self._filled = needed
-        return (self._whole(), count) if needed == self._size else None
+        return (self._complete_frame(), count) if needed == self._size else None
 
-    def _whole(self) -> bytearray:
+    def _complete_frame(self) -> bytearray:
         frame = self._frame
         assert frame is not None
         self._frame, self._filled, self._size, self.is_collecting = None, 0, -1, False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import ConfigError, StorageError
 from kafkalog.server.net.connection import Channel
 from kafkalog.server.net.endpoints import Endpoint
-from kafkalog.server.net.request_memory import SMALL, STRANGER, RequestMemory
+from kafkalog.server.net.request_memory import SMALL, UNAUTHENTICATED, RequestMemory
 from kafkalog.server.net.tls import PrincipalRules, principal_of, tls_context
 from kafkalog.server.net.unfinished import UnfinishedRequests
 from kafkalog.server.net.unread import UnreadAnswers
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger(__name__)
 BUFFER_BYTES: Final = 1 << 16
 _ACCEPTS: Final = 64
 _FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_AGAIN_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 _SPARE_DESCRIPTORS: Final = 64
 _SWEEP_SECONDS: Final = 10
 
@@ -72,7 +72,7 @@ class Network:
         self._ids = 0
         self._waiting: set[Channel] = set()  # reading is paused: too much is in progress
         self._max_waiting: int = config["queued.max.requests"]
-        self._is_looking = False  # `_look_again` is scheduled
+        self._is_resume_scheduled = False  # `_resume_waiting` is scheduled
         self.memory = RequestMemory(config["queued.max.request.bytes"])
         self.unfinished = UnfinishedRequests(self.memory, counts, self.channels, self.loop)
         self._idle_ms: int = config["connections.max.idle.ms"]
@@ -83,7 +83,7 @@ class Network:
         self._sweep: asyncio.TimerHandle | None = None
         self.takes_connection: Callable[[str], bool] = lambda _: True
         """Return True if the address's quota allows another connection."""
-        pool.on_change = self._look_again
+        pool.on_change = self._resume_waiting
 
     def listen(self, endpoint: Endpoint) -> Listener:
         """Bind a listener, which accepts after `accept`. Raise StorageError if the address is not available."""
@@ -97,12 +97,12 @@ class Network:
             listener.resume()
         self._sweep_later()
 
-    def take_config(self, config: ServerConfig) -> None:
+    def apply_config(self, config: ServerConfig) -> None:
         """Apply changed settings: those of `dynamic.LIVE` take effect at once. Open connections stay open."""
         self._config = config
         self._idle_ms = config["connections.max.idle.ms"]
         for listener in self.listeners.values():
-            listener.take_limits(config)
+            listener.apply_limits(config)
             if self._accepts:
                 listener.resume()
         if self._accepts:
@@ -111,45 +111,45 @@ class Network:
     # Limits
 
     def may_read(self, channel: Channel) -> bool:
-        """Return True if a connection may be read; otherwise its `read_on` is called later."""
-        if channel.is_unfinished and self.unfinished.is_waiting(channel):
+        """Return True if a connection may be read; otherwise its `resume_reading` is called later."""
+        if channel.is_unfinished and channel in self.unfinished.waiting:
             return False
         if self.pool.pending < self.pool.threads + self._max_waiting:
             if self.memory.has_plenty or channel.is_inside_frame:
                 return True
-            if self.memory.may_begin(SMALL if channel.connection.is_authenticated else STRANGER):
+            if self.memory.may_begin(SMALL if channel.connection.is_authenticated else UNAUTHENTICATED):
                 return True
         self._waiting.add(channel)
         return False
 
-    def _look_again(self) -> None:
-        self._is_looking = False
-        self.unfinished.released()
+    def _resume_waiting(self) -> None:
+        self._is_resume_scheduled = False
+        self.unfinished.resume_waiting()
         waiting, self._waiting = self._waiting, set()
         for channel in waiting:
-            channel.read_on()
+            channel.resume_reading()
 
     def max_frame_bytes_of(self, connection: Connection) -> int:
         """Return the maximum frame size, which is smaller before authentication."""
         if connection.is_authenticated:
             return self.max_frame_bytes
-        wanted: int = self._config.of_listener(connection.listener, "sasl.server.max.receive.size")
-        return min(wanted, self.max_frame_bytes)
+        max_bytes: int = self._config.of_listener(connection.listener, "sasl.server.max.receive.size")
+        return min(max_bytes, self.max_frame_bytes)
 
-    def counted(self, before: int, before_bytes: int, after: int, after_bytes: int) -> None:
+    def update_memory(self, before: int, before_bytes: int, after: int, after_bytes: int) -> None:
         """Update the memory count after a connection's kind or size changed."""
         self.memory.move(before, before_bytes, after, after_bytes)
-        if before_bytes > after_bytes and not self._is_looking and (self._waiting or self.unfinished.is_tight):
-            self._is_looking = True
-            self.loop.call_soon(self._look_again)
+        if before_bytes > after_bytes and not self._is_resume_scheduled and (self._waiting or self.unfinished.is_tight):
+            self._is_resume_scheduled = True
+            self.loop.call_soon(self._resume_waiting)
 
-    def has_descriptors(self, taken: int) -> bool:
+    def has_descriptors(self, used: int) -> bool:
         """Return True if a descriptor is free for another connection, beyond the spare ones for logs and modules."""
-        return taken + len(DESCRIPTORS) + self._spare < self._most_descriptors
+        return used + len(DESCRIPTORS) + self._spare < self._most_descriptors
 
     # Connections
 
-    def opened(self, sock: socket.socket, listener: Listener, peer: tuple[str, int]) -> None:
+    def add_connection(self, sock: socket.socket, listener: Listener, peer: tuple[str, int]) -> None:
         """Set up an accepted connection."""
         self._ids += 1
         if listener.tls is not None:
@@ -161,16 +161,16 @@ class Network:
         listener.count += 1
         self.counts.accepted += 1
         self.counts.open += 1
-        channel.read_on()
+        channel.resume_reading()
 
-    def closed(self, channel: Channel) -> None:
+    def remove_connection(self, channel: Channel) -> None:
         """Forget a closed connection and let listeners accept again."""
         connection = channel.connection
         if self.channels.pop(connection.id, None) is None:
             return
         self._waiting.discard(channel)
         if channel.is_unfinished:
-            self.unfinished.over(channel)
+            self.unfinished.remove(channel)
         if connection.sasl is not None:
             connection.sasl.end()
         self.by_address[connection.peer_host] -= 1
@@ -191,7 +191,7 @@ class Network:
         self._sweep_later()
         if self._idle_ms > 0:
             self._close_idle()
-        self._close_gone()
+        self._cancel_disconnected()
 
     def _close_idle(self) -> None:
         now_ms = self.monotonic_ms()
@@ -202,15 +202,15 @@ class Network:
                 self.counts.refuse("idle")
                 channel.close()
 
-    def _close_gone(self) -> None:
+    def _cancel_disconnected(self) -> None:
         """Cancel waiting requests of clients that have disconnected; unread bytes hide their end of stream."""
-        asked = {one.fileno(): one for one in self.channels.values() if one.would_miss_its_end}
-        if asked:
+        by_descriptor = {one.fileno(): one for one in self.channels.values() if one.misses_disconnect}
+        if by_descriptor:
             poll = select.poll()
-            for descriptor in asked:
+            for descriptor in by_descriptor:
                 poll.register(descriptor, getattr(select, "POLLRDHUP", select.POLLHUP))
             for descriptor, _ in poll.poll(0):
-                asked[descriptor].cancel()
+                by_descriptor[descriptor].cancel()
 
     # The end
 
@@ -243,19 +243,19 @@ class Listener:
         self._network = network
         self.endpoint = endpoint
         self.count = 0
-        self.take_limits(config)
-        self._overrides = _overrides(config["max.connections.per.ip.overrides"])
+        self.apply_limits(config)
+        self._overrides = _parse_overrides(config["max.connections.per.ip.overrides"])
         self._buffers = (config["socket.receive.buffer.bytes"], config["socket.send.buffer.bytes"])
         self.tls = tls_context(config, endpoint.name) if endpoint.protocol in ("SSL", "SASL_SSL") else None
         self._rules = PrincipalRules(config.of_listener(endpoint.name, "ssl.principal.mapping.rules"))
-        self._sock = _bound(endpoint, config["socket.listen.backlog.size"])
+        self._sock = _bind(endpoint, config["socket.listen.backlog.size"])
         self._is_accepting = False
         self._is_closed = False
 
-    def take_limits(self, config: ServerConfig) -> None:
+    def apply_limits(self, config: ServerConfig) -> None:
         """Apply the connection limits."""
-        self._max_all: int = config["max.connections"]
-        self._max_own: int = config.of_listener(self.endpoint.name, "max.connections")
+        self._max_of_server: int = config["max.connections"]
+        self._max_of_listener: int = config.of_listener(self.endpoint.name, "max.connections")
         self._max_of_address: int = config["max.connections.per.ip"]
 
     @property
@@ -281,14 +281,14 @@ class Listener:
 
     def _has_room(self) -> bool:
         network = self._network
-        taken = len(network.channels)
-        return taken < self._max_all and self.count < self._max_own and network.has_descriptors(taken)
+        used = len(network.channels)
+        return used < self._max_of_server and self.count < self._max_of_listener and network.has_descriptors(used)
 
     def _on_acceptable(self) -> None:
         for _ in range(_ACCEPTS):
             if not self._has_room():
                 _LOG.warning(
-                    "listener %s has %d connections and takes no more for now: see max.connections and ulimit -n",
+                    "listener %s has %d connections and accepts no more for now: see max.connections and ulimit -n",
                     self.endpoint.name,
                     self.count,
                 )
@@ -305,14 +305,14 @@ class Listener:
                 _LOG.error("cannot accept a connection: %s; see ulimit -n", error.strerror)
                 self._network.counts.refuse("no_descriptors")
                 self._pause()
-                self._network.loop.call_later(_AGAIN_SECONDS, self.resume)
+                self._network.loop.call_later(_RETRY_SECONDS, self.resume)
                 return
             try:
-                self._take(sock, address)
+                self._set_up(sock, address)
             except OSError:  # already disconnected
                 sock.close()
 
-    def _take(self, sock: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
+    def _set_up(self, sock: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
         host = address[0].removeprefix("::ffff:")
         if self._network.by_address[host] >= self._overrides.get(host, self._max_of_address):
             self._network.counts.refuse("address_limit")
@@ -328,7 +328,7 @@ class Listener:
         for option, size in zip((socket.SO_RCVBUF, socket.SO_SNDBUF), self._buffers, strict=True):
             if size > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
-        self._network.opened(sock, self, (host, address[1]))
+        self._network.add_connection(sock, self, (host, address[1]))
 
     def close(self) -> None:
         """Stop accepting."""
@@ -343,16 +343,16 @@ def check_ports(endpoints: Iterable[Endpoint]) -> None:
 
     Nothing is created, and no data directory is opened.
     """
-    held = []
+    sockets = []
     try:
         for endpoint in endpoints:
-            held.append(_bound(endpoint, 1))
+            sockets.append(_bind(endpoint, 1))
     finally:
-        for sock in held:
+        for sock in sockets:
             sock.close()
 
 
-def _bound(endpoint: Endpoint, backlog: int) -> socket.socket:
+def _bind(endpoint: Endpoint, backlog: int) -> socket.socket:
     host, port = endpoint.host, endpoint.port
     try:
         if endpoint.is_everywhere and socket.has_dualstack_ipv6() and host != "0.0.0.0":
@@ -361,10 +361,10 @@ def _bound(endpoint: Endpoint, backlog: int) -> socket.socket:
             family, *_, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]
             sock = socket.create_server(address[:2], family=family, backlog=backlog)
     except socket.gaierror as error:
-        raise ConfigError(f"listener {endpoint.name}: nobody knows the host {host!r}: {error.strerror}") from None
+        raise ConfigError(f"listener {endpoint.name}: unknown host {host!r}: {error.strerror}") from None
     except OSError as error:
         where = f"{host}:{port}"
-        in_use = "another server has the port: stop it, or take another one"
+        in_use = "another process uses the port: stop it, or choose another port"
         raise StorageError(
             f"cannot listen at {where}: {error.strerror or error}",
             errno=error.errno,
@@ -374,11 +374,11 @@ def _bound(endpoint: Endpoint, backlog: int) -> socket.socket:
     return sock
 
 
-def _overrides(items: tuple[str, ...]) -> dict[str, int]:
+def _parse_overrides(items: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for item in items:
         host, _, count = item.rpartition(":")
         if not host or not count.isdecimal():
-            raise ConfigError(f"max.connections.per.ip.overrides: {item!r}", hint="it takes ADDRESS:COUNT")
+            raise ConfigError(f"max.connections.per.ip.overrides: {item!r}", hint="use ADDRESS:COUNT")
         found[host] = int(count)
     return found

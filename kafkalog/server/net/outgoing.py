@@ -28,7 +28,7 @@ COPY_BYTES: Final = 1 << 17
 """Maximum bytes read into memory at once if sendfile is not possible."""
 JOIN_BYTES: Final = 1 << 16
 """A response up to this size whose file ranges are in memory is sent in one call."""
-_MANY: Final = 64
+_MAX_BUFFERS: Final = 64
 _PAGE: Final = 4096
 _NOT_SENDFILE: Final = CANNOT | {errno.ENOTSOCK, errno.EBADF}
 
@@ -67,7 +67,7 @@ class Outgoing:
 
         Raises as `write`.
         """
-        parts: list[Any] = [b"", *pieces]
+        buffers: list[Any] = [b"", *pieces]
         size = 0
         for at, piece in enumerate(pieces, 1):
             if isinstance(piece, bytes):
@@ -77,14 +77,14 @@ class Outgoing:
             if copy is None:
                 self._add(pieces)
                 return False
-            parts[at] = copy
+            buffers[at] = copy
             size += piece.size
         if size > JOIN_BYTES:
             self._add(pieces)
             return False
-        parts[0] = size.to_bytes(LENGTH_BYTES, "big")
+        buffers[0] = size.to_bytes(LENGTH_BYTES, "big")
         try:
-            sent = self._sock.sendmsg(parts) if self._may_sendfile else self._sock.send(b"".join(parts))
+            sent = self._sock.sendmsg(buffers) if self._may_sendfile else self._sock.send(b"".join(buffers))
         except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             sent = 0
         self.sent_bytes += sent
@@ -127,7 +127,7 @@ class Outgoing:
                 elif self._copied is not None:
                     budget -= self._send_copy(first)
                 else:
-                    file = _file_of(first)
+                    file = _open_file(first)
                     if not self._is_warmed and not _is_warm(file, first.position, min(first.size, CHUNK_BYTES)):
                         self._is_warmed = True  # no second check: a thread reads it next
                         return Progress.COLD
@@ -154,7 +154,7 @@ class Outgoing:
     def _send_buffers(self) -> int:
         buffers: list[memoryview] = []
         for piece in self._pieces:
-            if not isinstance(piece, memoryview) or len(buffers) == _MANY:
+            if not isinstance(piece, memoryview) or len(buffers) == _MAX_BUFFERS:
                 break
             buffers.append(piece)
         is_tls = isinstance(self._sock, ssl.SSLSocket)
@@ -165,19 +165,19 @@ class Outgoing:
 
     def _skip(self, sent: int) -> None:
         """Remove `sent` bytes from the front of the pieces."""
-        left = sent
-        while left:
+        remaining = sent
+        while remaining:
             first = self._pieces[0]
             if not isinstance(first, memoryview):
-                if left < first.size:
-                    self._pieces[0] = first.slice(left, first.size - left)
+                if remaining < first.size:
+                    self._pieces[0] = first.slice(remaining, first.size - remaining)
                     break
-                left -= first.size
-            elif left < len(first):
-                self._pieces[0] = first[left:]
+                remaining -= first.size
+            elif remaining < len(first):
+                self._pieces[0] = first[remaining:]
                 break
             else:
-                left -= len(first)
+                remaining -= len(first)
                 self.held_bytes -= memoryview(first.obj).nbytes  # counted until its last byte is sent
             self._pieces.popleft()
 
@@ -194,12 +194,12 @@ class Outgoing:
                 self._may_sendfile = False  # not supported by this socket or file system
             else:
                 if sent == 0:
-                    raise _cut(piece)
-                self._took(piece, sent)
+                    raise _truncated(piece)
+                self._advance(piece, sent)
                 return sent
         copy = memoryview(piece.slice(0, COPY_BYTES).read())
         if not copy:
-            raise _cut(piece)
+            raise _truncated(piece)
         self._copied = copy
         return self._send_copy(piece)
 
@@ -208,10 +208,10 @@ class Outgoing:
         assert copied is not None
         sent = self._sock.send(copied)
         self._copied = copied[sent:] if sent < len(copied) else None
-        self._took(piece, sent)
+        self._advance(piece, sent)
         return sent
 
-    def _took(self, piece: FileSlice, sent: int) -> None:
+    def _advance(self, piece: FileSlice, sent: int) -> None:
         self.sent_bytes += sent
         if sent == piece.size:
             self._pieces.popleft()
@@ -230,7 +230,7 @@ def warm(piece: FileSlice) -> None:
         done += count
 
 
-def _file_of(piece: FileSlice) -> File:
+def _open_file(piece: FileSlice) -> File:
     file = piece.file
     opened = getattr(file, "opened", None)
     try:
@@ -272,5 +272,5 @@ def _is_warm(file: File, position: int, size: int) -> bool:
     return True
 
 
-def _cut(piece: FileSlice) -> StorageError:
-    return StorageError("the file was cut while it was being sent", path=piece.path, position=piece.position)
+def _truncated(piece: FileSlice) -> StorageError:
+    return StorageError("the file was truncated while it was being sent", path=piece.path, position=piece.position)

@@ -6,11 +6,11 @@ from typing import Final
 
 SMALL_BYTES: Final = 1 << 16
 """A longer request is large: it reserves memory for all of it before it is read further."""
-STRANGERS_BYTES: Final = 16 << 20
+UNAUTHENTICATED_BYTES: Final = 16 << 20
 """Limit for all requests of connections that are not yet authenticated."""
-STRANGERS_READ_BYTES: Final = 4096
+UNAUTHENTICATED_READ_BYTES: Final = 4096
 """Maximum bytes of one read from such a connection: enough for a login, and little of the loop's time for floods."""
-STRANGER, SMALL, LARGE = range(3)
+UNAUTHENTICATED, SMALL, LARGE = range(3)
 """Kinds of bytes: unauthenticated, small requests, large requests including the bytes still to come."""
 
 
@@ -32,15 +32,16 @@ class RequestMemory:
         """Replace `before_bytes` of one kind by `after_bytes` of the same or another kind."""
         self._bytes[before] -= before_bytes
         self._bytes[after] += after_bytes
-        strangers, small, large = self._bytes
+        unauthenticated, small, large = self._bytes
         is_little = self.most_bytes < 0 or small + large < self.most_bytes >> 3
-        self.has_plenty = is_little and strangers < STRANGERS_BYTES
+        self.has_plenty = is_little and unauthenticated < UNAUTHENTICATED_BYTES
 
     def may_begin(self, kind: int) -> bool:
         """Return True if a request of kind STRANGER or SMALL may begin; its size is not known yet."""
-        if kind == STRANGER:
-            return self._bytes[STRANGER] < STRANGERS_BYTES
-        return self.most_bytes < 0 or self._bytes[SMALL] < self._room_for_small()
+        if kind == UNAUTHENTICATED:
+            return self._bytes[UNAUTHENTICATED] < UNAUTHENTICATED_BYTES
+        room = max(self.most_bytes - self._bytes[LARGE], self.most_bytes >> 3)
+        return self.most_bytes < 0 or self._bytes[SMALL] < room
 
     def has_room_for(self, large_bytes: int, held_bytes: int) -> bool:
         """Return True if a large request of `large_bytes` may be read further; the only large one always may.
@@ -55,14 +56,11 @@ class RequestMemory:
 
     def is_too_much(self, kind: int, unfinished_bytes: int) -> bool:
         """Return True if unfinished requests of kind STRANGER or SMALL, `unfinished_bytes` in all, must be closed."""
-        if kind == STRANGER:
-            return not self.may_begin(STRANGER)
+        if kind == UNAUTHENTICATED:
+            return not self.may_begin(UNAUTHENTICATED)
         return not self.may_begin(SMALL) and unfinished_bytes > self.most_bytes >> 4
 
     @property
     def is_tight(self) -> bool:
         """True if large requests use more than half, so that the next one may have to wait."""
         return 0 <= self.most_bytes < self._bytes[LARGE] * 2
-
-    def _room_for_small(self) -> int:
-        return max(self.most_bytes - self._bytes[LARGE], self.most_bytes >> 3)

@@ -14,8 +14,8 @@ from kafkalog.server.requests.context import ANONYMOUS
 from kafkalog.server.settings.config import ServerConfig
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_CLIENTS: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-_SHORT: Final = {
+_VERIFY_MODES: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_ATTRIBUTES: Final = {
     "commonName": "CN", "organizationalUnitName": "OU", "organizationName": "O", "localityName": "L",
     "stateOrProvinceName": "ST", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",
     "userId": "UID",
@@ -31,18 +31,18 @@ def tls_context(config: ServerConfig, listener: str) -> ssl.SSLContext:
     _set_versions(context, setting("ssl.enabled.protocols"))
     ciphers = setting("ssl.cipher.suites")
     if ciphers:
-        _told("ssl.cipher.suites", context.set_ciphers, ":".join(ciphers))
+        call_openssl("ssl.cipher.suites", context.set_ciphers, ":".join(ciphers))
     _load_key(context, setting)
-    context.verify_mode = _CLIENTS[setting("ssl.client.auth")]
+    context.verify_mode = _VERIFY_MODES[setting("ssl.client.auth")]
     location, text = setting("ssl.truststore.location"), setting("ssl.truststore.certificates")
     if location:
-        _told("ssl.truststore.location", context.load_verify_locations, location, path=location)
+        call_openssl("ssl.truststore.location", context.load_verify_locations, location, path=location)
     elif text:
-        _told("ssl.truststore.certificates", partial(context.load_verify_locations, cadata=text))
+        call_openssl("ssl.truststore.certificates", partial(context.load_verify_locations, cadata=text))
     elif context.verify_mode is not ssl.CERT_NONE:
         raise ConfigError(
-            f"listener {listener} asks clients for certificates, but trusts none",
-            hint="set ssl.truststore.location to a PEM file with the certificates of those who sign them",
+            f"listener {listener} requests client certificates, but trusts none",
+            hint="set ssl.truststore.location to a PEM file with the certificates of the authorities that sign them",
         )
     return context
 
@@ -58,12 +58,9 @@ def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
     """Return the name in Java's form (RFC 2253): the last part first, joined by commas."""
     parts = []
     for rdn in reversed(subject):
-        parts.append("+".join(f"{_SHORT.get(key, key)}={_SPECIAL.sub(_escaped, value)}" for key, value in rdn))
+        pairs = ((_ATTRIBUTES.get(key, key), _SPECIAL.sub(r"\\\g<0>", value)) for key, value in rdn)
+        parts.append("+".join(f"{key}={value}" for key, value in pairs))
     return ",".join(parts)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return "\\" + found[0]
 
 
 class _Rule(NamedTuple):
@@ -77,23 +74,23 @@ class PrincipalRules:
 
     def __init__(self, text: str) -> None:
         self._rules: list[_Rule] = []
-        left = text.strip() or "DEFAULT"
-        while left:
-            left = left.lstrip(" ,")
-            if left.startswith("DEFAULT"):
+        remaining = text.strip() or "DEFAULT"
+        while remaining:
+            remaining = remaining.lstrip(" ,")
+            if remaining.startswith("DEFAULT"):
                 self._rules.append(_Rule(None, "", ""))
-                left = left[len("DEFAULT") :]
+                remaining = remaining[len("DEFAULT") :]
                 continue
-            found = _RULE.match(left)
+            found = _RULE.match(remaining)
             if found is None:
-                if not left:
+                if not remaining:
                     break
                 raise ConfigError(
-                    f"ssl.principal.mapping.rules: {left!r} is no rule",
-                    hint="it takes RULE:pattern/replacement/, with L or U after it for lower or upper case, or DEFAULT",
+                    f"ssl.principal.mapping.rules: {remaining!r} is not a rule",
+                    hint="use RULE:pattern/replacement/, followed by L or U for lower or upper case, or DEFAULT",
                 )
             self._rules.append(_Rule(_pattern(found[1]), re.sub(r"\$(\d)", r"\\\1", found[2]), found[3]))
-            left = left[found.end() :]
+            remaining = remaining[found.end() :]
 
     def name_of(self, distinguished: str) -> str:
         """Return the principal's name without `User:`; the distinguished name if no rule matches."""
@@ -111,13 +108,13 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise ConfigError(f"ssl.principal.mapping.rules: {text!r} is no pattern: {error}") from None
+        raise ConfigError(f"ssl.principal.mapping.rules: {text!r} is not a valid pattern: {error}") from None
 
 
 def _set_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     unknown = [name for name in names if name not in _VERSIONS]
     if unknown or not names:
-        raise ConfigError(f"ssl.enabled.protocols={','.join(names)}", hint=f"it takes {', '.join(_VERSIONS)}")
+        raise ConfigError(f"ssl.enabled.protocols={','.join(names)}", hint=f"use {', '.join(_VERSIONS)}")
     context.minimum_version = min(_VERSIONS[name] for name in names)
     context.maximum_version = max(_VERSIONS[name] for name in names)
 
@@ -127,12 +124,12 @@ def _load_key(context: ssl.SSLContext, setting: Callable[[str], Any]) -> None:
     location = setting("ssl.keystore.location")
     if location:
         load = partial(context.load_cert_chain, location, password=password or _no_password)
-        _told("ssl.keystore.location", load, path=location)
+        call_openssl("ssl.keystore.location", load, path=location)
         return
     key, chain = setting("ssl.keystore.key"), setting("ssl.keystore.certificate.chain")
     if not key or not chain:
         raise ConfigError(
-            "a listener with TLS has no key",
+            "a TLS listener has no private key",
             hint="set ssl.keystore.location to a PEM file with the private key and the certificates",
         )
     import tempfile
@@ -141,14 +138,14 @@ def _load_key(context: ssl.SSLContext, setting: Callable[[str], Any]) -> None:
         file.write(f"{key}\n{chain}\n")
         file.flush()
         load = partial(context.load_cert_chain, file.name, password=password or _no_password)
-        _told("ssl.keystore.key", load)
+        call_openssl("ssl.keystore.key", load)
 
 
 def _no_password() -> str:
-    raise ConfigError("the private key has a password", hint="set ssl.key.password")
+    raise ConfigError("the private key needs a password", hint="set ssl.key.password")
 
 
-def _told(name: str, call: Callable[..., object], *args: object, path: str | None = None) -> None:
+def call_openssl(name: str, call: Callable[..., object], *args: object, path: str | None = None) -> None:
     """Call `call` and name the setting in its errors."""
     try:
         call(*args)
@@ -156,7 +153,7 @@ def _told(name: str, call: Callable[..., object], *args: object, path: str | Non
         raise
     except ssl.SSLError as error:
         reason = getattr(error, "reason", None) or str(error)
-        hint = "it takes PEM; `openssl pkcs12 -in STORE -nodes -out FILE` makes it of a Java store"
-        raise ConfigError(f"{name}: OpenSSL does not take it: {reason}", path=path, hint=hint) from None
+        hint = "use PEM; `openssl pkcs12 -in STORE -nodes -out FILE` converts a Java store"
+        raise ConfigError(f"{name}: OpenSSL rejects it: {reason}", path=path, hint=hint) from None
     except OSError as error:
         raise StorageError.from_os(error, f"read {name}", path=path and os.fspath(path)) from error

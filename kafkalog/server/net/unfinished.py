@@ -13,21 +13,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.server.net.request_memory import SMALL, SMALL_BYTES, STRANGER, RequestMemory
+from kafkalog.server.net.request_memory import SMALL, SMALL_BYTES, UNAUTHENTICATED, RequestMemory
 from kafkalog.server.status.metrics import NetworkCounts
 
 if TYPE_CHECKING:
     from kafkalog.server.net.connection import Channel
 
-LOOK_MS: Final = 250
+CHECK_MS: Final = 250
 """Interval of the checks for stalled requests while a large request waits, in ms."""
 STALL_S: Final = 0.5
 """Time within which at least 1/`STALL_PARTS` of a request must arrive."""
 STALL_PARTS: Final = 20
 
-_ANYTHING: Final = 8
+_KNOWN_FACTOR: Final = 8
 """Priority factor of a connection that has sent a complete request: its size counts this many times less."""
-_OF_THE_SIZE: Final = 64
+_SAME_SIZE_FACTOR: Final = 64
 """Priority factor if one of those requests was at least half as large."""
 
 
@@ -45,25 +45,21 @@ class UnfinishedRequests:
         self._counts = counts
         self._channels = channels
         self._loop = loop
-        self._begun: tuple[dict[Channel, int], dict[Channel, int]] = ({}, {})  # by kind: held bytes, oldest first
+        self._partial: tuple[dict[Channel, int], dict[Channel, int]] = ({}, {})  # by kind: held bytes, oldest first
         self._bytes = [0, 0]  # their sums, by kind
         self._read: dict[Channel, tuple[float, int]] = {}  # large: time and bytes received at the last check
         self.waiting: dict[Channel, float] = {}  # large: start of the wait
-        self._is_due = False
+        self._is_check_scheduled = False
 
     @property
     def is_tight(self) -> bool:
         """True if only a request's length may be read until it has room."""
         return bool(self.waiting) or self._memory.is_tight
 
-    def is_waiting(self, channel: Channel) -> bool:
-        """Return True if the connection's request waits for room."""
-        return channel in self.waiting
-
-    def came(self, channel: Channel) -> bool:
+    def count_received(self, channel: Channel) -> bool:
         """Count a request's new bytes and return True if it is read further; else it waits or is closed."""
         channel.is_unfinished = True
-        if channel.kind == STRANGER or channel.claimed_bytes <= SMALL_BYTES:
+        if channel.kind == UNAUTHENTICATED or channel.claimed_bytes <= SMALL_BYTES:
             if channel.held_bytes:
                 self._count(channel, channel.kind, channel.held_bytes)
             return not channel.is_closed
@@ -73,18 +69,18 @@ class UnfinishedRequests:
             self._admit(channel)
             return True
         self.waiting.setdefault(channel, self._loop.time())
-        self._look_later()
+        self._check_later()
         return False
 
-    def over(self, channel: Channel) -> None:
+    def remove(self, channel: Channel) -> None:
         """Remove a connection whose request is complete or which is closed."""
         channel.is_unfinished = False
         self._read.pop(channel, None)
         self.waiting.pop(channel, None)
-        for kind in (STRANGER, SMALL):
-            self._bytes[kind] -= self._begun[kind].pop(channel, 0)
+        for kind in (UNAUTHENTICATED, SMALL):
+            self._bytes[kind] -= self._partial[kind].pop(channel, 0)
 
-    def released(self) -> None:
+    def resume_waiting(self) -> None:
         """Resume waiting requests that fit into the memory now free.
 
         The client with the least reserved memory, including its request, goes first; a longer wait compensates for
@@ -98,68 +94,69 @@ class UnfinishedRequests:
             reserved[one.client] += one.reserved_bytes
 
         def rank(one: Channel) -> float:
-            return (reserved[one.client] + one.claimed_bytes) / (1 + now - self.waiting[one]) / _trust(one)
+            return (reserved[one.client] + one.claimed_bytes) / (1 + now - self.waiting[one]) / _priority(one)
 
         for channel in sorted(self.waiting, key=rank):
             if self._has_room(channel):
                 del self.waiting[channel]
                 self._admit(channel)
-                channel.read_on()
+                channel.resume_reading()
 
     def _has_room(self, channel: Channel) -> bool:
         return self._memory.has_room_for(channel.claimed_bytes, channel.held_bytes)
 
     def _admit(self, channel: Channel) -> None:
         channel.reserve()
-        self._read[channel] = self._loop.time(), channel.come_bytes
+        self._read[channel] = self._loop.time(), channel.received_bytes
 
     def _count(self, channel: Channel, kind: int, held_bytes: int) -> None:
-        begun = self._begun[kind]
-        self._bytes[kind] += held_bytes - begun.get(channel, 0)
-        begun[channel] = held_bytes
-        while begun and self._memory.is_too_much(kind, self._bytes[kind]):
-            self._give_up(next(iter(begun)))
+        partial = self._partial[kind]
+        self._bytes[kind] += held_bytes - partial.get(channel, 0)
+        partial[channel] = held_bytes
+        while partial and self._memory.is_too_much(kind, self._bytes[kind]):
+            self._close(next(iter(partial)))
 
-    def _give_up(self, channel: Channel) -> None:
+    def _close(self, channel: Channel) -> None:
         self._counts.refuse("unfinished")
         channel.close()
 
-    def _look_later(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            self._loop.call_later(LOOK_MS / 1000, self._look)
+    def _check_later(self) -> None:
+        if not self._is_check_scheduled:
+            self._is_check_scheduled = True
+            self._loop.call_later(CHECK_MS / 1000, self._close_stalled)
 
-    def _look(self) -> None:
+    def _close_stalled(self) -> None:
         """Close the large requests that have stalled for STALL_S, if others wait for their memory."""
-        self._is_due = False
+        self._is_check_scheduled = False
         if not self.waiting:
             return
         now = self._loop.time()
-        late = []
-        for channel, (since, come_bytes) in self._read.items():
+        stalled = []
+        for channel, (since, bytes_before) in self._read.items():
             if now - since < STALL_S:
                 continue
-            if channel.is_reading and channel.come_bytes - come_bytes < max(1, channel.claimed_bytes // STALL_PARTS):
-                late.append(channel)
-            self._read[channel] = now, channel.come_bytes
-        for channel in _silent(late):
-            self._give_up(channel)
-        self._look_later()
+            least_bytes = max(1, channel.claimed_bytes // STALL_PARTS)
+            if channel.is_reading and channel.received_bytes - bytes_before < least_bytes:
+                stalled.append(channel)
+            self._read[channel] = now, channel.received_bytes
+        for channel in _without_unread_bytes(stalled):
+            self._close(channel)
+        self._check_later()
 
 
-def _trust(channel: Channel) -> int:
+def _priority(channel: Channel) -> int:
     """Return the priority factor of a request, given the earlier requests of its connection."""
     if 2 * channel.largest_bytes >= channel.claimed_bytes:
-        return _OF_THE_SIZE
-    return _ANYTHING if channel.largest_bytes else 1
+        return _SAME_SIZE_FACTOR
+    return _KNOWN_FACTOR if channel.largest_bytes else 1
 
 
-def _silent(channels: Iterable[Channel]) -> list[Channel]:
+def _without_unread_bytes(channels: Iterable[Channel]) -> list[Channel]:
     """Return the channels without unread bytes in their sockets; the others wait for this server, not for a client."""
-    asked = {one.fileno(): one for one in channels}
+    by_descriptor = {one.fileno(): one for one in channels}
     poll = select.poll()
-    for descriptor in asked:
+    for descriptor in by_descriptor:
         poll.register(descriptor, select.POLLIN)
     for descriptor, _ in poll.poll(0):
-        del asked[descriptor]
-    return list(asked.values())
+        del by_descriptor[descriptor]
+    return list(by_descriptor.values())

@@ -34,7 +34,7 @@ class UnreadAnswers:
         self._loop = loop
         self._monotonic_ms = monotonic_ms
         self._since_ms: dict[Channel, int] = {}  # oldest first
-        self._is_due = False
+        self._is_scheduled = False
 
     def changed(self, channel: Channel, before: int, after: int) -> None:
         """Record that a connection's response holds `after` bytes of memory instead of `before`."""
@@ -43,22 +43,22 @@ class UnreadAnswers:
             self._since_ms.pop(channel, None)
         elif not before:
             self._since_ms[channel] = self._monotonic_ms()
-        if self._is_too_much() and not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self._give_up)
+        if self._is_too_much() and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._close_oldest)
 
     def _is_too_much(self) -> bool:
         return self._counts.response_bytes > self._most_bytes >= 0
 
-    def _give_up(self) -> None:
+    def _close_oldest(self) -> None:
         """Close the connections that have waited longest until the rest fits the limit."""
-        self._is_due = False
+        self._is_scheduled = False
         while self._is_too_much() and self._since_ms:
             channel, since_ms = next(iter(self._since_ms.items()))
-            left_ms = since_ms + GRACE_MS - self._monotonic_ms()
-            if left_ms > 0:
-                self._is_due = True
-                self._loop.call_later(left_ms / 1000, self._give_up)
+            remaining_ms = since_ms + GRACE_MS - self._monotonic_ms()
+            if remaining_ms > 0:
+                self._is_scheduled = True
+                self._loop.call_later(remaining_ms / 1000, self._close_oldest)
                 return
             self._counts.refuse("unread")
             channel.close()

@@ -33,11 +33,6 @@ def address_of(node: Node, listener: str, node_id: int) -> NodeAddress | None:
     return next((one for one in addresses(node, listener) if one.node_id == node_id), None)
 
 
-def address_of_leader(node: Node, listener: str) -> NodeAddress | None:
-    """Return the leader's address, or None without a known leader. Raise IllegalArgument for an unknown listener."""
-    return address_of(node, listener, node.quorum.leader)
-
-
 def rack_of(node: Node, node_id: int) -> str | None:
     """Return a node's rack, or None for another node, whose rack is unknown."""
     rack: str | None = node.config["broker.rack"] if node_id == node.node_id else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-LOOK_AGAIN_SECONDS: Final = 5.0
+REFRESH_SECONDS: Final = 5.0
 """Interval of reading the leader's topics without news of a change."""
 AFTER_FAILURE_SECONDS: Final = 0.2
 
@@ -43,12 +43,12 @@ class Following:
         self._peers = PeerSettings() if peers is None else peers
         self._leader: tuple[int, int] | None = None  # node and term of the followed leader
         self._fetcher: ReplicaFetcher | None = None
-        self._news: asyncio.Future[None] | None = None
+        self._wakeup: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._letting_go = asyncio.Lock()
-        self._holds = 0  # active `held` blocks; no leader is followed while there are any
+        self._stop_lock = asyncio.Lock()
+        self._pauses = 0  # active `held` blocks; no leader is followed while there are any
         self.metadata = LeadersMetadata(node, self._leave)
-        self._refusal = ""  # the last logged reason why this node cannot follow
+        self._last_error = ""  # the last logged reason why this node cannot follow
 
     @property
     def fetcher(self) -> ReplicaFetcher | None:
@@ -64,7 +64,7 @@ class Following:
         quorum.on_leaders_change = self._wake
         quorum.before_taking_over.append(self.catch_up)
         quorum.copy_ahead = self.copy_from
-        self._task = asyncio.get_running_loop().create_task(self._follow_on())
+        self._task = asyncio.get_running_loop().create_task(self._follow_loop())
 
     async def stop(self) -> None:
         """Stop fetching and wait until nothing is being written."""
@@ -76,7 +76,7 @@ class Following:
 
     async def let_go(self) -> None:
         """Stop following and wait until nothing from a leader is being written."""
-        async with self._letting_go:  # a second caller waits as well
+        async with self._stop_lock:  # a second caller waits as well
             if self._fetcher is not None:
                 await self._fetcher.stop()
             self._fetcher, self._leader = None, None
@@ -84,20 +84,20 @@ class Following:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """Follow no leader inside the block: the logs do not change, and no leader learns that this node has more."""
-        self._holds += 1
+        self._pauses += 1
         try:
             await self.let_go()
             await self.metadata.settled()
             yield
         finally:
-            self._holds -= 1
+            self._pauses -= 1
             self._wake()
 
     async def catch_up(self) -> None:
         """Take over the leader's current topics and settings. Raise KafkalogError, OSError."""
-        now = self._now()
-        if now is not None:
-            await self._take_topics(now, needs_all=True)
+        leader_term = self._leader_to_follow()
+        if leader_term is not None:
+            await self._take_topics(leader_term, needs_all=True)
 
     async def copy_from(self, voter: int, ahead: Mapping[TopicPartition, int]) -> None:
         """Copy what a voter lends: first topics and settings, then records.
@@ -126,50 +126,50 @@ class Following:
             await source.close()
 
     def _wake(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
-    async def _follow_on(self) -> None:
+    async def _follow_loop(self) -> None:
         while True:
-            self._news = asyncio.get_running_loop().create_future()
-            wait_s = LOOK_AGAIN_SECONDS
+            self._wakeup = asyncio.get_running_loop().create_future()
+            wait_s = REFRESH_SECONDS
             try:
                 await self._follow()
-                self._refusal = ""
+                self._last_error = ""
             except OtherCluster as error:  # only an operator can resolve this
-                if str(error) != self._refusal:
-                    self._refusal = str(error)
-                    _LOG.error("this node follows nobody: %s", error)
+                if str(error) != self._last_error:
+                    self._last_error = str(error)
+                    _LOG.error("this node cannot follow the leader: %s", error)
             except Exception as error:
                 expected = isinstance(error, KafkalogError | OSError)
-                _LOG.log(logging.INFO if expected else logging.ERROR, "the leader's topics are not known: %s", error,
+                _LOG.log(logging.INFO if expected else logging.ERROR, "cannot take over the leader's topics: %s", error,
                          exc_info=None if expected else error)  # fmt: skip
                 wait_s = AFTER_FAILURE_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    await self._news
+                    await self._wakeup
 
-    def _now(self) -> tuple[int, int] | None:
+    def _leader_to_follow(self) -> tuple[int, int] | None:
         quorum = self._node.quorum
         leader = quorum.leader
-        is_to_follow = not self._holds and not quorum.leads and leader not in (NO_NODE, self._node.node_id)
-        return (leader, quorum.state.term) if is_to_follow else None
+        has_leader = not self._pauses and not quorum.leads and leader not in (NO_NODE, self._node.node_id)
+        return (leader, quorum.state.term) if has_leader else None
 
     async def _follow(self) -> None:
-        now = self._now()
-        if now != self._leader:
+        leader_term = self._leader_to_follow()
+        if leader_term != self._leader:
             await self.let_go()
-            if now is not None and now == self._now():
-                self._leader, self._fetcher = now, self._fetcher_of(now[0])
-        if now is None or self._leader != now:
+            if leader_term is not None and leader_term == self._leader_to_follow():
+                self._leader, self._fetcher = leader_term, self._fetcher_of(leader_term[0])
+        if leader_term is None or self._leader != leader_term:
             return
-        if self._node.quorum.metadata.versions.complete[0] == now[1]:
-            self._follow_partitions(now)
+        if self._node.quorum.metadata.versions.complete[0] == leader_term[1]:
+            self._follow_partitions(leader_term)
         try:
             # a term's topics are taken before its records, so a node with both is never behind one with neither
-            await self._take_topics(now)
+            await self._take_topics(leader_term)
         finally:
-            self._follow_partitions(now)
+            self._follow_partitions(leader_term)
 
     def _fetcher_of(self, leader: int) -> ReplicaFetcher:
         node = self._node
@@ -204,9 +204,9 @@ class Following:
         replicas = self._node.topics.settings(key.topic).follower_replication_throttled_replicas
         return bool(replicas) and is_throttled(replicas, key.partition, self._node.node_id)
 
-    def _follow_partitions(self, now: tuple[int, int]) -> None:
+    def _follow_partitions(self, leader_term: tuple[int, int]) -> None:
         node, fetcher = self._node, self._fetcher
-        if fetcher is None or self._now() != now or not node.cluster_id:
+        if fetcher is None or self._leader_to_follow() != leader_term or not node.cluster_id:
             return
         fetcher.throttle.bytes_per_second = int(node.config[FOLLOWER_RATE])
         for topic in node.topics.each():
@@ -214,27 +214,26 @@ class Following:
                 try:
                     partition = node.replicas.partition(topic.name, index)
                 except KafkalogError as error:
-                    _LOG.warning("%s-%d cannot be followed: %s", topic.name, index, error)
+                    _LOG.warning("cannot follow %s-%d: %s", topic.name, index, error)
                     continue
-                if partition.role.leader_epoch == now[1] and not partition.is_leader:
-                    fetcher.follow(partition, now[1])
+                if partition.role.leader_epoch == leader_term[1] and not partition.is_leader:
+                    fetcher.follow(partition, leader_term[1])
 
     # Topics
 
-    async def _take_topics(self, now: tuple[int, int], *, needs_all: bool = False) -> None:
-        connection = await self._connected(now[0])
+    async def _take_topics(self, leader_term: tuple[int, int], *, needs_all: bool = False) -> None:
+        connection = await self._connected(leader_term[0])
         try:
-            await self.metadata.take(connection, now, lambda: self._now() == now, needs_all=needs_all)
+            await self.metadata.take(
+                connection, leader_term, lambda: self._leader_to_follow() == leader_term, needs_all=needs_all
+            )
         finally:
             await connection.close()
 
     async def _leave(self, name: str) -> None:
-        if self._fetcher is not None:
-            await self._fetcher.leave(self._keys(name))
-
-    def _keys(self, name: str) -> Iterable[TopicPartition]:
         topic = self._node.topics.get(name)
-        return [] if topic is None else [TopicPartition(name, index) for index in range(topic.partitions)]
+        if self._fetcher is not None and topic is not None:
+            await self._fetcher.leave([TopicPartition(name, index) for index in range(topic.partitions)])
 
 
 def limits_of(config: ServerConfig) -> FetchLimits:

@@ -58,13 +58,13 @@ class LeadersMetadata:
     def __init__(self, node: Node, leave: Callable[[str], Awaitable[object]]) -> None:
         self._node = node
         self._leave = leave
-        self._taking = asyncio.Lock()
-        self._making = asyncio.Lock()
+        self._read_lock = asyncio.Lock()
+        self._apply_lock = asyncio.Lock()
         self._lacks_users = False  # the lack of users has been logged
 
     async def settled(self) -> None:
         """Wait until nothing is being applied. A read that was stopped before does not apply anything later."""
-        async with self._making:
+        async with self._apply_lock:
             pass
 
     async def take(
@@ -75,13 +75,13 @@ class LeadersMetadata:
         Raises NeedsTls if `needs_all` and the leader does not disclose users; otherwise topics are taken without them.
         Also raises KafkalogError, OSError, ValueError.
         """
-        async with self._taking:
+        async with self._read_lock:
             found = await self._read(connection, now, needs_all)
-            async with self._making:
+            async with self._apply_lock:
                 if found is None or not is_now():
                     return
                 await self._node.quorum.metadata.begin(found.versions.begun)
-                if not await self._make(found, is_now) or not is_now():
+                if not await self._apply(found, is_now) or not is_now():
                     return
                 self._learn_in_sync(found.cluster, now[1])
                 if found.is_whole:
@@ -103,7 +103,7 @@ class LeadersMetadata:
         settings = await read_topic_settings(connection, sorted(cluster.topics))
         found = Read(common.versions, cluster, common, settings)
         if await metadata.ask(connection, self._node.node_id, -1) != common or not found.is_whole:
-            raise PeerRefused("it does not lend its topics and settings any more", peer=connection.peer)
+            raise PeerRefused("it no longer lends its topics and settings", peer=connection.peer)
         copying = asyncio.ensure_future(self._replace(found, connection.peer))
         try:
             await asyncio.shield(copying)
@@ -112,28 +112,30 @@ class LeadersMetadata:
             raise
 
     async def _replace(self, found: Read, peer: str) -> None:
-        async with self._making:
-            kept = self._node.quorum.metadata
-            if not may_copy_metadata(kept.versions, found.versions, self._given_up(found.cluster)):
-                raise PeerRefused("its topics and settings are not newer than all that is here", peer=peer)
-            await kept.begin(found.versions.begun)
-            await self._make(found, lambda: True)
-            await kept.finish(found.versions)
+        async with self._apply_lock:
+            own = self._node.quorum.metadata
+            if not may_copy_metadata(own.versions, found.versions, self._positions_to_drop(found.cluster)):
+                raise PeerRefused("its topics and settings are not newer than those here", peer=peer)
+            await own.begin(found.versions.begun)
+            await self._apply(found, lambda: True)
+            await own.finish(found.versions)
 
     async def _read(self, connection: PeerConnection, now: tuple[int, int], needs_all: bool) -> Read | None:
         """Read the leader's metadata; return None if it hides some of its topics."""
-        common = await self._common(connection, now[1], needs_all)
+        common = await self._read_common(connection, now[1], needs_all)
         cluster = await read_cluster(connection)
         await self._node.quorum.cluster.take(cluster.cluster_id, f"the leader {connection.peer}", cluster.topics)
         settings = await read_topic_settings(connection, sorted(cluster.topics))
         surplus = [name for name in self._node.topics.names() if name not in cluster.topics]
         # a full list omits topics that we may not see; a request by name is an error for them
-        kept = await read_cluster(connection, surplus) if surplus else None
+        hidden = await read_cluster(connection, surplus) if surplus else None
         last = await _last_version(connection, now)
         complete = last if common is None else common.versions.complete
-        return None if kept is not None and kept.topics else Read(Versions(last, complete), cluster, common, settings)
+        if hidden is not None and hidden.topics:
+            return None
+        return Read(Versions(last, complete), cluster, common, settings)
 
-    def _given_up(self, cluster: Cluster) -> list[Position]:
+    def _positions_to_drop(self, cluster: Cluster) -> list[Position]:
         """Return the end positions of logs whose topics the other node does not have."""
         topics, theirs = self._node.topics, cluster.topics
         return [
@@ -142,25 +144,27 @@ class LeadersMetadata:
             and (key.topic not in theirs or theirs[key.topic].id != topic.id)
         ]  # fmt: skip
 
-    async def _common(self, connection: PeerConnection, term: int, is_needed: bool) -> metadata.SharedMetadata | None:
+    async def _read_common(
+        self, connection: PeerConnection, term: int, is_required: bool
+    ) -> metadata.SharedMetadata | None:
         try:
             return await metadata.ask(connection, self._node.node_id, term)
         except metadata.NeedsTls as error:
-            if is_needed:
+            if is_required:
                 raise
             if not self._lacks_users:
-                _LOG.error("this node has the leader's topics alone: %s", error)
+                _LOG.error("this node has only the leader's topics: %s", error)
             self._lacks_users = True
             return None
 
-    async def _make(self, found: Read, is_now: Callable[[], bool]) -> bool:
+    async def _apply(self, found: Read, is_now: Callable[[], bool]) -> bool:
         """Apply the metadata; return False if `is_now` ends before that is complete."""
         if found.common is not None:
             await metadata.take(self._node, found.common)
         for change in topic_changes(_states(found.cluster, found.settings), self._own()):
             if not is_now():
                 return False
-            await self._make_so(change)
+            await self._apply_change(change)
         return True
 
     def _own(self) -> dict[str, TopicState]:
@@ -170,7 +174,7 @@ class LeadersMetadata:
             for topic in topics.each()
         }
 
-    async def _make_so(self, change: Change) -> None:
+    async def _apply_change(self, change: Change) -> None:
         topics = self._node.topics
         match change:
             case CreateTopic(name, topic_id, partitions, settings):
@@ -189,7 +193,7 @@ async def _last_version(connection: PeerConnection, now: tuple[int, int]) -> Ver
     answer = await connection.request(messages.DESCRIBE_QUORUM, messages.describe_request())
     leader, term = now
     if messages.read_described(answer) != (term, leader):
-        raise PeerRefused("it leads no more", peer=connection.peer)
+        raise PeerRefused("it is no longer the leader", peer=connection.peer)
     return messages.read_end_of(answer, leader)
 
 

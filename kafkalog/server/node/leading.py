@@ -43,23 +43,23 @@ class Leading:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._led: int | None = None  # term of the running coordinators
-        self._is_over = False
-        self._turn = asyncio.Lock()
+        self._led_term: int | None = None  # term of the running coordinators
+        self._is_stopped = False
+        self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start reacting to changes of the quorum."""
         if self._node.quorum.replica_set is not None:
-            self._node.quorum.on_change(self._changed)
+            self._node.quorum.on_change(self._on_quorum_change)
             if len(self._node.quorum.replica_set) > 1:
                 self._node.before_answers = dict.fromkeys(_CONTROLLERS, self._replicated)
-            self._node.quorum.handover.on_change = self._handing_over
-            self._changed()
+            self._node.quorum.handover.on_change = self._on_handover
+            self._on_quorum_change()
 
     async def stop(self) -> None:
         """Stop the coordinators; later changes of the quorum are ignored."""
-        self._is_over = True
+        self._is_stopped = True
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -73,9 +73,9 @@ class Leading:
         wait_ms = getattr(request, "timeout", None)
         await self._node.quorum.metadata.replicated(USUAL_TIMEOUT_MS if wait_ms is None else wait_ms)
 
-    def _changed(self) -> None:
+    def _on_quorum_change(self) -> None:
         node = self._node
-        if self._is_over:
+        if self._is_stopped:
             return
         node.leaders_calls = REFUSED  # until the coordinators of this term run
         node.replicas.take_roles()
@@ -83,7 +83,7 @@ class Leading:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _handing_over(self) -> None:
+    def _on_handover(self) -> None:
         node = self._node
         if node.quorum.is_handing_over and not node.leaders_calls:
             node.leaders_calls = WHILE_HANDING_OVER
@@ -91,19 +91,19 @@ class Leading:
             node.leaders_calls = {}
 
     async def _follow(self) -> None:
-        async with self._turn:
+        async with self._lock:
             quorum = self._node.quorum
-            wanted = quorum.state.term if quorum.leads else None
-            if wanted != self._led:
+            term = quorum.state.term if quorum.leads else None
+            if term != self._led_term:
                 await self._end()
-            if wanted is not None and wanted != self._led:
-                self._led = wanted
+            if term is not None and term != self._led_term:
+                self._led_term = term
                 try:
                     await self._begin()
                 except Exception:
-                    _LOG.exception("this node leads, and its coordinators cannot start")
+                    _LOG.exception("this node leads, but its coordinators cannot start")
                     return
-            if quorum.leads and quorum.state.term == self._led:
+            if quorum.leads and quorum.state.term == self._led_term:
                 self._node.leaders_calls = {}
 
     async def _begin(self) -> None:
@@ -113,8 +113,8 @@ class Leading:
             await part.start()
 
     async def _end(self) -> None:
-        led, self._led = self._led, None
-        for name in reversed(OF_THE_LEADER) if led is not None else ():
+        led_term, self._led_term = self._led_term, None
+        for name in reversed(OF_THE_LEADER) if led_term is not None else ():
             try:
                 await self._node.parts[name].stop()
             except Exception:

@@ -88,7 +88,7 @@ class Node:
         self.is_ready = False
         self.is_read_only = is_read_only
         self.on_config_change: list[Callable[[ServerConfig], object]] = []
-        self.refusals_told: set[str | None] = set()
+        self.logged_refusals: set[str | None] = set()
         """Mechanisms whose first rejected client has been logged; None for a rejection outside of an exchange."""
         self.leaders_calls: Mapping[str, type[KafkalogError]] = {}
         """Calls that only a replica set's leader answers, with the error to return; empty while this node leads."""
@@ -119,7 +119,7 @@ class Node:
         """Return the host and port advertised to a listener's clients. Raise IllegalArgument for an unknown name."""
         found = self.endpoints.get(listener)
         if found is None:
-            raise IllegalArgument(f"there is no listener {listener!r}", hint=f"there are {', '.join(self.endpoints)}")
+            raise IllegalArgument(f"there is no listener {listener!r}", hint=f"listeners: {', '.join(self.endpoints)}")
         return found
 
     def later(self, delay_ms: float, callback: Callable[[*Ts], object], *args: *Ts) -> asyncio.TimerHandle:
@@ -130,7 +130,7 @@ class Node:
         """Change settings at run time; None resets one to its default. Raise ConfigError if one cannot change."""
         fixed = sorted(name for name in changes if not self.config.key(name).dynamic)
         if fixed:
-            hint = "stop the server, and start it with the new value"
+            hint = "restart the server with the new value"
             raise ConfigError(f"{fixed[0]} cannot change while the server runs", hint=hint)
         changed = self.config.with_(changes)
         of_store = {name: value for name, value in changes.items() if name in STORE_NAMES}

@@ -10,13 +10,15 @@ if TYPE_CHECKING:
 
 
 class Part(Protocol):
-    """The interface that all parts share."""
+    """The interface that all parts share. A part that inherits from it need not define both methods."""
 
     async def start(self) -> None:
         """Start the part. Called once, after all parts are created and those before it have started."""
+        return
 
     async def stop(self) -> None:
         """Stop the part. Called once, before the parts that it needs are stopped."""
+        return
 
 
 # attribute of the node -> the module whose `make(node)` creates it; a part may use those above it

@@ -47,10 +47,10 @@ class CallPool:
         self.pending += 1
         self.counts.waiting = self.waiting
         future = loop.run_in_executor(self._executor, _timed, call, args, monotonic())
-        future.add_done_callback(self._came_back)
+        future.add_done_callback(self._on_done)
         return _result(future)
 
-    def _came_back(self, future: asyncio.Future[tuple[T, float]]) -> None:
+    def _on_done(self, future: asyncio.Future[tuple[T, float]]) -> None:
         self.pending -= 1
         self.counts.waiting = self.waiting
         if not future.cancelled() and future.exception() is None:
@@ -63,8 +63,8 @@ class CallPool:
         self._executor.shutdown()
 
 
-def _timed(function: Callable[..., T], args: tuple[object, ...], asked: float) -> tuple[T, float]:
-    waited = monotonic() - asked
+def _timed(function: Callable[..., T], args: tuple[object, ...], queued_at: float) -> tuple[T, float]:
+    waited = monotonic() - queued_at
     try:
         return function(*args), waited
     except BaseException as error:

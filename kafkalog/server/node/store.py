@@ -69,7 +69,7 @@ def open_store(
     manager = opened.manager
     try:
         online = [one.path for one in manager.directories if one.is_online]
-        identity = _identity(online, config["node.id"], fs, makes_id=not config["kafkalog.replicas"])
+        identity = _identity(online, config["node.id"], fs, creates_id=not config["kafkalog.replicas"])
         if config["kafkalog.replicas"]:
             restore_high_watermarks(manager)
         if not is_read_only:
@@ -81,23 +81,23 @@ def open_store(
     return Store(manager, opened.scheduler, opened.known, identity)
 
 
-def _identity(directories: Sequence[str], wanted: int | None, fs: FileSystem, *, makes_id: bool) -> Identity:
+def _identity(directories: Sequence[str], node_id: int | None, fs: FileSystem, *, creates_id: bool) -> Identity:
     """Read the identity from the first meta.properties, else from the first NODE_FILE; else create and write a new one.
 
-    Without `makes_id` nothing is written: the nodes of a replica set share one cluster id.
+    Without `creates_id` nothing is written: the nodes of a replica set share one cluster id.
     """
     for directory in directories:
         meta = read_meta_properties(directory, fs)
         if meta is not None and meta.cluster_id is not None:
             return Identity(meta.node_id, meta.cluster_id)
     for directory in directories:
-        kept = _read(os.path.join(directory, NODE_FILE), fs)
-        if kept is not None:
-            return kept if wanted is None else Identity(wanted, kept.cluster_id)
-    made = Identity(DEFAULT_NODE_ID if wanted is None else wanted, new_topic_id() if makes_id else "")
-    if makes_id:
-        keep_identity(directories[0], made, fs)
-    return made
+        stored = _read(os.path.join(directory, NODE_FILE), fs)
+        if stored is not None:
+            return stored if node_id is None else Identity(node_id, stored.cluster_id)
+    identity = Identity(DEFAULT_NODE_ID if node_id is None else node_id, new_topic_id() if creates_id else "")
+    if creates_id:
+        keep_identity(directories[0], identity, fs)
+    return identity
 
 
 def keep_identity(directory: str, identity: Identity, fs: FileSystem = OS) -> None:
@@ -107,7 +107,7 @@ def keep_identity(directory: str, identity: Identity, fs: FileSystem = OS) -> No
     try:
         atomic_write(fs, path, content.encode() + b"\n")
     except OSError as error:
-        raise StorageError.from_os(error, "write who the node is", path=path) from error
+        raise StorageError.from_os(error, "write the node's identity", path=path) from error
 
 
 def _read(path: str, fs: FileSystem) -> Identity | None:
@@ -116,16 +116,16 @@ def _read(path: str, fs: FileSystem) -> Identity | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError.from_os(error, "read who the node is", path=path) from error
+        raise StorageError.from_os(error, "read the node's identity", path=path) from error
     try:
         found = json.loads(content)
         node_id, cluster_id = found["node_id"], found["cluster_id"]
         if found["version"] != 1 or type(node_id) is not int or node_id < 0 or type(cluster_id) is not str:
-            raise ValueError("its values are not those of version 1")
+            raise ValueError("its values are not valid in version 1")
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptCheckpoint(
-            f"the file does not say who the node is: {error}",
+            f"the file has no valid identity of the node: {error}",
             path=path,
-            hint="delete it, and the node gets another cluster id",
+            hint="delete it; the node then gets a new cluster id",
         ) from None
     return Identity(node_id, cluster_id)

@@ -41,7 +41,7 @@ def stand_ins(directories: Sequence[str]) -> Iterator[list[str]]:
     Raises DirectoryLocked if another process writes to a directory, PartitionNotFound if one is missing, StorageError.
     """
     with _temporary("kafkalog-read-", None) as parent:
-        made = []
+        targets = []
         for number, directory in enumerate(directories):
             if is_locked(directory):
                 raise DirectoryLocked("another process writes to the directory", path=directory)
@@ -49,11 +49,11 @@ def stand_ins(directories: Sequence[str]) -> Iterator[list[str]]:
             try:
                 _stand_in(os.path.realpath(directory), target)
             except FileNotFoundError as error:
-                raise PartitionNotFound("there is no such directory", path=error.filename) from None
+                raise PartitionNotFound("the directory does not exist", path=error.filename) from None
             except OSError as error:
-                raise StorageError.from_os(error, "make a stand-in for the directory", path=directory) from error
-            made.append(target)
-        yield made
+                raise StorageError.from_os(error, "create a stand-in for the directory", path=directory) from error
+            targets.append(target)
+        yield targets
 
 
 class NoWritesToLinks(FileSystem):
@@ -75,12 +75,12 @@ class _Linked(File):
     __slots__ = ()
 
     def truncate(self, length: int) -> None:
-        made = f"{self.path}.copy"
-        shutil.copyfile(self.path, made)
-        copy = os.open(made, os.O_RDWR | os.O_CLOEXEC)
+        targets = f"{self.path}.copy"
+        shutil.copyfile(self.path, targets)
+        copy = os.open(targets, os.O_RDWR | os.O_CLOEXEC)
         try:
             os.ftruncate(copy, length)
-            os.replace(made, self.path)
+            os.replace(targets, self.path)
             os.dup2(copy, self.fileno(), inheritable=False)  # readers of this descriptor continue with the copy
         finally:
             os.close(copy)
@@ -93,7 +93,7 @@ def _temporary(prefix: str, parent: str | None) -> Iterator[str]:
     try:
         path = tempfile.mkdtemp(prefix=prefix, dir=parent)
     except OSError as error:
-        raise StorageError.from_os(error, "make a temporary directory") from error
+        raise StorageError.from_os(error, "create a temporary directory") from error
     try:
         yield path
     finally:
@@ -113,7 +113,7 @@ def _stand_in(source: str, target: str) -> None:
             shutil.copyfile(path, os.path.join(target, name))
             os.chmod(os.path.join(target, name), 0o600)  # one of these files holds keys
     if not is_clean:
-        _LOG.info("%s was not closed well: %d bytes of its last segments are copied and recovered", source, copied)
+        _LOG.info("%s was not shut down cleanly: copied %d bytes of its last segments to recover them", source, copied)
 
 
 def _is_served(name: str) -> bool:
@@ -131,13 +131,13 @@ def _partition(source: str, target: str, is_clean: bool) -> int:
     names = sorted(OS.names(source))
     segments = [name for name in names if name.endswith(LOG_SUFFIX)]
     is_internal = os.path.basename(source).rpartition("-")[0] in _INTERNAL
-    ours = set(segments if is_internal else segments[-1:] if not is_clean else ())
+    writable = set(segments if is_internal else segments[-1:] if not is_clean else ())
     copied = 0
     for name in names:
-        path, to = os.path.join(source, name), os.path.join(target, name)
-        if name.endswith(LOG_SUFFIX) and name not in ours:
-            os.symlink(path, to)
+        path, target_path = os.path.join(source, name), os.path.join(target, name)
+        if name.endswith(LOG_SUFFIX) and name not in writable:
+            os.symlink(path, target_path)
         elif os.path.isfile(path):
-            shutil.copyfile(path, to)
-            copied += os.path.getsize(path) if name in ours else 0
+            shutil.copyfile(path, target_path)
+            copied += os.path.getsize(path) if name in writable else 0
     return copied

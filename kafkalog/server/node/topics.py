@@ -99,7 +99,7 @@ class Topics:
         """Called before each change; raises if changes are not allowed."""
         self.first_epoch: Callable[[], int] = lambda: 0
         """Returns the first leader epoch of new partitions."""
-        self.between_parts: Callable[[], object] = lambda: None
+        self.between_steps: Callable[[], object] = lambda: None
         """Called in a pool thread between the parts of a long change."""
         self._changing = asyncio.Lock()
         self._is_stopping = False
@@ -168,43 +168,40 @@ class Topics:
         partitions: int = -1,
         settings: Mapping[str, object] | None = None,
         *,
-        validate_only: bool = False,
         topic_id: UUID | None = None,
     ) -> Topic:
         """Create a topic and return it; -1 partitions mean `num.partitions`.
 
-        With `validate_only` nothing is created. `topic_id` is the id of another node's topic. Raises InvalidTopic,
-        InvalidRequest, TopicExists, InvalidPartitions, PolicyViolation, ConfigError, StorageError.
+        `topic_id` is the id of another node's topic. Raises InvalidTopic, InvalidRequest, TopicExists,
+        InvalidPartitions, PolicyViolation, ConfigError, StorageError.
         """
         plan = self.plan(name, partitions, settings)
-        if validate_only:
-            return plan.topic
-        made = (await self.create_all((plan if topic_id is None else plan.with_id(topic_id),)))[0]
-        if isinstance(made, KafkalogError):
-            raise made
-        return made
+        created = (await self.create_all((plan if topic_id is None else plan.with_id(topic_id),)))[0]
+        if isinstance(created, KafkalogError):
+            raise created
+        return created
 
     async def create_all(self, plans: Sequence[TopicPlan]) -> list[Topic | KafkalogError]:
         """Create topics and return each topic or its error, in the given order. Raises as `check_change`."""
         async with self._changing:
             self.check_change()
             found: dict[str, Topic | KafkalogError] = {}
-            wanted: dict[str, TopicPlan] = {}
+            planned_topics: dict[str, TopicPlan] = {}
             alike: dict[str, str] = {}
             for plan in plans:
                 name = plan.topic.name
                 try:
                     self.check_new(name, alike)
-                    wanted[name], alike[metric_name(name)] = plan, name
+                    planned_topics[name], alike[metric_name(name)] = plan, name
                 except KafkalogError as error:
                     found[name] = error
-            failures = await self._run(self._make_new, wanted, self.first_epoch()) if wanted else {}
+            failures = await self._run(self._create_new, planned_topics, self.first_epoch()) if planned_topics else {}
             turns = CooperativeYield()
-            for name, plan in wanted.items():
+            for name, plan in planned_topics.items():
                 await turns.row()
                 found[name] = failures.get(name, plan.topic)
                 if name not in failures:
-                    _LOG.info("made topic %s with %d partitions", name, plan.topic.partitions)
+                    _LOG.info("created topic %s with %d partitions", name, plan.topic.partitions)
                     self._change(None, plan.topic)
         return [found[plan.topic.name] for plan in plans]
 
@@ -216,21 +213,22 @@ class Topics:
             partitions = self._numbers["num.partitions"]
         if partitions < 1:
             raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
-        check_many(partitions)
+        check_partition_count(partitions)
         return TopicPlan(Topic(name, _uuid(new_topic_id()), partitions, name in INTERNAL), own)
 
-    def check_new(self, name: str, beside: Mapping[str, str] = NO_NAMES) -> None:
+    def check_new(self, name: str, planned: Mapping[str, str] = NO_NAMES) -> None:
         """Raise InvalidTopic, InvalidRequest or TopicExists unless a topic of this name may be created.
 
-        `beside` has other topics about to be created, by their metric names.
+        `planned` has other topics about to be created, by their metric names.
         """
         check_name(name)
         if name == METADATA_TOPIC:
             raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-        near = beside.get(metric_name(name))
-        if name in self._topics or name == near:
+        alike = metric_name(name)
+        if name in self._topics or name == planned.get(alike):
             raise TopicExists(f"Topic '{name}' already exists.")
-        for other in (*self._by_metric_name.get(metric_name(name), ()), *([] if near is None else [near])):
+        other = next(iter(self._by_metric_name.get(alike, ())), planned.get(alike))
+        if other is not None:
             raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
 
     async def add_partitions(self, name: str, count: int) -> Topic:
@@ -242,8 +240,8 @@ class Topics:
             self.check_change()
             before = self.check_growth(name, count)
             after = before._replace(partitions=count)
-            wanted = TopicPlan(after, {}).partitions(before.partitions)
-            failures = await self._run(self._make, (wanted,), self.first_epoch())
+            added = TopicPlan(after, {}).partitions(before.partitions)
+            failures = await self._run(self._create_partitions, (added,), self.first_epoch())
             for error in failures.values():
                 raise error
             self._change(before, after)
@@ -259,8 +257,8 @@ class Topics:
             same = f"Topic already has {count} partition(s)."
             raise InvalidPartitions(same if count == topic.partitions else words)
         if name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-            raise InvalidRequest(f"The number of partitions of {name} says where each group or transaction is kept.")
-        check_many(count - topic.partitions)
+            raise InvalidRequest(f"The number of partitions of {name} is fixed: it maps groups and transactions.")
+        check_partition_count(count - topic.partitions)
         return topic
 
     async def delete(self, name: str) -> None:
@@ -279,18 +277,19 @@ class Topics:
             failures: dict[str, KafkalogError] = {
                 name: UnknownTopicOrPartition() for name, topic in found.items() if topic is None
             }
-            going = [topic for topic in found.values() if topic is not None]
-            for topic in going:
+            deletable = [topic for topic in found.values() if topic is not None]
+            deleted_names = [topic.name for topic in deletable]
+            for topic in deletable:
                 self._drop(topic)
             try:
-                failures |= await self._run(self._store.delete_topics, [one.name for one in going], self._go_on)
+                failures |= await self._run(self._store.delete_topics, deleted_names, self._check_continue)
             except KafkalogError as error:
-                failures |= dict.fromkeys((one.name for one in going), error)
-            for topic in going:
+                failures |= dict.fromkeys(deleted_names, error)
+            for topic in deletable:
                 if topic.name in failures:
                     self._change(topic, topic)  # followers may have seen it disappear
                 else:
-                    self._tell(topic, None)
+                    self._notify(topic, None)
         return failures
 
     async def alter(self, name: str, changes: Mapping[str, object]) -> None:
@@ -304,7 +303,7 @@ class Topics:
             if topic is None:
                 raise UnknownTopicOrPartition()
             await self._run(self._store.alter_topic, name, changes)
-            self._tell(topic, topic)
+            self._notify(topic, topic)
 
     async def ensure_internal(self, name: str) -> Topic:
         """Return the internal topic of that name, creating it if it is missing."""
@@ -346,7 +345,7 @@ class Topics:
                 "segment.bytes": str(self._numbers["transaction.state.log.segment.bytes"]),
                 "unclean.leader.election.enable": "false",
             }
-        raise IllegalArgument(f"{ascii(name)} is no topic of the node's own")
+        raise IllegalArgument(f"{ascii(name)} is not an internal topic")
 
     # The loop's view
 
@@ -361,73 +360,75 @@ class Topics:
         self._topics.pop(topic.name, None)
         self._by_number.pop(topic.id.int, None)
         alike = metric_name(topic.name)
-        left = [name for name in self._by_metric_name.pop(alike, ()) if name != topic.name]
-        if left:
-            self._by_metric_name[alike] = left
+        remaining = [name for name in self._by_metric_name.pop(alike, ()) if name != topic.name]
+        if remaining:
+            self._by_metric_name[alike] = remaining
 
     def _change(self, before: Topic | None, after: Topic) -> None:
         self._put(after)
-        self._tell(before, after)
+        self._notify(before, after)
 
-    def _tell(self, before: Topic | None, after: Topic | None) -> None:
+    def _notify(self, before: Topic | None, after: Topic | None) -> None:
         for listener in self._listeners:
             listener(before, after)
 
     # Disk operations, in the pool
 
-    def _make_new(self, wanted: Mapping[str, TopicPlan], epoch: int) -> dict[str, KafkalogError]:
+    def _create_new(self, planned_topics: Mapping[str, TopicPlan], epoch: int) -> dict[str, KafkalogError]:
         """Create new topics and return the errors by name.
 
         A topic gets all of its partitions, or nothing of it remains, so that its client may try again.
         """
         before = {key.topic for key in self._store.logs}
         try:
-            failures = self._make([plan.partitions() for plan in wanted.values()], epoch)
+            failures = self._create_partitions([plan.partitions() for plan in planned_topics.values()], epoch)
         except KafkalogError as error:
-            failures = dict.fromkeys(wanted, error)
-        ours = failures.keys() - before
+            failures = dict.fromkeys(planned_topics, error)
+        incomplete = failures.keys() - before
+        remaining: Mapping[str, KafkalogError] = {}
         try:
-            left: Mapping[str, KafkalogError] = self._store.delete_topics(ours, self._go_on) if ours else {}
+            if incomplete:
+                remaining = self._store.delete_topics(incomplete, self._check_continue)
         except KafkalogError as error:
-            left = dict.fromkeys(ours, error)
+            remaining = dict.fromkeys(incomplete, error)
         level = logging.INFO if self._is_stopping else logging.ERROR
-        for name, why in left.items():
-            _LOG.log(level, "what was made of topic %s goes with the next start: %s", name, why)
+        for name, failure in remaining.items():
+            _LOG.log(level, "the next start deletes the remains of topic %s: %s", name, failure)
         return failures
 
-    def _make(self, wanted: Sequence[NewPartitions], epoch: int) -> dict[str, KafkalogError]:
+    def _create_partitions(self, new: Sequence[NewPartitions], epoch: int) -> dict[str, KafkalogError]:
         """Create partitions with their first leader epoch, and return the errors by topic.
 
         Writing the epoch here keeps the first append, and all clients behind it, from waiting for the disk.
         """
-        return self._store.create_partitions(wanted, epoch=epoch, between_batches=self._go_on)
+        return self._store.create_partitions(new, epoch=epoch, between_batches=self._check_continue)
 
-    def _go_on(self) -> None:
-        """Run `between_parts` between the parts of a long change; raise NotController if the node is stopping.
+    def _check_continue(self) -> None:
+        """Run `between_steps` between the parts of a long change; raise NotController if the node is stopping.
 
         The next start cleans up after an interrupted change.
         """
         if self._is_stopping:
-            raise NotController("the node stops")
-        self.between_parts()
+            raise NotController("the node is stopping")
+        self.between_steps()
 
     def _load(self) -> list[Topic]:
         store, found = self._store, []
         for entry in store.topics.entries():
             if entry.is_deleted:
-                _LOG.info("the delete of topic %s goes on", entry.name)
+                _LOG.info("resuming the deletion of topic %s", entry.name)
                 store.delete_topic(entry.name)
         counts: dict[str, int] = {}
         for key in (*store.logs, *store.problems):
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
         entries = {entry.name: entry for entry in store.topics.entries()}
         for name in sorted(entries.keys() | counts.keys()):
-            topic = self._loaded(name, entries.get(name), counts.get(name, 0))
-            self._mend(topic)
+            topic = self._load_topic(name, entries.get(name), counts.get(name, 0))
+            self._create_missing(topic)
             found.append(topic)
         return found
 
-    def _loaded(self, name: str, entry: TopicEntry | None, count: int) -> Topic:
+    def _load_topic(self, name: str, entry: TopicEntry | None, count: int) -> Topic:
         if entry is None:
             cluster = None if self._known is None or self._known.cluster is None else self._known.cluster.image
             if cluster is not None and name in cluster.topics:
@@ -443,13 +444,13 @@ class Topics:
         assert topic_id is not None
         return Topic(name, _uuid(topic_id), count, name in INTERNAL)
 
-    def _mend(self, topic: Topic) -> None:
+    def _create_missing(self, topic: Topic) -> None:
         """Create missing partitions, unless a directory is offline, which may contain them."""
         keys = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
         missing = [key for key in keys if key not in self._store.logs and key not in self._store.problems]
         if not missing or any(True for _ in self._store.offline):
             return
-        _LOG.warning("topic %s lacks %d of %d partitions: they are made, empty", topic.name, len(missing), len(keys))
+        _LOG.warning("topic %s lacks %d of %d partitions; creating them empty", topic.name, len(missing), len(keys))
         for key in missing:
             self._store.get_or_create(key, topic_id=id_text(topic.id))
 
@@ -478,7 +479,7 @@ def check_name(name: str) -> None:
         ) from None
 
 
-def check_many(partitions: int) -> None:
+def check_partition_count(partitions: int) -> None:
     """Raise PolicyViolation if one call may not create that many partitions."""
     if partitions > MAX_PARTITIONS_AT_ONCE:
         raise PolicyViolation("Excessively large number of partitions per request.")

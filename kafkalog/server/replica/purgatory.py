@@ -5,11 +5,13 @@ Everything runs in the event loop's thread, so that an operation is completed on
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Final
 
-from kafkalog.server.replica.timer import TimerTask, TimerWheel
-
+Later = Callable[[float, Callable[[], object]], TimerHandle]
+"""Function that calls back after the given ms and returns a handle with `cancel()`."""
 PURGE_INTERVAL: Final = 1000
 """Number of entries of completed operations that triggers a sweep (`purge.interval.requests`).
 
@@ -17,20 +19,17 @@ If more entries than that are waiting, their number is the threshold, because a 
 """
 
 
-class DelayedOperation(TimerTask):
+class DelayedOperation:
     """A waiting request. Subclasses define when it is done and what it then sends.
 
     `on_complete` is called once: at the last condition, at the time limit, or at a stop.
     """
 
-    __slots__ = ("delay_ms", "is_completed", "keys", "purgatory")
-
-    purgatory: Purgatory
-    """Where the operation waits."""
+    __slots__ = ("delay_ms", "is_completed", "keys", "timer")
 
     def __init__(self, delay_ms: int) -> None:
-        super().__init__()
         self.delay_ms = delay_ms
+        self.timer: TimerHandle | None = None
         self.is_completed = False
         self.keys = 0
         """Number of keys that the operation was put under."""
@@ -56,20 +55,18 @@ class DelayedOperation(TimerTask):
 
 
 class Purgatory:
-    """The waiting operations by key, with their time limits in a timer wheel.
+    """The waiting operations by key. `later` sets their time limits.
 
     `on_error` receives exceptions that an operation raises: they must not reach the append that woke it (PART-17).
     """
 
     def __init__(
         self,
-        wheel: TimerWheel,
-        now_ms: Callable[[], int],
+        later: Later,
         on_error: Callable[[DelayedOperation, Exception], object],
         purge_interval: int = PURGE_INTERVAL,
     ) -> None:
-        self._wheel = wheel
-        self._now_ms = now_ms
+        self._later = later
         self._on_error = on_error
         self._purge_interval = purge_interval
         self._watched: dict[Hashable, list[DelayedOperation]] = {}
@@ -86,12 +83,13 @@ class Purgatory:
         if self._try(operation):
             return True
         self.delayed += 1
-        operation.purgatory = self
         for key in keys:
             self._watched.setdefault(key, []).append(operation)
             operation.keys += 1
         self._live += operation.keys
-        if not self._wheel.add(operation, self._now_ms() + operation.delay_ms):
+        if operation.delay_ms > 0:
+            operation.timer = self._later(operation.delay_ms, partial(self.expire, operation))
+        else:
             self.expire(operation)
         return operation.is_completed
 
@@ -146,7 +144,9 @@ class Purgatory:
         self._finish(operation)
 
     def _finish(self, operation: DelayedOperation) -> None:
-        self._wheel.cancel(operation)
+        if operation.timer is not None:
+            operation.timer.cancel()
+            operation.timer = None
         operation.release()
         self.delayed -= 1
         self._live -= operation.keys

@@ -23,12 +23,13 @@ from kafkalog.server.replica.append_results import appended, refused
 from kafkalog.server.replica.delayed_requests import DelayedDelete, DelayedFetch, DelayedProduce, Deletion
 from kafkalog.server.replica.fetch_session import FetchSessions
 from kafkalog.server.replica.partition import Partition
+from kafkalog.server.replica.purgatory import Later
 from kafkalog.server.replica.reading import held_back_by, must_wait, read_partitions
 from kafkalog.server.replica.results import AppendParams, AppendResult, FetchParams, FetchPartition, FetchResult
 from kafkalog.server.replica.roles import ALL, Role, majority_of
 from kafkalog.server.replica.throttle import ReplicationRate, leaders_rate
 from kafkalog.server.replica.verification import Verified, Verifier, transactional_batches, verified
-from kafkalog.server.replica.waiting import Later, WaitingRequests
+from kafkalog.server.replica.waiting import WaitingRequests
 from kafkalog.server.requests.cooperative_yield import CooperativeYield
 from kafkalog.storage.append import Origin
 from kafkalog.storage.producer_state import VerificationGuard
@@ -83,7 +84,7 @@ class ReplicaManager:
         **purge_intervals: int,
     ) -> None:
         self.sessions = FetchSessions(fetch_sessions, monotonic_ms)
-        self.waiting = WaitingRequests(monotonic_ms, later, **purge_intervals)
+        self.waiting = WaitingRequests(later, **purge_intervals)
         self._store = store
         self._topics = topics
         self._node_id = node_id

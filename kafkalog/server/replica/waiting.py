@@ -1,4 +1,4 @@
-"""Requests that wait for partitions, and the timer that ends them."""
+"""Requests that wait for partitions."""
 
 from __future__ import annotations
 
@@ -7,42 +7,26 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from kafkalog.server.replica.purgatory import PURGE_INTERVAL, DelayedOperation, Purgatory
-from kafkalog.server.replica.timer import TimerWheel
+from kafkalog.server.replica.purgatory import PURGE_INTERVAL, DelayedOperation, Later, Purgatory
 from kafkalog.types import TopicPartition
 
 T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
-Later = Callable[[float, Callable[[], object]], asyncio.TimerHandle]
-"""Function that calls back after the given ms and returns a handle with `cancel()`."""
 
 
 class WaitingRequests:
-    """Purgatories for `produce`, `fetch` and `deletion` on one timer wheel, which ticks only while something waits."""
+    """Purgatories for `produce`, `fetch` and `deletion`."""
 
     def __init__(
         self,
-        monotonic_ms: Callable[[], int],
         later: Later,
         *,
         produce_purge_interval: int = PURGE_INTERVAL,
         fetch_purge_interval: int = PURGE_INTERVAL,
     ) -> None:
-        self._now_ms = monotonic_ms
-        self._later = later
-        self._wheel = TimerWheel(monotonic_ms())
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms = 0
-        self.produce = Purgatory(self._wheel, monotonic_ms, _log_failure, produce_purge_interval)
-        self.fetch = Purgatory(self._wheel, monotonic_ms, _log_failure, fetch_purge_interval)
-        self.deletion = Purgatory(self._wheel, monotonic_ms, _log_failure, 1)
-
-    def watch(self, purgatory: Purgatory, operation: DelayedOperation, keys: Iterable[TopicPartition]) -> bool:
-        """Return True if the request was answered at once. Otherwise it waits under the keys until its time limit."""
-        done = purgatory.try_complete_else_watch(operation, keys)
-        if not done:
-            self._set_timer()
-        return done
+        self.produce = Purgatory(later, _log_failure, produce_purge_interval)
+        self.fetch = Purgatory(later, _log_failure, fetch_purge_interval)
+        self.deletion = Purgatory(later, _log_failure, 1)
 
     async def answer(
         self, purgatory: Purgatory, delay: Callable[[Callable[[T], object]], DelayedOperation],
@@ -54,7 +38,7 @@ class WaitingRequests:
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         operation = delay(lambda result: None if future.done() else future.set_result(result))
-        if not self.watch(purgatory, operation, keys) and on_wait is not None:
+        if not purgatory.try_complete_else_watch(operation, keys) and on_wait is not None:
             on_wait()
         try:
             return await future
@@ -75,25 +59,6 @@ class WaitingRequests:
         self.produce.complete_all()
         self.fetch.complete_all()
         self.deletion.complete_all()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _set_timer(self) -> None:
-        due_ms = self._wheel.next_due_ms()
-        if due_ms is None or (self._timer is not None and self._timer_due_ms <= due_ms):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due_ms = due_ms
-        self._timer = self._later(max(0, due_ms - self._now_ms()), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        for operation in self._wheel.advance_to(self._now_ms()):
-            assert isinstance(operation, DelayedOperation)
-            operation.purgatory.expire(operation)
-        self._set_timer()
 
 
 def _log_failure(operation: DelayedOperation, error: Exception) -> None:

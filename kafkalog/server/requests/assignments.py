@@ -35,12 +35,12 @@ def check_replicas(
         twice = next(index for index in indexes if indexes.count(index) > 1)
         raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {twice}")
     for replicas in by_partition.values():
-        check_one(node_id, replicas)
+        check_replica_list(node_id, replicas)
     if sorted(by_partition) != list(range(len(by_partition))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
 
 
-def check_one(node_id: int, replicas: Sequence[int]) -> None:
+def check_replica_list(node_id: int, replicas: Sequence[int]) -> None:
     """Raise InvalidReplicaAssignment unless this node is the only replica."""
     given = "The manual partition assignment includes"
     if not replicas:

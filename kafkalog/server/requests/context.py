@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
@@ -61,29 +62,17 @@ class Connection:
         return f"<Connection {self.id} of {self.peer_host}:{self.peer_port}, {self.principal}>"
 
 
+@dataclass(slots=True, eq=False)
 class RequestContext:
     """One request. `client_id` is "" if the client sent none."""
 
-    __slots__ = (
-        "api_key", "api_version", "client_id", "connection", "correlation_id", "size_bytes", "throttle_ms",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str,
-        connection: Connection,
-        size_bytes: int,
-    ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.connection = connection
-        self.size_bytes = size_bytes
-        self.throttle_ms = 0  # set by quotas: sent to the client, and the connection is muted for that long
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    connection: Connection
+    size_bytes: int
+    throttle_ms: int = 0  # set by quotas: sent to the client, and the connection is muted for that long
 
     @property
     def principal(self) -> str:

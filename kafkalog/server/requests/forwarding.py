@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 
-async def make_on_use(node: Node, names: Sequence[str]) -> None:
+async def create_on_leader(node: Node, names: Sequence[str]) -> None:
     """Ask the leader to create missing topics, according to its own settings.
 
     If the leader is not available nothing is created, and the client, which gets an unknown-topic error, asks again.
@@ -40,4 +40,4 @@ async def _ask(node: Node, leader: int, names: Sequence[str]) -> None:
         async with asyncio.timeout(ANSWER_SECONDS):
             await node.quorum.peers.ask(leader, METADATA, metadata_request(names, may_create=True))
     except (KafkalogError, OSError, TimeoutError) as error:
-        _LOG.debug("node %d was not asked to make %s: %s", leader, ", ".join(names), error)
+        _LOG.debug("cannot ask node %d to create %s: %s", leader, ", ".join(names), error)

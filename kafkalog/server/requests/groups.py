@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Row = dict[str, object]
 
 
-async def described(
+async def describe_groups(
     node: Node,
     context: RequestContext,
     group_ids: Iterable[str],

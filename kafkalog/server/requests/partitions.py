@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.error_codes import ErrorCode
@@ -48,7 +48,7 @@ class PartitionCall(NamedTuple):
 
     async def answer(
         self, node: Node, context: RequestContext, request: PartitionRequest[R], found: Found[R]
-    ) -> Answer:
+    ) -> dict[str, Any]:
         """Return a row for each partition. A failure affects only its row; other requests are served between rows."""
         topics = []
         turns = CooperativeYield()
@@ -77,7 +77,14 @@ class PartitionCall(NamedTuple):
         """Return a row with the code and the values for unknown fields."""
         return {self.partition: index, "error_code": int(code), **self.unknown}
 
-    def refused(self, context: RequestContext, request: PartitionRequest[object], error_code: int) -> Answer:
+    def refused(
+        self,
+        node: Node,
+        context: RequestContext,
+        request: PartitionRequest[object],
+        error_code: int,
+        message: str | None,
+    ) -> Answer:
         """Return the error for every partition."""
         topics = [
             {

@@ -44,15 +44,15 @@ def error_row(error_code: int, name: str | None, topic_id: UUID | None = None, *
 
 async def partition_rows(node: Node, topic: Topic, numbers: Iterable[int], turns: CooperativeYield) -> list[Tree]:
     """Return the rows of some partitions. One in an offline directory has no leader: its copy is not available."""
-    me = (node.node_id,)
+    own = (node.node_id,)
     rows: list[Tree] = []
     for number in numbers:
         await turns.row()
-        is_there = True
+        is_available = True
         try:
             role = node.replicas.partition(topic.name, number).role
         except KafkalogError:
-            is_there, role = False, Role(-1, 0, 0, me, me)
+            is_available, role = False, Role(-1, 0, 0, own, own)
         rows.append(
             {
                 "error_code": ErrorCode.NONE if role.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -63,7 +63,7 @@ async def partition_rows(node: Node, topic: Topic, numbers: Iterable[int], turns
                 "isr_nodes": role.isr,
                 "eligible_leader_replicas": (),
                 "last_known_elr": (),
-                "offline_replicas": () if is_there else me,
+                "offline_replicas": () if is_available else own,
             }
         )
     return rows

@@ -97,7 +97,7 @@ def _known(kind: type[E], number: int) -> E:
     except ValueError:
         found = kind(0)
     if not found:
-        raise InvalidRequest(f"{number} is no {kind.__name__}")
+        raise InvalidRequest(f"{number} is not a valid {kind.__name__}")
     return found
 
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.server.node.parts import Part
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.acls import (
     CLUSTER_NAME,
@@ -35,12 +36,12 @@ _IMPLIED_BY: Final = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
 }
-_MAX_KEPT_LETTERS: Final = 255
+_MAX_CACHED_NAME: Final = 255
 _ANY_NAME: Final = "hardcode"
 """A name that no entry contains; a principal that is allowed an operation on it is allowed it on any resource."""
 
 
-class Authorizer:
+class Authorizer(Part):
     """Authorizes requests by the entries that `acls` returns. Only for the event loop's thread.
 
     If `is_enabled` is False, everything is allowed. `super_users` are principals (`User:name`).
@@ -58,15 +59,9 @@ class Authorizer:
         self._acls = acls
         self._super_users = frozenset(super_users)
         self._allows_if_no_acl = allows_if_no_acl
-        self._seen: Iterable[Acl] = ()
+        self._indexed: Iterable[Acl] = ()
         self._by_type: dict[ResourceType, list[Acl]] = {}
-        self._known: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
-
-    async def start(self) -> None:
-        """Do nothing; `Credentials.start` reads the entries."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
+        self._decisions: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
 
     def allows(self, context: RequestContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return True if the requesting principal may perform the operation."""
@@ -81,19 +76,19 @@ class Authorizer:
         """Return True if the principal may perform the operation from this host."""
         if not self.is_enabled or principal in self._super_users:
             return True
-        self._take_in()
-        asked = (principal, host, operation, resource_type, name)
-        known = self._known.get(asked)
-        if known is None:
-            known = self._decided(*asked)
-            if len(name) <= _MAX_KEPT_LETTERS:  # a client may send names 100 times as long
-                if len(self._known) >= 10_000:
-                    self._known.clear()
-                self._known[asked] = known
-            if not known and name != _ANY_NAME:
-                words = "%s is denied %s on %s %s, from %s"
-                _LOG.info(words, principal, operation.name, resource_type.name, ascii(name[:80]), host)
-        return known
+        self._index_acls()
+        key = (principal, host, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decide(*key)
+            if len(name) <= _MAX_CACHED_NAME:  # a client may send names 100 times as long
+                if len(self._decisions) >= 10_000:
+                    self._decisions.clear()
+                self._decisions[key] = decision
+            if not decision and name != _ANY_NAME:
+                message = "%s is denied %s on %s %s, from %s"
+                _LOG.info(message, principal, operation.name, resource_type.name, ascii(name[:80]), host)
+        return decision
 
     def allows_cluster(self, context: RequestContext, operation: Operation) -> bool:
         """Return True if the requesting principal may perform the operation on the cluster."""
@@ -104,12 +99,12 @@ class Authorizer:
         if self.allows(context, operation, resource_type, _ANY_NAME):
             return True
         principal, host = context.principal, context.connection.peer_host
-        named = [acl for acl in self._by_type.get(resource_type, ()) if _is_about(acl, principal, host)]
-        named = [acl for acl in named if acl.operation in (operation, Operation.ALL)]
-        denied = [acl for acl in named if acl.permission == Permission.DENY]
+        candidates = [acl for acl in self._by_type.get(resource_type, ()) if _applies_to(acl, principal, host)]
+        candidates = [acl for acl in candidates if acl.operation in (operation, Operation.ALL)]
+        denied = [acl for acl in candidates if acl.permission == Permission.DENY]
         if any(acl.pattern_type == PatternType.LITERAL and acl.resource_name == WILDCARD for acl in denied):
             return False
-        return any(acl.permission == Permission.ALLOW and not _is_denied(acl, denied) for acl in named)
+        return any(acl.permission == Permission.ALLOW and not _is_denied(acl, denied) for acl in candidates)
 
     def allowed_operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
         """Return the operations that the requesting principal may perform on a resource, as a response's bit field."""
@@ -117,32 +112,32 @@ class Authorizer:
             operation for operation in SUPPORTED[resource_type] if self.allows(context, operation, resource_type, name)
         )
 
-    def _take_in(self) -> None:
+    def _index_acls(self) -> None:
         acls = self._acls()
-        if acls is not self._seen:
+        if acls is not self._indexed:
             by_type: dict[ResourceType, list[Acl]] = {}
             for acl in acls:
                 by_type.setdefault(acl.resource_type, []).append(acl)
-            self._seen, self._by_type = acls, by_type
-            self._known.clear()
+            self._indexed, self._by_type = acls, by_type
+            self._decisions.clear()
 
-    def _decided(
+    def _decide(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         found = [acl for acl in self._by_type.get(resource_type, ()) if acl.covers(resource_type, name)]
         if not found:
             return self._allows_if_no_acl
-        meant = [acl for acl in found if _is_about(acl, principal, host) and _answers(acl, operation)]
-        if any(acl.permission == Permission.DENY for acl in meant):
+        relevant = [acl for acl in found if _applies_to(acl, principal, host) and _covers_operation(acl, operation)]
+        if any(acl.permission == Permission.DENY for acl in relevant):
             return False
-        return any(acl.permission == Permission.ALLOW for acl in meant)
+        return any(acl.permission == Permission.ALLOW for acl in relevant)
 
 
-def _is_about(acl: Acl, principal: str, host: str) -> bool:
+def _applies_to(acl: Acl, principal: str, host: str) -> bool:
     return acl.principal in (principal, EVERYBODY) and acl.host in (host, WILDCARD)
 
 
-def _answers(acl: Acl, operation: Operation) -> bool:
+def _covers_operation(acl: Acl, operation: Operation) -> bool:
     if acl.operation == Operation.ALL:
         return True
     if acl.permission == Permission.ALLOW and operation in _IMPLIED_BY:

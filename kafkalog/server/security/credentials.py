@@ -8,6 +8,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.server.node.parts import Part
 from kafkalog.server.security.file import SecurityFile, kept_by_broker, security_directory
 from kafkalog.server.security.jaas import own_login, plain_users
 from kafkalog.server.security.state import MECHANISMS, MIN_ITERATIONS, ScramKeys
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 _CHECKS: Final = 2
 """Limit of concurrent password checks, so that clients cannot occupy the threads that the log needs."""
-_NOBODY: Final = ScramKeys(bytes(24), bytes(32), bytes(32), MIN_ITERATIONS)
+_UNKNOWN_USER_KEYS: Final = ScramKeys(bytes(24), bytes(32), bytes(32), MIN_ITERATIONS)
 
 
-class Credentials:
+class Credentials(Part):
     """The users in a security file. PLAIN is checked with the keys of SCRAM, so no password is stored in plain text.
 
     `login` is the user and password in the settings of a replica set's nodes. With it, a node accepts the other nodes
@@ -35,8 +36,8 @@ class Credentials:
         self._login_keys: dict[str, ScramKeys] = {}
         self._run = run
         self._checking = asyncio.Semaphore(_CHECKS)
-        self._seen: object = None
-        self._usuals: dict[str, tuple[int, int]] = {}  # by mechanism, for the users in _seen
+        self._seen_users: object = None
+        self._parameters_by_mechanism: dict[str, tuple[int, int]] = {}  # by mechanism, for the users in _seen
 
     async def start(self) -> None:
         """Read the file. CorruptCheckpoint, StorageError."""
@@ -46,9 +47,6 @@ class Credentials:
 
             for mechanism in MECHANISMS:
                 self._login_keys[mechanism] = await self._run(keys_of_password, mechanism, self._login[1])
-
-    async def stop(self) -> None:
-        """Do nothing; every change is already on disk."""
 
     def keys_of(self, user: str, mechanism: str) -> ScramKeys | None:
         """Return a user's keys for a mechanism, or None."""
@@ -60,36 +58,36 @@ class Credentials:
         """Begin an exchange."""
         from kafkalog.server.security.scram import ScramServer
 
-        return ScramServer(mechanism, lambda user: self.keys_of(user, mechanism), self._usual(mechanism))
+        return ScramServer(mechanism, lambda user: self.keys_of(user, mechanism), self._usual_parameters(mechanism))
 
-    def _usual(self, mechanism: str) -> tuple[int, int]:
+    def _usual_parameters(self, mechanism: str) -> tuple[int, int]:
         """Return the most common (salt bytes, iterations) of a mechanism's users."""
         users = self.file.state.users
-        if users is not self._seen:
-            self._seen = users
-            self._usuals.clear()
-        found = self._usuals.get(mechanism)
+        if users is not self._seen_users:
+            self._seen_users = users
+            self._parameters_by_mechanism.clear()
+        found = self._parameters_by_mechanism.get(mechanism)
         if found is None:
             from kafkalog.server.security.scram import USUAL_SALT_BYTES
 
-            kept = [keys[mechanism] for keys in users.values() if mechanism in keys]
-            counts = Counter((len(one.salt), one.iterations) for one in kept)
+            stored = [keys[mechanism] for keys in users.values() if mechanism in keys]
+            counts = Counter((len(one.salt), one.iterations) for one in stored)
             found = counts.most_common(1)[0][0] if counts else (USUAL_SALT_BYTES, MIN_ITERATIONS)
-            self._usuals[mechanism] = found
+            self._parameters_by_mechanism[mechanism] = found
         return found
 
     async def is_password(self, user: str, password: str) -> bool:
         """Return True if this is the user's password. For an unknown user, a check runs as well."""
-        from kafkalog.server.security.scram import password_fits
+        from kafkalog.server.security.scram import password_matches
 
         if self._login is not None and user == self._login[0]:
             return hmac.compare_digest(self._login[1].encode(), password.encode())
         async with self._checking:
-            kept = self.file.state.users.get(user, {})
+            stored = self.file.state.users.get(user, {})
             for mechanism in MECHANISMS:
-                if mechanism in kept:
-                    return bool(await self._run(password_fits, mechanism, password, kept[mechanism]))
-            await self._run(password_fits, "SCRAM-SHA-256", password, _NOBODY)
+                if mechanism in stored:
+                    return bool(await self._run(password_matches, mechanism, password, stored[mechanism]))
+            await self._run(password_matches, "SCRAM-SHA-256", password, _UNKNOWN_USER_KEYS)
             return False
 
 

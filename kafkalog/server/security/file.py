@@ -40,12 +40,12 @@ def kept_by_broker(known: KnownTopics, topics: Iterable[str]) -> SecurityState:
     from kafkalog.server.security.takeover import security_of
 
     state = security_of(known.cluster.image)
-    later = [topic for topic in sorted(topics) if known.settings_of(topic) is None]
-    if known.cluster.rank == 0 and state != SecurityState() and later:
+    newer_topics = [topic for topic in sorted(topics) if known.settings_of(topic) is None]
+    if known.cluster.rank == 0 and state != SecurityState() and newer_topics:
         raise IllegalArgument(
-            f"the users and ACLs here are those that a broker began with; it has made the topic {later[0]} since",
+            f"the users and ACLs here are a broker's initial ones; it has created topic {newer_topics[0]} since",
             path=known.cluster.bootstrap_path,
-            hint="give the data directory that has __cluster_metadata-0 as well: it says which users there are now",
+            hint="also give the data directory with __cluster_metadata-0, which has the current users",
         )
     return state
 
@@ -60,7 +60,7 @@ def security_directory(directories: Sequence[str | os.PathLike[str]], *, fs: Fil
     if len(found) > 1:
         raise IllegalArgument(
             f"{found[1]} has a {SECURITY_FILE} too", path=os.path.join(found[0], SECURITY_FILE),
-            hint="move the one away that is out of date: both name users and ACLs",
+            hint="both define users and ACLs: move the outdated one away",
         )  # fmt: skip
     return found[0] if found else paths[0]
 
@@ -108,15 +108,15 @@ class SecurityFile:
         try:
             self.state, self._taken_from = parse_state(content), parse_taken_from(content)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            hint = "repair it by hand, or move it away: then there are no ACLs, quotas and users"
+            hint = "repair it by hand, or move it away to start without ACLs, quotas and users"
             raise CorruptCheckpoint(f"the ACLs and users are damaged: {error}", path=self.path, hint=hint) from None
         if self._before is not None and self._taken_from not in (None, digest(self._before())):
             raise IllegalState(
-                "the broker has changed users, ACLs or quotas since this file began with them", path=self.path,
-                hint="move the file away to take the broker's, or delete its line taken_from to keep those in the file",
+                "the broker has changed users, ACLs or quotas since this file took them over", path=self.path,
+                hint="move the file away to use the broker's, or delete its taken_from line to keep those in the file",
             )  # fmt: skip
         if stat.S_IMODE(os.stat(self.path).st_mode) & 0o077:
-            _LOG.warning("%s can be read by others than its owner: chmod 600 it", self.path)
+            _LOG.warning("%s is readable by others than its owner: chmod 600 it", self.path)
         return self.state
 
     def write(self, state: SecurityState) -> None:
@@ -139,8 +139,8 @@ class SecurityFile:
         """
         async with self._changing:
             self.check_change()
-            made = change(self.state)
-            if made != self.state:
-                await run(self.write, made)
+            new_state = change(self.state)
+            if new_state != self.state:
+                await run(self.write, new_state)
                 self.on_change()
             return self.state

@@ -36,7 +36,7 @@ def own_login(text: str) -> tuple[str, str]:
 def _options(text: str) -> dict[str, str]:
     head = _HEAD.match(text)
     if head is None:
-        raise ConfigError("a sasl.jaas.config does not begin with a login module and how it counts", hint=_SHAPE)
+        raise ConfigError("a sasl.jaas.config does not start with a login module and its flag", hint=_SHAPE)
     options = {}
     position = head.end()
     while (option := _OPTION.match(text, position)) is not None:
@@ -44,7 +44,7 @@ def _options(text: str) -> dict[str, str]:
         options[name] = re.sub(r"\\(.)", r"\1", quoted) if bare is None else bare
         position = option.end()
     if text[position:].strip() != ";":
-        raise ConfigError("a sasl.jaas.config has something that is no option, or no semicolon at its end", hint=_SHAPE)
+        raise ConfigError("a sasl.jaas.config has an invalid option or no final semicolon", hint=_SHAPE)
     return options
 
 

@@ -27,15 +27,15 @@ def prepared(text: str, what: str) -> str:
     )
     normal = unicodedata.normalize("NFKC", mapped)
     if any(test(letter) for letter in normal for test in _PROHIBITED):
-        raise IllegalArgument(f"the {what} has a control character, or one that means nothing in text")
+        raise IllegalArgument(f"the {what} has a control character or another one that text cannot contain")
     if any(map(stringprep.in_table_d1, normal)):
         if any(map(stringprep.in_table_d2, normal)):
-            raise IllegalArgument(f"the {what} has letters of both directions")
+            raise IllegalArgument(f"the {what} mixes letters of both directions")
         if not (stringprep.in_table_d1(normal[0]) and stringprep.in_table_d1(normal[-1])):
-            raise IllegalArgument(f"the {what} is written from right to left, but does not begin and end so")
+            raise IllegalArgument(f"the {what} is right-to-left, but does not start and end with such letters")
     if normal != text:
         raise IllegalArgument(
-            f"the {what} is not in its normal form: some clients would send another text for it",
+            f"the {what} is not in normal form: some clients would send a different text",
             hint="use plain letters, digits and signs",
         )
     return text

@@ -31,51 +31,51 @@ def entity_of(parts: Sequence[EntityData]) -> Entity:
     """Return the entity of a request entry. InvalidRequest if it is invalid."""
     if not parts:
         raise InvalidRequest("Invalid empty client quota entity")
-    named = {part.entity_type: part.entity_name for part in parts}
-    if len(named) < len(parts):
+    names_by_type = {part.entity_type: part.entity_name for part in parts}
+    if len(names_by_type) < len(parts):
         raise InvalidRequest("Duplicate entity type in a client quota entity")
-    for kind, name in named.items():
+    for kind, name in names_by_type.items():
         if kind not in _TYPES:
             raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise InvalidRequest(f"Empty {kind} not supported")
-    if IP in named and len(named) > 1:
+    if IP in names_by_type and len(names_by_type) > 1:
         raise InvalidRequest("Invalid quota entity combination: ip must not be used with user or client-id")
-    return tuple(sorted(named.items()))
+    return tuple(sorted(names_by_type.items()))
 
 
 def limits_of(entity: Entity, operations: Sequence[OpData]) -> dict[str, float | None]:
     """Return the limits to set, None for one to remove. InvalidRequest if they are invalid."""
     known = IP_KEYS if entity[0][0] == IP else KEYS
-    made: dict[str, float | None] = {}
+    limits: dict[str, float | None] = {}
     for one in operations:
-        if one.key in made:
+        if one.key in limits:
             raise InvalidRequest(f"Duplicate key {one.key}")
         if one.key not in known:
             raise InvalidRequest(f"Invalid configuration key {one.key}")
         if one.remove:
-            made[one.key] = None
+            limits[one.key] = None
             continue
         value: float = one.value
         if not 0 < value < float("inf"):
             raise InvalidRequest(f"Quota {one.key} must be greater than 0")
         if known[one.key] != "double" and value != int(value):
             raise InvalidRequest(f"{one.key} cannot be a fractional value.")
-        made[one.key] = value
-    return made
+        limits[one.key] = value
+    return limits
 
 
 def with_limits(state: SecurityState, changes: Mapping[Entity, Mapping[str, float | None]]) -> SecurityState:
     """Return the state with these limits set or, if None, removed."""
     quotas = {entity: dict(limits) for entity, limits in state.quotas.items()}
     for entity, limits in changes.items():
-        kept = quotas.setdefault(entity, {})
+        current = quotas.setdefault(entity, {})
         for key, value in limits.items():
             if value is None:
-                kept.pop(key, None)
+                current.pop(key, None)
             else:
-                kept[key] = value
-        if not kept:
+                current[key] = value
+        if not current:
             del quotas[entity]
     return state._replace(quotas=quotas)
 
@@ -96,33 +96,33 @@ class QuotaFilter:
                 "clientId filter component."
             )
 
-    def _add(self, kind: str, how: int, match: str | None) -> None:
+    def _add(self, kind: str, match_type: int, match: str | None) -> None:
         if not kind:
             raise InvalidRequest("Invalid empty entity type.")
         if kind in self._exact or kind in self._any:
             raise InvalidRequest(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in _TYPES:
             raise UnsupportedEntity(f"Unsupported entity type {kind}")
-        if how == _EXACT:
+        if match_type == _EXACT:
             if match is None:
                 raise InvalidRequest("Request specified MATCH_TYPE_EXACT, but set match string to null.")
             self._exact[kind] = match
-        elif how == _DEFAULT:
+        elif match_type == _DEFAULT:
             if match is not None:
                 raise InvalidRequest("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
             self._exact[kind] = None
-        elif how == _SPECIFIED:
+        elif match_type == _SPECIFIED:
             if match is not None:
                 raise InvalidRequest("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
             self._any.add(kind)
         else:
-            raise InvalidRequest(f"Unknown match type {how}")
+            raise InvalidRequest(f"Unknown match type {match_type}")
 
     def matches(self, entity: Entity) -> bool:
         """Return True if an entity passes the filter."""
-        named = dict(entity)
-        if any(kind not in named or named[kind] != name for kind, name in self._exact.items()):
+        names_by_type = dict(entity)
+        if any(kind not in names_by_type or names_by_type[kind] != name for kind, name in self._exact.items()):
             return False
-        if any(kind not in named for kind in self._any):
+        if any(kind not in names_by_type for kind in self._any):
             return False
-        return not self._is_strict or len(named) == len(self._exact) + len(self._any)
+        return not self._is_strict or len(names_by_type) == len(self._exact) + len(self._any)

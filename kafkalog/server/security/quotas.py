@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import ThrottlingQuotaExceeded
+from kafkalog.server.node.parts import Part
 from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.file import SecurityFile
 from kafkalog.server.security.rates import Rate, TokenBucket, Windows
@@ -28,7 +29,7 @@ KEYS: Final[dict[str, str]] = {PRODUCE: "long", FETCH: "long", REQUEST: "double"
 """Quota keys of users and clients, with the type of the limit."""
 IP_KEYS: Final = {CONNECTION: "int"}
 _MAX_RATES: Final = 10_000
-_MAX_KEPT_LETTERS: Final = 255
+_MAX_KEY_LENGTH: Final = 255
 
 
 class Limit(NamedTuple):
@@ -39,7 +40,7 @@ class Limit(NamedTuple):
     client_id: str
 
 
-class Quotas:
+class Quotas(Part):
     """Usage of clients and their limits. Only for the event loop's thread; `clock` returns ms of a monotonic clock.
 
     If `file.state.quotas` is empty, no client is limited, nothing is recorded, and callers need not ask.
@@ -53,12 +54,6 @@ class Quotas:
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self._limits: dict[tuple[str, str, str], Limit | None] = {}
         self._seen: Mapping[Entity, Mapping[str, float]] | None = None
-
-    async def start(self) -> None:
-        """Do nothing; `Credentials.start` reads the limits."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
 
     def record_produce(self, context: RequestContext, size_bytes: int) -> int:
         """Record bytes that the client sent; return its throttle time in ms."""
@@ -88,12 +83,12 @@ class Quotas:
         limit = self.limit_of(MUTATION, context)
         if limit is None:
             return
-        now_ms, whose = self._clock(), (limit.user, limit.client_id)
-        bucket = self._buckets.get(whose)
+        now_ms, owner = self._clock(), (limit.user, limit.client_id)
+        bucket = self._buckets.get(owner)
         if bucket is None or bucket.limit != limit.value:
             if len(self._buckets) >= _MAX_RATES:
                 self._buckets.clear()
-            bucket = self._buckets[whose] = TokenBucket(limit.value, self._windows, now_ms)
+            bucket = self._buckets[owner] = TokenBucket(limit.value, self._windows, now_ms)
         is_above = bucket.wait_ms(now_ms) > 0
         if not (is_strict and is_above):
             bucket.take(partitions)
@@ -112,7 +107,7 @@ class Quotas:
         rate.record(1, now_ms)
         if rate.throttle_ms(value, now_ms) == 0:
             return True
-        rate.take_back(1)
+        rate.subtract(1)
         return False
 
     def max_fetch_bytes(self, context: RequestContext) -> int | None:
@@ -130,13 +125,13 @@ class Quotas:
             self._limits.clear()
         if not quotas:
             return None
-        user, client_id = context.principal.partition(":")[2], _kept(context.client_id)
-        asked = (key, user, client_id)
-        if asked not in self._limits:
+        user, client_id = context.principal.partition(":")[2], _client_key(context.client_id)
+        key_and_client = (key, user, client_id)
+        if key_and_client not in self._limits:
             if len(self._limits) >= _MAX_RATES:
                 self._limits.clear()
-            self._limits[asked] = _limit(quotas, key, user, client_id)
-        return self._limits[asked]
+            self._limits[key_and_client] = _limit(quotas, key, user, client_id)
+        return self._limits[key_and_client]
 
     def _record(self, key: str, context: RequestContext, value: float) -> int:
         limit = self.limit_of(key, context)
@@ -147,22 +142,22 @@ class Quotas:
         rate.record(value, now_ms)
         return rate.throttle_ms(limit.value, now_ms)
 
-    def _rate(self, whose: tuple[str, str, str]) -> Rate:
-        rate = self._rates.get(whose)
+    def _rate(self, owner: tuple[str, str, str]) -> Rate:
+        rate = self._rates.get(owner)
         if rate is None:
             if len(self._rates) >= _MAX_RATES:
                 self._rates.popitem(last=False)
-            rate = self._rates[whose] = Rate(self._windows)
+            rate = self._rates[owner] = Rate(self._windows)
         else:
-            self._rates.move_to_end(whose)
+            self._rates.move_to_end(owner)
         return rate
 
 
-def _kept(client_id: str) -> str:
+def _client_key(client_id: str) -> str:
     """Return a client id for use as a key; a long one (up to 32,767 characters) is cut and gets a hash."""
-    if len(client_id) <= _MAX_KEPT_LETTERS:
+    if len(client_id) <= _MAX_KEY_LENGTH:
         return client_id
-    return f"{client_id[:_MAX_KEPT_LETTERS]}#{hash(client_id)}"
+    return f"{client_id[:_MAX_KEY_LENGTH]}#{hash(client_id)}"
 
 
 def _limit(quotas: Mapping[Entity, Mapping[str, float]], key: str, user: str, client_id: str) -> Limit | None:

@@ -46,15 +46,10 @@ class Rate:
         window_ms = self.window_ms(now_ms)
         return sum(value for _, value in self._samples) * 1000 / window_ms
 
-    def take_back(self, value: float) -> None:
+    def subtract(self, value: float) -> None:
         """Subtract a value from the last sample, to undo `record`."""
         begin, total = self._samples[-1]
         self._samples[-1] = (begin, total - value)
-
-    def is_idle(self, now_ms: int) -> bool:
-        """Return True if no sample is left."""
-        self._purge(now_ms)
-        return not self._samples
 
     def _purge(self, now_ms: int) -> None:
         oldest_ms = now_ms - self._windows.samples * self._windows.length_ms

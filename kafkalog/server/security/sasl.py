@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.server.error_codes import ErrorCode
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 PLAIN: Final = "PLAIN"
-LEAST_INTERVAL_MS: Final = 1000
+MIN_INTERVAL_MS: Final = 1000
 """Minimum time before a client may reauthenticate."""
 
 
@@ -33,18 +34,16 @@ class Outcome(NamedTuple):
     lifetime_ms: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Session:
     """Authentication state of a connection."""
 
-    __slots__ = ("authenticated_ms", "expiry", "is_bare", "mechanism", "pending", "scram")
-
-    def __init__(self) -> None:
-        self.pending: str | None = None  # mechanism of the exchange in progress
-        self.scram: ScramServer | None = None
-        self.is_bare = False  # after SaslHandshake 0: frames are messages of the mechanism, without a header
-        self.mechanism: str | None = None  # of the last successful authentication
-        self.authenticated_ms = 0
-        self.expiry: asyncio.TimerHandle | None = None
+    pending: str | None = None  # mechanism of the exchange in progress
+    scram: ScramServer | None = None
+    is_bare: bool = False  # after SaslHandshake 0: frames are messages of the mechanism, without a header
+    mechanism: str | None = None  # of the last successful authentication
+    authenticated_ms: int = 0
+    expiry: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
         """Cancel the expiry timer, so that it does not keep a closed connection alive."""
@@ -63,25 +62,25 @@ def mechanisms_of(node: Node, connection: Connection) -> tuple[str, ...]:
     return tuple(node.config.of_listener(connection.listener, "sasl.enabled.mechanisms"))
 
 
-def _is_again(node: Node, connection: Connection) -> bool:
+def _may_reauthenticate(node: Node, connection: Connection) -> bool:
     """Return True if the client has authenticated and may reauthenticate."""
     lifetime_ms = node.config.of_listener(connection.listener, "connections.max.reauth.ms")
-    return isinstance(connection.sasl, Session) and connection.sasl.mechanism is not None and lifetime_ms > 0
+    return connection.sasl is not None and connection.sasl.mechanism is not None and lifetime_ms > 0
 
 
 def begin(node: Node, connection: Connection, mechanism: str, *, is_bare: bool = False) -> ErrorCode:
     """Begin an exchange and return the code for SaslHandshake. Refused if the connection must be closed."""
-    if not has_sasl(connection) or (connection.is_authenticated and not _is_again(node, connection)):
+    if not has_sasl(connection) or (connection.is_authenticated and not _may_reauthenticate(node, connection)):
         return ErrorCode.ILLEGAL_SASL_STATE
-    session = connection.sasl if isinstance(connection.sasl, Session) else Session()
+    session = connection.sasl or Session()
     connection.sasl = session
     if session.pending is not None:
-        raise Refused("a handshake inside another one")
+        raise Refused("a handshake during another one")
     if session.mechanism is not None:
         if mechanism != session.mechanism:
             raise Refused(f"the mechanism changes from {session.mechanism} to {ascii(mechanism[:40])}")
-        if node.monotonic_ms() - session.authenticated_ms < LEAST_INTERVAL_MS:
-            raise Refused("it authenticates again within a second")
+        if node.monotonic_ms() - session.authenticated_ms < MIN_INTERVAL_MS:
+            raise Refused("it reauthenticates within a second")
     if mechanism not in mechanisms_of(node, connection):
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM
     session.pending, session.is_bare = mechanism, is_bare
@@ -95,16 +94,16 @@ async def authenticate(node: Node, connection: Connection, token: bytes) -> Outc
     Refused if no exchange has begun: the connection must be closed.
     """
     session, began_ms = connection.sasl, node.monotonic_ms()
-    if not has_sasl(connection) or not isinstance(session, Session) or session.pending is None:
+    if not has_sasl(connection) or session is None or session.pending is None:
         if connection.is_authenticated:
-            words = "SaslAuthenticate request received after successful authentication"
-            return Outcome(ErrorCode.ILLEGAL_SASL_STATE, words)
+            message = "SaslAuthenticate request received after successful authentication"
+            return Outcome(ErrorCode.ILLEGAL_SASL_STATE, message)
         raise Refused("a message before the handshake")
     try:
         if len(token) > node.config.of_listener(connection.listener, "sasl.server.max.receive.size"):
-            raise Refused("a message that is too long")
+            raise Refused("the message is too long")
         if session.scram is None:
-            user: str | None = await _plain(node, connection, token)
+            user: str | None = await _authenticate_plain(node, connection, token)
             answer = b""
         else:
             answer = session.scram.answer(token)
@@ -112,10 +111,10 @@ async def authenticate(node: Node, connection: Connection, token: bytes) -> Outc
         if user is not None and session.mechanism is not None and connection.principal != f"User:{user}":
             raise Refused(f"the user changes from {connection.principal} to {ascii(user[:80])}")
     except Refused as error:
-        return await _failed(node, connection, session, error, began_ms)
+        return await _fail(node, connection, session, error, began_ms)
     if user is None:
         return Outcome(ErrorCode.NONE, None, answer)
-    return Outcome(ErrorCode.NONE, None, answer, _succeeded(node, connection, session, user))
+    return Outcome(ErrorCode.NONE, None, answer, _succeed(node, connection, session, user))
 
 
 async def authenticate_bare(node: Node, connection: Connection, token: bytes) -> bytes | None:
@@ -123,50 +122,50 @@ async def authenticate_bare(node: Node, connection: Connection, token: bytes) ->
     try:
         outcome = await authenticate(node, connection, token)
     except Refused as error:
-        tell_refusal(node, connection, error)
+        log_failure(node, connection, error)
         return None
     return None if outcome.error_code else outcome.token
 
 
-def tell_refusal(node: Node, connection: Connection, error: Refused, mechanism: str | None = None) -> None:
+def log_failure(node: Node, connection: Connection, error: Refused, mechanism: str | None = None) -> None:
     """Log the first refusal by a mechanism (None: outside of an exchange) as a warning, further ones at DEBUG.
 
     This prevents clients from flooding the log. `mechanism` must be one of the listener's: with names from clients,
     each new name would log a warning.
     """
-    is_first = mechanism not in node.refusals_told
-    node.refusals_told.add(mechanism)
+    is_first = mechanism not in node.logged_refusals
+    node.logged_refusals.add(mechanism)
     by = "" if mechanism is None else f" by {mechanism}"
-    more = "; further ones are counted, and logged at DEBUG" if is_first else ""
+    more = "; further failures are counted, and logged at DEBUG" if is_first else ""
     level = logging.WARNING if is_first else logging.DEBUG
-    _LOG.log(level, "%s did not authenticate%s: %s%s", connection.peer_host, by, error, more)
+    _LOG.log(level, "%s failed to authenticate%s: %s%s", connection.peer_host, by, error, more)
 
 
-async def _plain(node: Node, connection: Connection, token: bytes) -> str:
+async def _authenticate_plain(node: Node, connection: Connection, token: bytes) -> str:
     try:
         parts = token.decode().split("\0")
     except UnicodeDecodeError:
-        raise Refused("a message that is not UTF-8") from None
+        raise Refused("the message is not UTF-8") from None
     if len(parts) != 3 or not parts[1] or not parts[2]:
-        raise Refused("a message that is none of PLAIN")
-    acts_as, user, password = parts
+        raise Refused("the message is not valid PLAIN")
+    authorization_id, user, password = parts
     given = node.config.listener_setting(connection.listener, "plain.sasl.jaas.config")
     users = plain_users(given) if given else {}
     if user in users:
-        is_right = hmac.compare_digest(users[user].encode(), password.encode())
+        is_valid = hmac.compare_digest(users[user].encode(), password.encode())
     else:
-        is_right = await node.credentials.is_password(user, password)
-    if not is_right:
-        raise Refused(f"the password of {ascii(user[:80])} is wrong, or the user is not known")
-    if acts_as not in ("", user):
-        raise Refused("the user asks to act as another one")
+        is_valid = await node.credentials.is_password(user, password)
+    if not is_valid:
+        raise Refused(f"wrong password for {ascii(user[:80])}, or unknown user")
+    if authorization_id not in ("", user):
+        raise Refused("the user asks to act as another user")
     return user
 
 
-async def _failed(node: Node, connection: Connection, session: Session, error: Refused, began_ms: int) -> Outcome:
+async def _fail(node: Node, connection: Connection, session: Session, error: Refused, began_ms: int) -> Outcome:
     mechanism = session.pending
     node.metrics.network.refuse("authentication")
-    tell_refusal(node, connection, error, mechanism)
+    log_failure(node, connection, error, mechanism)
     session.pending, session.scram, session.is_bare = None, None, False
     connection.is_authenticated = False
     # counted from the message, since the duration of the check would reveal whether the user exists
@@ -174,14 +173,14 @@ async def _failed(node: Node, connection: Connection, session: Session, error: R
     await asyncio.sleep(max(0, until_ms - node.monotonic_ms()) / 1000)
     connection.closes_after_answer = True
     if mechanism == PLAIN:
-        words = "Authentication failed: Invalid username or password"
+        message = "Authentication failed: Invalid username or password"
     else:
-        words = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-        words += str(mechanism)
-    return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, words)
+        message = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+        message += str(mechanism)
+    return Outcome(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
 
 
-def _succeeded(node: Node, connection: Connection, session: Session, user: str) -> int:
+def _succeed(node: Node, connection: Connection, session: Session, user: str) -> int:
     """Mark the connection as authenticated; return the lifetime in ms, 0 for that of the connection."""
     session.mechanism, session.pending, session.scram, session.is_bare = session.pending, None, None, False
     session.authenticated_ms = node.monotonic_ms()

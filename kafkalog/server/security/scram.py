@@ -51,16 +51,16 @@ def keys_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) 
 def keys_of_password(mechanism: str, password: str, iterations: int = MIN_ITERATIONS) -> ScramKeys:
     """Return the keys stored for a new password, with a new salt. IllegalArgument for invalid `iterations`."""
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise IllegalArgument(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+        raise IllegalArgument(f"{iterations} iterations; must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
     salt = secrets.token_bytes(USUAL_SALT_BYTES)
     return keys_of_salted(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
 
 
-def password_fits(mechanism: str, password: str, keys: ScramKeys) -> bool:
+def password_matches(mechanism: str, password: str, keys: ScramKeys) -> bool:
     """Return True if the keys belong to this password."""
     salted = salted_password(mechanism, password, keys.salt, keys.iterations)
-    made = keys_of_salted(mechanism, salted, keys.salt, keys.iterations)
-    return hmac.compare_digest(made.stored_key, keys.stored_key)
+    computed = keys_of_salted(mechanism, salted, keys.salt, keys.iterations)
+    return hmac.compare_digest(computed.stored_key, keys.stored_key)
 
 
 class ScramServer:
@@ -86,63 +86,63 @@ class ScramServer:
         self._is_known = False
         self._header = ""
         self._nonce = ""
-        self._said = ""
+        self._auth_message = ""
 
     def answer(self, message: bytes) -> bytes:
         """Return the answer to a message of the client. Refused ends the exchange."""
         if len(message) > MAX_MESSAGE_BYTES or self.user is not None:
-            raise Refused("a message too many, or too long")
+            raise Refused("an extra message, or one that is too long")
         try:
             text = message.decode()
         except UnicodeDecodeError:
-            raise Refused("a message that is not UTF-8") from None
+            raise Refused("the message is not UTF-8") from None
         return self._second(text) if self._keys is not None else self._first(text)
 
     def _first(self, text: str) -> bytes:
         match = _FIRST.fullmatch(text)
         if match is None:
-            raise Refused("the first message is none of SCRAM without channel binding")
+            raise Refused("the first message is not valid SCRAM without channel binding")
         self._name = _sasl_name(match["user"])
         if match["authzid"] is not None and _sasl_name(match["authzid"]) != self._name:
-            raise Refused("the user asks to act as another one")
+            raise Refused("the user asks to act as another user")
         keys = self._keys_of(self._name)
         self._is_known = keys is not None
-        self._keys = keys or _nobody(self._digest, self._name, *self._usual)
+        self._keys = keys or _unknown_user_keys(self._digest, self._name, *self._usual)
         self._header = match["header"]
         self._nonce = match["nonce"] + secrets.token_urlsafe(24)
         first = f"r={self._nonce},s={b64encode(self._keys.salt).decode()},i={self._keys.iterations}"
-        self._said = f"{match['bare']},{first}"
+        self._auth_message = f"{match['bare']},{first}"
         return first.encode()
 
     def _second(self, text: str) -> bytes:
         match = _FINAL.fullmatch(text)
         if match is None or self._keys is None:
-            raise Refused("the last message is none of SCRAM")
+            raise Refused("the final message is not valid SCRAM")
         if not hmac.compare_digest(match["nonce"], self._nonce) or _decoded(match["binding"]) != self._header.encode():
-            raise Refused("the last message has another nonce or another header than the first one")
-        said = f"{self._said},{match['bare']}".encode()
-        signature = hmac.digest(self._keys.stored_key, said, self._digest)
+            raise Refused("the final message has another nonce or header than the first")
+        auth_message = f"{self._auth_message},{match['bare']}".encode()
+        signature = hmac.digest(self._keys.stored_key, auth_message, self._digest)
         proof = _decoded(match["proof"])
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=False))
         stored_key = hashlib.new(self._digest, client_key).digest()
-        fits = hmac.compare_digest(stored_key, self._keys.stored_key)
-        if not (fits and self._is_known and len(proof) == len(signature)):
-            raise Refused("the password is wrong, or the user is not known")
+        matches = hmac.compare_digest(stored_key, self._keys.stored_key)
+        if not (matches and self._is_known and len(proof) == len(signature)):
+            raise Refused("wrong password or unknown user")
         self.user = self._name
-        return b"v=" + b64encode(hmac.digest(self._keys.server_key, said, self._digest))
+        return b"v=" + b64encode(hmac.digest(self._keys.server_key, auth_message, self._digest))
 
 
-def _nobody(digest: str, name: str, salt_bytes: int, iterations: int) -> ScramKeys:
+def _unknown_user_keys(digest: str, name: str, salt_bytes: int, iterations: int) -> ScramKeys:
     """Return keys for an unknown user, the same at each try; no password matches them."""
-    made = hmac.digest(_SECRET, name.encode(), digest)
-    salt = b"".join(hmac.digest(made, bytes([part]), digest) for part in range(salt_bytes // len(made) + 1))
-    return ScramKeys(salt[:salt_bytes], made, made, iterations)
+    computed = hmac.digest(_SECRET, name.encode(), digest)
+    salt = b"".join(hmac.digest(computed, bytes([part]), digest) for part in range(salt_bytes // len(computed) + 1))
+    return ScramKeys(salt[:salt_bytes], computed, computed, iterations)
 
 
 def _sasl_name(text: str) -> str:
     """Unescape a name: `=2C` is a comma, `=3D` an equals sign. Refused for other escapes."""
     if re.search("=(?!2C|3D)", text):
-        raise Refused("a name with an escape that is none")
+        raise Refused("the name has an invalid escape")
     return text.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -150,4 +150,4 @@ def _decoded(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise Refused("a field that is not base64") from None
+        raise Refused("a field is not base64") from None

@@ -53,7 +53,7 @@ def format_state(state: SecurityState, taken_from: str | None = None) -> bytes:
         "acls": [_acl_row(acl) for acl in sorted(state.acls)],
         "quotas": [
             {"entity": dict(entity), "limits": dict(sorted(limits.items()))}
-            for entity, limits in sorted(state.quotas.items(), key=lambda item: _order(item[0]))
+            for entity, limits in sorted(state.quotas.items(), key=lambda item: _sort_key(item[0]))
         ],
         "users": {
             user: {mechanism: _key_row(keys) for mechanism, keys in sorted(mechanisms.items())}
@@ -67,12 +67,12 @@ def parse_state(content: bytes) -> SecurityState:
     """Parse a file's content. ValueError describes the fault."""
     data = json.loads(content.decode())
     if not isinstance(data, dict) or isinstance(data.get("version"), bool) or data.get("version") != VERSION:
-        raise ValueError(f"it is no object with version {VERSION}")
+        raise ValueError(f"it is not an object with version {VERSION}")
     try:
         return SecurityState(
-            tuple(_parse_acl(row) for row in _typed(data["acls"], list)),
-            dict(_parse_quota(row) for row in _typed(data["quotas"], list)),
-            {user: _parse_user(row) for user, row in _typed(data["users"], dict).items()},
+            tuple(_parse_acl(row) for row in _check_type(data["acls"], list)),
+            dict(_parse_quota(row) for row in _check_type(data["quotas"], list)),
+            {user: _parse_user(row) for user, row in _check_type(data["users"], dict).items()},
         )
     except KeyError as error:
         raise ValueError(f"{error} is missing") from None
@@ -81,7 +81,7 @@ def parse_state(content: bytes) -> SecurityState:
 def parse_taken_from(content: bytes) -> str | None:
     """Return the digest of the broker's state that a valid file took over; None if it has none."""
     taken_from = json.loads(content.decode()).get("taken_from")
-    return None if taken_from is None else str(_typed(taken_from, str))
+    return None if taken_from is None else str(_check_type(taken_from, str))
 
 
 def digest(state: SecurityState) -> str:
@@ -99,53 +99,53 @@ def _key_row(keys: ScramKeys) -> dict[str, int | str]:
     }
 
 
-def _order(entity: Entity) -> list[tuple[str, bool, str]]:
+def _sort_key(entity: Entity) -> list[tuple[str, bool, str]]:
     return [(kind, name is not None, name or "") for kind, name in entity]
 
 
-def _typed(value: object, kind: type[T]) -> T:
+def _check_type(value: object, kind: type[T]) -> T:
     if not isinstance(value, kind):
-        raise ValueError(f"{ascii(str(value)[:60])} is no {kind.__name__}")
+        raise ValueError(f"{ascii(str(value)[:60])} is not of type {kind.__name__}")
     return value
 
 
 def _parse_acl(row: object) -> Acl:
-    fields = _typed(row, dict)
+    fields = _check_type(row, dict)
     try:
         return Acl(
             ResourceType[fields["resource_type"]],
-            _typed(fields["resource_name"], str),
+            _check_type(fields["resource_name"], str),
             PatternType[fields["pattern_type"]],
-            _typed(fields["principal"], str),
-            _typed(fields["host"], str),
+            _check_type(fields["principal"], str),
+            _check_type(fields["host"], str),
             Operation[fields["operation"]],
             Permission[fields["permission"]],
         )
     except KeyError as error:
-        raise ValueError(f"an ACL: {error} is missing or not known") from None
+        raise ValueError(f"an ACL: {error} is missing or unknown") from None
 
 
 def _parse_quota(row: object) -> tuple[Entity, dict[str, float]]:
-    fields = _typed(row, dict)
-    entity = _typed(fields["entity"], dict)
+    fields = _check_type(row, dict)
+    entity = _check_type(fields["entity"], dict)
     if not entity or any(name is not None and not isinstance(name, str) for name in entity.values()):
-        raise ValueError("the entity of a quota has no names")
-    limits = {key: float(value) for key, value in _typed(fields["limits"], dict).items()}
+        raise ValueError("the entity of a quota has no valid names")
+    limits = {key: float(value) for key, value in _check_type(fields["limits"], dict).items()}
     if not all(isfinite(value) and value > 0 for value in limits.values()):
         raise ValueError("a quota is not above 0")
     return tuple(sorted(entity.items())), limits
 
 
 def _parse_user(row: object) -> dict[str, ScramKeys]:
-    made = {}
-    for mechanism, fields in _typed(row, dict).items():
+    keys = {}
+    for mechanism, fields in _check_type(row, dict).items():
         if mechanism not in MECHANISMS:
-            raise ValueError(f"the mechanism {ascii(mechanism[:40])} is not known")
-        iterations = _typed(fields["iterations"], int)
+            raise ValueError(f"unknown mechanism {ascii(mechanism[:40])}")
+        iterations = _check_type(fields["iterations"], int)
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-            raise ValueError(f"{iterations} iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken")
+            raise ValueError(f"{iterations} iterations; must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
         salt, stored_key, server_key = (
-            b64decode(_typed(fields[name], str), validate=True) for name in ("salt", "stored_key", "server_key")
+            b64decode(_check_type(fields[name], str), validate=True) for name in ("salt", "stored_key", "server_key")
         )
-        made[mechanism] = ScramKeys(salt, stored_key, server_key, iterations)
-    return made
+        keys[mechanism] = ScramKeys(salt, stored_key, server_key, iterations)
+    return keys

@@ -29,7 +29,7 @@ def security_of(image: ClusterImage) -> SecurityState:
     for (name, number), record in image.scram.items():
         mechanism = _MECHANISMS.get(number)
         if mechanism is None or not MIN_ITERATIONS <= record["iterations"] <= MAX_ITERATIONS:
-            _LOG.warning("user %r has keys of mechanism %d that cannot be used here", name, number)
+            _LOG.warning("skipped unsupported keys of user %r for mechanism %d", name, number)
             continue
         keys = ScramKeys(record["salt"], record["storedKey"], record["serverKey"], record["iterations"])
         users.setdefault(name, {})[mechanism] = keys
@@ -52,7 +52,7 @@ def _acls(records: Iterable[Message]) -> Iterable[Acl]:
         except ValueError as error:
             if record["permissionType"] != Permission.ALLOW:
                 raise InvalidRecord(
-                    f"an ACL of {ascii(record['principal'])} that denies something is not understood: {error}",
-                    hint="take it away with the broker's kafka-acls, and start again",
+                    f"a deny ACL of {ascii(record['principal'])} is not supported: {error}",
+                    hint="remove it with the broker's kafka-acls, and start again",
                 ) from None
-            _LOG.warning("an ACL of %r that allows something is not understood: %s", record["principal"], error)
+            _LOG.warning("skipped an unsupported allow ACL of %r: %s", record["principal"], error)

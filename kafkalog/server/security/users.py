@@ -40,10 +40,10 @@ def add_user(
     prepared(password, "password")
     keys = {mechanism: keys_of_password(mechanism, password, iterations) for mechanism in mechanisms}
     paths = [os.fspath(path) for path in (directory, *others)]
-    place = security_directory(paths, fs=fs)
-    with LogDir.acquire(place, fs=fs, create=True, exclusive=True):
+    owner_directory = security_directory(paths, fs=fs)
+    with LogDir.acquire(owner_directory, fs=fs, create=True, exclusive=True):
         known = read_known_topics(paths, fs=fs)
-        file = SecurityFile(place, fs=fs, before=lambda: kept_by_broker(known, topics_in(paths, fs)))
+        file = SecurityFile(owner_directory, fs=fs, before=lambda: kept_by_broker(known, topics_in(paths, fs)))
         state = file.read()
         file.write(state._replace(users={**state.users, name: {**state.users.get(name, {}), **keys}}))
 
@@ -60,12 +60,12 @@ def read_password(path: str | None = None, *, is_asked_for: bool = True) -> str:
         except OSError as error:
             raise StorageError.from_os(error, "read the password", path=path) from error
         except ValueError:
-            raise IllegalArgument("the password is no UTF-8, or longer than 4096 bytes", path=path) from None
-    given = os.environ.get(PASSWORD_VARIABLE)
-    if given is not None:
-        return given
+            raise IllegalArgument("the password is not UTF-8, or longer than 4096 bytes", path=path) from None
+    from_environment = os.environ.get(PASSWORD_VARIABLE)
+    if from_environment is not None:
+        return from_environment
     if not is_asked_for:
-        raise IllegalArgument("no password is given", hint=f"set {PASSWORD_VARIABLE}, or name a file")
+        raise IllegalArgument("no password is given", hint=f"set {PASSWORD_VARIABLE}, or give a file")
     from getpass import getpass
 
     first = getpass("Password: ")

@@ -38,7 +38,7 @@ class AlterRequest(Protocol[R_co]):
     def resources(self) -> Sequence[R_co]: ...
 
 
-async def altered(
+async def alter_resources(
     node: Node, context: RequestContext, request: AlterRequest[R], alter: Callable[[R], Awaitable[None]]
 ) -> Answer:
     """Call `alter` for each resource that the client may change, and return the response."""
@@ -61,8 +61,8 @@ async def altered(
     return {"throttle_time": context.throttle_ms, "responses": rows}
 
 
-def all_refused(
-    context: RequestContext, request: AlterRequest[Resource], error_code: int, message: str | None
+def refused(
+    node: Node, context: RequestContext, request: AlterRequest[Resource], error_code: int, message: str | None
 ) -> Answer:
     """Return the error for each resource."""
     rows = [_row(resource, error_code, message) for resource in request.resources]

@@ -12,7 +12,7 @@ from kafkalog.server.requests.context import RequestContext
 from kafkalog.server.security.acls import Operation, ResourceType
 from kafkalog.server.settings.checks import check_together, check_value, topic_key
 from kafkalog.server.settings.groups import check_group_settings, group_key
-from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, GROUP, TOPIC, AskedChange, Change
+from kafkalog.server.settings.kinds import BROKER, BROKER_LOGGER, GROUP, TOPIC, Change, RequestedChange
 from kafkalog.server.settings.loggers import set_levels
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def set_all(node: Node, kind: int, name: str, settings: Mapping[str, str |
     await _set(node, kind, name, own, changes, validate_only)
 
 
-async def change(node: Node, kind: int, name: str, changes: Sequence[AskedChange], validate_only: bool) -> None:
+async def change(node: Node, kind: int, name: str, changes: Sequence[RequestedChange], validate_only: bool) -> None:
     """Change some settings of a resource: `changes` have name, config_operation, value. Raises as `set_all`."""
     names = [one.name for one in changes]
     if len(set(names)) < len(names):
@@ -104,8 +104,8 @@ async def change(node: Node, kind: int, name: str, changes: Sequence[AskedChange
         return
     check_resource(node, kind, name)
     own = own_settings(node, kind, name)
-    made = {one.name: _changed(node, kind, own.get(one.name), one) for one in changes}
-    await _set(node, kind, name, own, made, validate_only)
+    new_values = {one.name: _changed(node, kind, own.get(one.name), one) for one in changes}
+    await _set(node, kind, name, own, new_values, validate_only)
 
 
 async def _set(
@@ -121,9 +121,9 @@ async def _set(
         if not validate_only:
             await node.dynamic.change(name, changes)
         return
-    kept = {setting: value for setting, value in {**own, **changes}.items() if value is not None}
+    remaining = {setting: value for setting, value in {**own, **changes}.items() if value is not None}
     if kind == GROUP:
-        check_group_settings(node, kept)
+        check_group_settings(node, remaining)
         if not validate_only:
             await node.dynamic.change_group(name, changes)
         return
@@ -131,12 +131,12 @@ async def _set(
         key = topic_key(setting)
         if value is not None:
             check_value(key, value)
-    check_together(kept, node.store.config.topic_defaults)
+    check_together(remaining, node.store.config.topic_defaults)
     if not validate_only and changes:
         await node.topics.alter(name, changes)
 
 
-def _changed(node: Node, kind: int, current: str | None, one: AskedChange) -> str | None:
+def _changed(node: Node, kind: int, current: str | None, one: RequestedChange) -> str | None:
     """Return a setting's value after a change; None if the resource no longer has its own."""
     if one.config_operation == Change.SET:
         return str(one.value)
@@ -144,10 +144,10 @@ def _changed(node: Node, kind: int, current: str | None, one: AskedChange) -> st
         return None
     if one.config_operation not in (Change.APPEND, Change.SUBTRACT):
         raise InvalidRequest(f"Unknown operation type {one.config_operation}")
-    named = Change(one.config_operation).name
+    operation_name = Change(one.config_operation).name
     key = _key(node, kind, one.name)
     if key.kind != "list":
-        raise ConfigError(f"Can't {named} to key {one.name} because its type is not LIST.")
+        raise ConfigError(f"Can't {operation_name} to key {one.name} because its type is not LIST.")
     text = value_text(key.default) if current is None else current
     items = [item for item in text.split(",") if item]
     given = [item for item in (one.value or "").split(",") if item]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from kafkalog.config.keys import Key, parse_value
@@ -38,8 +39,8 @@ def check_together(settings: Mapping[str, str], defaults: Mapping[str, object] |
     try:
         return LogConfig.from_stored(settings, defaults).overrides()
     except ConfigError:
-        made = {name: parse_value(key_for(name), value) for name, value in {**(defaults or {}), **settings}.items()}
-        low, high = made.get("min.compaction.lag.ms"), made.get("max.compaction.lag.ms")
+        values = {name: parse_value(key_for(name), value) for name, value in {**(defaults or {}), **settings}.items()}
+        low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
         raise ConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
         ) from None
@@ -47,17 +48,11 @@ def check_together(settings: Mapping[str, str], defaults: Mapping[str, object] |
 
 def topic_key(name: str) -> Key:
     """Return the definition of a topic's setting by its dotted name. Raise ConfigError if it is unknown."""
-    if not _is_known(name):
-        raise ConfigError(f"Unknown topic config name: {name}")
-    return key_for(name)
-
-
-def _is_known(name: str) -> bool:
-    """Return True if topics have a setting of this dotted name."""
-    try:
-        return key_for(name).name == name
-    except UnknownConfig:
-        return False
+    with suppress(UnknownConfig):
+        key = key_for(name)
+        if key.name == name:
+            return key
+    raise ConfigError(f"Unknown topic config name: {name}")
 
 
 def check_value(key: Key, value: str) -> None:

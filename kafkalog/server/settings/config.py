@@ -21,7 +21,7 @@ KEYS: Final = tuple(sorted((*SERVER_CONFIGS, *BROKER_TABLE.keys), key=lambda key
 """The definitions of all settings, sorted by name."""
 _DIRECTORIES: Final = ("log.dirs", "log.dir")
 MAX_FILE_BYTES: Final = 1 << 20
-MAX_FILE_HINT: Final = "is it the file that was meant?"
+MAX_FILE_HINT: Final = "is it the right file?"
 
 
 class ServerConfig:
@@ -42,13 +42,14 @@ class ServerConfig:
             if name in _BY_NAME:
                 own[name] = parse_value(_BY_NAME[name], value)
             elif name in STORE_NAMES:
-                store[name] = value
+                if name != "default.replication.factor":  # files of clusters often set it to 3
+                    store[name] = value
             elif name.startswith("listener.name."):
                 self._listener_values[name] = value
             elif name not in _DIRECTORIES:
                 ignored.append(name)
         self._given = {name: value for name, value in (given or {}).items() if name not in ignored}
-        self.store = BrokerConfig.from_mapping(_for_one_node(store))
+        self.store = BrokerConfig.from_mapping(store)
         self._values: dict[str, Any] = {name: own.get(name, key.default) for name, key in _BY_NAME.items()}
         self.ignored = tuple(sorted(ignored))
         check_together(self._values)
@@ -73,17 +74,13 @@ class ServerConfig:
         """Return True if the setting was given, as opposed to its default."""
         return name in self._given
 
-    def overrides(self) -> dict[str, str]:
-        """Return the given settings as text, by name."""
-        return {name: value_text(value) for name, value in sorted(self._given.items())}
-
     def given(self) -> dict[str, Any]:
         """Return the given settings by name, in a form that `ServerConfig` accepts."""
         return dict(self._given)
 
     def of_listener(self, listener: str, name: str) -> Any:
         """Return a setting for one listener: its own, or the server's."""
-        value = self._listener_values.get(f"listener.name.{listener.lower()}.{name}")
+        value = self.listener_setting(listener, name)
         return self._values[name] if value is None else parse_value(_BY_NAME[name], value)
 
     @property
@@ -94,10 +91,6 @@ class ServerConfig:
     def listener_setting(self, listener: str, name: str) -> Any:
         """Return the text given for this listener only, such as a mechanism's users, or None."""
         return self._listener_values.get(f"listener.name.{listener.lower()}.{name}")
-
-    def replace(self, **values: object) -> ServerConfig:
-        """Return a copy with some settings changed; keywords have underscores for dots."""
-        return ServerConfig({**self._given, **{name.replace("_", "."): value for name, value in values.items()}})
 
     def with_(self, values: Mapping[str, object]) -> ServerConfig:
         """Return a copy with some settings changed, by dotted names; None resets one to its default."""
@@ -117,20 +110,15 @@ class ServerConfig:
         from difflib import get_close_matches
 
         known = [*self]
-        near = {name: get_close_matches(name, known, n=1, cutoff=0.9) for name in self.ignored}
-        return [f"{name} is no setting of a server; did you mean {one[0]}?" for name, one in near.items() if one]
+        matches = {name: get_close_matches(name, known, n=1, cutoff=0.9) for name in self.ignored}
+        return [f"{name} is not a server setting; did you mean {one[0]}?" for name, one in matches.items() if one]
 
-    def tell_ignored(self) -> None:
+    def log_ignored(self) -> None:
         """Log the ignored names in one line, and a warning for each likely typo."""
         for slip in self.slips():
             _LOG.warning("%s", slip)
         if self.ignored:
-            _LOG.info("settings without a meaning for a single node are left out: %s", ", ".join(self.ignored))
-
-
-def _for_one_node(store: dict[str, object]) -> dict[str, object]:
-    """Return the store's settings without the replication factor, which the files of clusters often set to 3."""
-    return {name: value for name, value in store.items() if name != "default.replication.factor"}
+            _LOG.info("ignored settings that do not apply to a single node: %s", ", ".join(self.ignored))
 
 
 def read_server_properties(path: str | os.PathLike[str], fs: FileSystem = OS) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.config.keys import parse_value, value_text
 from kafkalog.errors import ConfigError, CorruptCheckpoint, InvalidRequest, KafkalogError, PolicyViolation, StorageError
+from kafkalog.server.node.parts import Part
 from kafkalog.server.settings.config import STORE_NAMES
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
@@ -37,7 +38,7 @@ Changed = dict[str, dict[str, str]]
 _LOG: Final = logging.getLogger(__name__)
 
 
-class DynamicSettings:
+class DynamicSettings(Part):
     """The changed settings by resource; `given` has those the node was started with. Used only in the loop's thread."""
 
     def __init__(self, node: Node, directory: str | os.PathLike[str], *, fs: FileSystem = OS) -> None:
@@ -75,7 +76,7 @@ class DynamicSettings:
         self._changed, self._groups = await self._node.run(self._read)
         changed = {**self._changed.get("", {}), **self.of(str(self._node.node_id))}
         for name in [one for one in changed if one in self._node.config and one not in STORE_NAMES | LIVE]:
-            _LOG.warning("%s: %s does not count: it is read at the start alone", self.path, name)
+            _LOG.warning("%s: %s is ignored: it is read only at startup", self.path, name)
             del changed[name]
         self._step_to_threads(changed.pop(_THREADS, None))
         try:
@@ -86,21 +87,18 @@ class DynamicSettings:
 
     def _step_to_threads(self, text: str | None) -> None:
         """Set the number of cleaner threads in steps, since one change at most doubles or halves it."""
-        wanted = int(text) if text is not None and text.isdecimal() else 0
-        while wanted and (now := self._node.config[_THREADS]) != wanted:
-            if not self._set_at_start(_THREADS, str(min(max(wanted, now // 2), now * 2))):
+        target = int(text) if text is not None and text.isdecimal() else 0
+        while target and (now := self._node.config[_THREADS]) != target:
+            if not self._set_at_start(_THREADS, str(min(max(target, now // 2), now * 2))):
                 return
 
     def _set_at_start(self, name: str, value: str) -> bool:
         try:
             self._node.alter_config({name: value})
         except KafkalogError as error:
-            _LOG.warning("%s: %s does not count: %s", self.path, name, error)
+            _LOG.warning("%s: %s is ignored: %s", self.path, name, error)
             return False
         return True
-
-    async def stop(self) -> None:
-        """Do nothing: every change is already on disk."""
 
     def check(self, changes: Mapping[str, str | None], resource: str) -> None:
         """Raise ConfigError or InvalidRequest unless all these settings may change at run time."""
@@ -122,8 +120,8 @@ class DynamicSettings:
     def _check_cordoned(self, value: str | None) -> None:
         """Raise InvalidRequest, as in the reference, unless all entries are directories of this node."""
         known = {one.path for one in self._node.store.directories}
-        named = [one.strip() for one in (value or "").split(",") if one.strip() not in ("", "*")]
-        missing = [one for one in named if os.path.realpath(one) not in known]
+        listed = [one.strip() for one in (value or "").split(",") if one.strip() not in ("", "*")]
+        missing = [one for one in listed if os.path.realpath(one) not in known]
         if missing:
             raise InvalidRequest(
                 f"requirement failed: All entries in {_CORDONED} must be present in log.dirs or log.dir. "
@@ -194,14 +192,14 @@ class DynamicSettings:
         try:
             return _parsed(content)
         except (ValueError, RecursionError) as error:
-            hint = "repair it by hand, or move it away: then the settings are those of the start"
+            hint = "repair it by hand, or move it away to use the settings given at startup"
             raise CorruptCheckpoint(f"the changed settings are damaged: {error}", path=self.path, hint=hint) from None
 
     def _write(self, changed: Changed, groups: Changed) -> None:
         tree = {"version": VERSION, "settings": changed, **({"groups": groups} if groups else {})}
         content = json.dumps(tree, indent=1, sort_keys=True) + "\n"
         if len(content) > MAX_FILE_BYTES:  # the next start would reject it
-            raise PolicyViolation(f"the settings that were changed would take more than {MAX_FILE_BYTES} bytes")
+            raise PolicyViolation(f"the changed settings would exceed {MAX_FILE_BYTES} bytes")
         try:
             atomic_write(self._fs, self.path, content.encode(), private=True)
         except OSError as error:
@@ -219,13 +217,13 @@ def _with(changed: Changed, resource: str, changes: Mapping[str, str | None]) ->
 def _parsed(content: bytes) -> tuple[Changed, Changed]:
     data = json.loads(content.decode())
     if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("settings"), dict):
-        raise ValueError(f"it is no object with version {VERSION} and settings")
+        raise ValueError(f"it is not an object with version {VERSION} and settings")
     found = (data["settings"], data.get("groups", {}))
     if not isinstance(found[1], dict):
-        raise ValueError("'groups' is no object")
+        raise ValueError("'groups' is not an object")
     for values in (*found[0].values(), *found[1].values()):
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-            raise ValueError("the settings of a resource are no names with text")
+            raise ValueError("the settings of a resource are not names with text")
     return found
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.config.keys import Check, Key, at_least, one_of, parse_value
+from kafkalog.config.keys import Check, Key, Kind, at_least, one_of, parse_value
 from kafkalog.errors import ConfigError
 from kafkalog.server.settings.checks import check_value
 
@@ -49,53 +49,44 @@ class GroupSetting(NamedTuple):
         return f"group.{kind}.{which}.{rest.removeprefix('num.')}"
 
 
-def _int(
-    name: str, default: int, least: int, doc: str, lowest: int | None = None, highest: int | None = None,
-    *, is_internal: bool = False,
+_STORED: Final = "stored for a broker"
+_STORED_44: Final = "stored for a broker of 4.4"
+
+
+def _row(
+    name: str, kind: Kind, default: object, check: Check | None, lowest: int | None = None, highest: int | None = None,
+    doc: str = _STORED, *, other_name: str | None = None, is_internal: bool = False,
 ) -> GroupSetting:  # fmt: skip
-    return GroupSetting(Key(name, "int", default, at_least(least), doc), lowest, highest, is_internal=is_internal)
+    return GroupSetting(Key(name, kind, default, check, doc), lowest, highest, other_name, is_internal)
 
 
+_READ: Final = one_of("read_committed", "read_uncommitted")
 _ROWS: Final[tuple[GroupSetting, ...]] = (
-    _int("consumer.assignment.interval.ms", 1000, 0, "kept for a broker: here there is no wait", 0, 15_000),
-    _int("consumer.heartbeat.interval.ms", 5000, 1, "how often members of the group are to tell of themselves"),
-    _int("consumer.session.timeout.ms", 45_000, 1, "a silent member of the group is out after so long"),
-    GroupSetting(
-        Key("errors.deadletterqueue.copy.record.enable", "bool", False, None, "kept for a broker of 4.4"),
-        other_name="",
-    ),
-    GroupSetting(
-        Key("errors.deadletterqueue.topic.name", "string", "", _DEAD_LETTERS, "kept for a broker of 4.4"),
-        other_name="",
-    ),
-    _int("share.assignment.interval.ms", 1000, 0, "kept for a broker", 0, 15_000),
-    GroupSetting(Key("share.auto.offset.reset", "string", "latest", _RESETS, "kept for a broker"), None, None, ""),
-    _int("share.delivery.count.limit", 5, 2, "kept for a broker", 2, 10),
-    _int("share.heartbeat.interval.ms", 5000, 1, "kept for a broker", 5000, 15_000),
-    GroupSetting(
-        Key("share.isolation.level", "string", "read_uncommitted", one_of("read_committed", "read_uncommitted"),
-            "kept for a broker"), None, None, "",
-    ),
-    _int("share.partition.max.record.locks", 2000, 100, "kept for a broker", 100, 4000),
-    _int("share.record.lock.duration.ms", 30_000, 1000, "kept for a broker", 15_000, 60_000),
-    GroupSetting(Key("share.renew.acknowledge.enable", "bool", True, None, "kept for a broker"), None, None, ""),
-    _int("share.session.timeout.ms", 45_000, 1, "kept for a broker", 45_000, 60_000),
-    GroupSetting(
-        Key("streams.acceptable.recovery.lag", "long", 10_000, at_least(0), "kept for a broker of 4.4"),
-        is_internal=True,
-    ),
-    _int("streams.assignment.interval.ms", 1000, 0, "kept for a broker", 0, 15_000),
-    GroupSetting(
-        Key("streams.assignor.name", "string", "sticky", _NAME, "kept for a broker of 4.4"),
-        other_name="group.streams.assignors",
-    ),
-    _int("streams.heartbeat.interval.ms", 5000, 1, "kept for a broker", 5000, 15_000),
-    _int("streams.initial.rebalance.delay.ms", 3000, 0, "kept for a broker"),
-    _int("streams.num.standby.replicas", 0, 0, "kept for a broker", None, 2),
-    _int("streams.num.warmup.replicas", 2, 0, "kept for a broker of 4.4", None, 20, is_internal=True),
-    GroupSetting(Key("streams.rack.aware.assignment.tags", "list", (), None, "kept for a broker of 4.4")),
-    _int("streams.session.timeout.ms", 45_000, 1, "kept for a broker", 45_000, 60_000),
-    _int("streams.task.offset.interval.ms", 60_000, 1, "kept for a broker of 4.4", 15_000, is_internal=True),
+    _row("consumer.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000, f"{_STORED}: here there is no wait"),
+    _row("consumer.heartbeat.interval.ms", "int", 5000, at_least(1), doc="interval of the members' heartbeats"),
+    _row("consumer.session.timeout.ms", "int", 45_000, at_least(1),
+         doc="a member without heartbeats is removed after this time"),
+    _row("errors.deadletterqueue.copy.record.enable", "bool", False, None, doc=_STORED_44, other_name=""),
+    _row("errors.deadletterqueue.topic.name", "string", "", _DEAD_LETTERS, doc=_STORED_44, other_name=""),
+    _row("share.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000),
+    _row("share.auto.offset.reset", "string", "latest", _RESETS, other_name=""),
+    _row("share.delivery.count.limit", "int", 5, at_least(2), 2, 10),
+    _row("share.heartbeat.interval.ms", "int", 5000, at_least(1), 5000, 15_000),
+    _row("share.isolation.level", "string", "read_uncommitted", _READ, other_name=""),
+    _row("share.partition.max.record.locks", "int", 2000, at_least(100), 100, 4000),
+    _row("share.record.lock.duration.ms", "int", 30_000, at_least(1000), 15_000, 60_000),
+    _row("share.renew.acknowledge.enable", "bool", True, None, other_name=""),
+    _row("share.session.timeout.ms", "int", 45_000, at_least(1), 45_000, 60_000),
+    _row("streams.acceptable.recovery.lag", "long", 10_000, at_least(0), doc=_STORED_44, is_internal=True),
+    _row("streams.assignment.interval.ms", "int", 1000, at_least(0), 0, 15_000),
+    _row("streams.assignor.name", "string", "sticky", _NAME, doc=_STORED_44, other_name="group.streams.assignors"),
+    _row("streams.heartbeat.interval.ms", "int", 5000, at_least(1), 5000, 15_000),
+    _row("streams.initial.rebalance.delay.ms", "int", 3000, at_least(0)),
+    _row("streams.num.standby.replicas", "int", 0, at_least(0), None, 2),
+    _row("streams.num.warmup.replicas", "int", 2, at_least(0), None, 20, _STORED_44, is_internal=True),
+    _row("streams.rack.aware.assignment.tags", "list", (), None, doc=_STORED_44),
+    _row("streams.session.timeout.ms", "int", 45_000, at_least(1), 45_000, 60_000),
+    _row("streams.task.offset.interval.ms", "int", 60_000, at_least(1), 15_000, None, _STORED_44, is_internal=True),
 )  # fmt: skip
 GROUP_SETTINGS: Final[Mapping[str, GroupSetting]] = {one.key.name: one for one in _ROWS}
 

@@ -22,7 +22,7 @@ class Change(IntEnum):
     SUBTRACT = 3
 
 
-class AskedChange(Protocol):
+class RequestedChange(Protocol):
     """A change of one setting, as a request has it; `config_operation` is one of `Change`, or unknown."""
 
     @property

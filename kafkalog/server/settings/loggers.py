@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafkalog.errors import ConfigError, InvalidRequest
-from kafkalog.server.settings.kinds import AskedChange, Change
+from kafkalog.server.settings.kinds import Change, RequestedChange
 
 ROOT: Final = "root"
 LEVELS: Final[Mapping[str, int]] = {
@@ -24,26 +24,26 @@ def logger_levels() -> dict[str, str]:
     """Return the effective level of each existing logger, sorted by name; `root` is the root logger."""
     known = logging.root.manager.loggerDict
     found = {name: one for name, one in known.items() if isinstance(one, logging.Logger)}
-    levels = {name: _named(found[name].getEffectiveLevel()) for name in sorted(found)}
-    return {**levels, ROOT: _named(logging.root.getEffectiveLevel())}
+    levels = {name: _level_name(found[name].getEffectiveLevel()) for name in sorted(found)}
+    return {**levels, ROOT: _level_name(logging.root.getEffectiveLevel())}
 
 
-def _named(level: int) -> str:
+def _level_name(level: int) -> str:
     """Return the lowest named level that is at least `level`; FATAL if there is none."""
     fitting = [(number, name) for name, number in LEVELS.items() if number >= level]
     return min(fitting)[1] if fitting else "FATAL"
 
 
-def set_levels(changes: Iterable[AskedChange], validate_only: bool) -> None:
+def set_levels(changes: Iterable[RequestedChange], validate_only: bool) -> None:
     """Set the levels of existing loggers, all or none: `changes` have name, config_operation, value.
 
     A logger whose level is removed inherits its parent's. Raises InvalidRequest, ConfigError.
     """
-    known, wanted = logger_levels(), {}
+    known, new_levels = logger_levels(), {}
     for one in changes:
         if one.config_operation in (Change.APPEND, Change.SUBTRACT):
-            named = Change(one.config_operation).name
-            raise InvalidRequest(f"{named} operation is not allowed for the BROKER_LOGGER resource")
+            operation = Change(one.config_operation).name
+            raise InvalidRequest(f"{operation} operation is not allowed for the BROKER_LOGGER resource")
         if one.config_operation not in (Change.SET, Change.DELETE):
             raise InvalidRequest(f"Unknown operation type {one.config_operation}")
         if one.name not in known:
@@ -55,7 +55,7 @@ def set_levels(changes: Iterable[AskedChange], validate_only: bool) -> None:
             )
         if one.config_operation == Change.DELETE and one.name == ROOT:
             raise InvalidRequest("Removing the log level of the root logger is not allowed")
-        wanted[one.name] = LEVELS[one.value or ""] if one.config_operation == Change.SET else logging.NOTSET
+        new_levels[one.name] = LEVELS[one.value or ""] if one.config_operation == Change.SET else logging.NOTSET
     if not validate_only:
-        for name, level in wanted.items():
+        for name, level in new_levels.items():
             logging.getLogger(None if name == ROOT else name).setLevel(level)

@@ -58,13 +58,13 @@ def topic_rows(
     documented: bool = False,
 ) -> list[Tree]:
     """Return the settings of a topic, `names` of them or all."""
-    wanted = None if names is None else set(names)
+    selected = None if names is None else set(names)
     own = config.overrides()
     rows = []
     for key in CONFIGS:
         # as a 4.3 broker, which returns an unknown setting only if the topic has it
         is_absent = key.name in _HIDDEN or (key.since and key.name not in own)
-        if is_absent or (wanted is not None and key.name not in wanted):
+        if is_absent or (selected is not None and key.name not in selected):
             continue
         found = [Synonym(key.name, own[key.name], TOPIC)] if key.name in own else []
         found += _broker_synonyms(node, SYNONYMS.get(key.name, ()))
@@ -81,10 +81,10 @@ def broker_rows(
     node: Node, resource: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
 ) -> list[Tree]:
     """Return the settings of the node, `names` of them or all; for every node (""), only the changed ones."""
-    wanted = None if names is None else set(names)
+    selected = None if names is None else set(names)
     rows = []
     for name in sorted(node.config):
-        if wanted is not None and name not in wanted:
+        if selected is not None and name not in selected:
             continue
         if not resource and name not in node.dynamic.of(""):
             continue
@@ -95,9 +95,9 @@ def broker_rows(
             found = _broker_synonyms(node, (name,))
         else:
             text = node.dynamic.of("")[name]
-            found = [Synonym(name, _shown(name, text), DYNAMIC_DEFAULT)]
+            found = [Synonym(name, _visible_value(name, text), DYNAMIC_DEFAULT)]
         rows.append(_row(key, text, found, synonyms, documented, is_read_only=not key.dynamic))
-    if resource and (wanted is None or _LOG_DIRS.name in wanted):
+    if resource and (selected is None or _LOG_DIRS.name in selected):
         paths = ",".join(one.path for one in node.store.directories)
         found = [Synonym(_LOG_DIRS.name, paths, STATIC)]
         rows.append(_row(_LOG_DIRS, paths, found, synonyms, documented, is_read_only=True))
@@ -108,11 +108,11 @@ def group_rows(
     node: Node, group_id: str, names: Iterable[str] | None = None, *, synonyms: bool = False, documented: bool = False
 ) -> list[Tree]:
     """Return the settings of a group, `names` of them or all, even if the group does not exist."""
-    wanted = None if names is None else set(names)
+    selected = None if names is None else set(names)
     own = node.dynamic.of_group(group_id)
     rows = []
     for name, one in GROUP_SETTINGS.items():
-        if (wanted is not None and name not in wanted) or (one.is_internal and name not in own):
+        if (selected is not None and name not in selected) or (one.is_internal and name not in own):
             continue
         value = value_text(default_of(node, name))
         found = [Synonym(name, own[name], GROUP)] if name in own else []
@@ -127,10 +127,10 @@ def group_rows(
 
 def logger_rows(names: Iterable[str] | None = None) -> list[Tree]:
     """Return the levels of the loggers, `names` of them or all."""
-    wanted = None if names is None else set(names)
+    selected = None if names is None else set(names)
     rows: list[Tree] = []
     for name, level in logger_levels().items():
-        if wanted is None or name in wanted:
+        if selected is None or name in selected:
             key = Key(name, "string", None, None, "")
             found = [Synonym(name, level, LOGGER)]
             rows.append({**_row(key, level, found, False, False), "config_type": 0})
@@ -146,11 +146,11 @@ _CLIENT_METRICS: Final = (
 
 def client_metrics_rows(names: Iterable[str] | None = None, *, documented: bool = False) -> list[Tree]:
     """Return the defaults of a client metrics subscription, since there are no subscriptions."""
-    wanted = None if names is None else set(names)
+    selected = None if names is None else set(names)
     return [
         _row(key, value_text(key.default), [], False, documented)
         for key in _CLIENT_METRICS
-        if wanted is None or key.name in wanted
+        if selected is None or key.name in selected
     ]
 
 
@@ -168,15 +168,15 @@ def _broker_synonyms(node: Node, names: Iterable[str]) -> list[Synonym]:
         (DYNAMIC_DEFAULT, node.dynamic.of("")),
         (STATIC, node.dynamic.given),
     ):
-        found += [Synonym(name, _shown(name, values[name]), source) for name in listed if name in values]
+        found += [Synonym(name, _visible_value(name, values[name]), source) for name in listed if name in values]
     for name in listed[:1]:
         default = node.config.key(name).default
         if default is not None:
-            found.append(Synonym(name, _shown(name, default), DEFAULT))
+            found.append(Synonym(name, _visible_value(name, default), DEFAULT))
     return found
 
 
-def _shown(name: str, value: object) -> str | None:
+def _visible_value(name: str, value: object) -> str | None:
     return None if name in SENSITIVE else value_text(value)
 
 

@@ -3,7 +3,7 @@
     GET /          the status page                       GET /health    200 as long as the process answers
     GET /metrics   Prometheus' text                      GET /ready     200 once clients are served, else 503
 
-One request per connection, no body, at most `MOST_CONNECTIONS` at once. Concurrent requests share one rendering of a
+One request per connection, no body, at most `MAX_CONNECTIONS` at once. Concurrent requests share one rendering of a
 page, in another thread if it is long. It is then cached for a while, so that any number of requests uses only a small
 part of one processor.
 """
@@ -27,9 +27,9 @@ from kafkalog.util.prometheus import CONTENT_TYPE, lines
 if TYPE_CHECKING:
     from kafkalog.server.node.node import Node
 
-MOST_HEAD_BYTES: Final = 8192
-MOST_CONNECTIONS: Final = 64
-REST: Final = 10
+MAX_HEAD_BYTES: Final = 8192
+MAX_CONNECTIONS: Final = 64
+CACHE_FACTOR: Final = 10
 HEAD_S: Final = 5.0
 """Time limit in seconds for receiving a request, and for sending its response."""
 _LOG = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ Make = Callable[[], Awaitable[Page]]
 
 
 class SharedPage:
-    """A page that concurrent requests share, cached for `REST` times as long as it took to render.
+    """A page that concurrent requests share, cached for `CACHE_FACTOR` times as long as it took to render.
 
     `now` is a clock in seconds. Used only in the loop's thread.
     """
@@ -61,27 +61,27 @@ class SharedPage:
         self._make = make
         self._now = now
         self._making: asyncio.Task[Page] | None = None
-        self._made: Page | None = None
-        self._rests_until = 0.0
+        self._cached: Page | None = None
+        self._cached_until = 0.0
 
     async def get(self) -> Page:
         """Return the page. An error of `make` is raised in all waiting callers, and the next call renders again."""
         if self._making is None:
-            if self._made is not None and self._now() < self._rests_until:
-                return self._made
-            self._making = asyncio.get_running_loop().create_task(self._make_it())
+            if self._cached is not None and self._now() < self._cached_until:
+                return self._cached
+            self._making = asyncio.get_running_loop().create_task(self._render())
             self._making.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._making)
 
-    async def _make_it(self) -> Page:
+    async def _render(self) -> Page:
         began = self._now()
-        self._made = None
+        self._cached = None
         try:
-            self._made = await self._make()
-            return self._made
+            self._cached = await self._make()
+            return self._cached
         finally:
             ended = self._now()
-            self._rests_until = ended + REST * (ended - began)
+            self._cached_until = ended + CACHE_FACTOR * (ended - began)
             self._making = None
 
     def stop(self) -> None:
@@ -90,8 +90,8 @@ class SharedPage:
             self._making.cancel()
 
 
-_TURNS: Final = 8
-"""Iterations of the loop after which every accepted connection was passed to `_connected` and closed."""
+_CLOSE_ITERATIONS: Final = 8
+"""Iterations of the loop after which every accepted connection was passed to `_on_connection` and closed."""
 
 
 class HttpListener:
@@ -99,7 +99,7 @@ class HttpListener:
 
     def __init__(self, host: str, port: int, pages: Mapping[str, Make]) -> None:
         self._host = host
-        self._wanted_port = port
+        self._port = port
         self._pages = {path: SharedPage(make) for path, make in pages.items()}
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -116,12 +116,12 @@ class HttpListener:
         """Start listening. Raise StorageError if the address is not available."""
         try:
             self._server = await asyncio.start_server(
-                self._connected, self._host or None, self._wanted_port, limit=MOST_HEAD_BYTES, backlog=MOST_CONNECTIONS
+                self._on_connection, self._host or None, self._port, limit=MAX_HEAD_BYTES, backlog=MAX_CONNECTIONS
             )
         except OSError as error:
-            where = f"{self._host}:{self._wanted_port}"
+            where = f"{self._host}:{self._port}"
             raise StorageError(
-                f"cannot listen at {where}, where kafkalog.http.listener says: {error.strerror or error}",
+                f"cannot listen at {where} (kafkalog.http.listener): {error.strerror or error}",
                 errno=error.errno,
             ) from None
 
@@ -132,7 +132,7 @@ class HttpListener:
         self._is_stopped = True
         for sock in self._server.sockets:  # closing asyncio's server loses connections it has accepted
             asyncio.get_running_loop().remove_reader(sock.fileno())
-        for _ in range(_TURNS):
+        for _ in range(_CLOSE_ITERATIONS):
             await asyncio.sleep(0)
         self._server.close()
         for shared in self._pages.values():
@@ -141,14 +141,14 @@ class HttpListener:
             writer.close()  # here, since a task cancelled before its start runs no code
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
-        for _ in range(_TURNS):
+        for _ in range(_CLOSE_ITERATIONS):
             await asyncio.sleep(0)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_stopped:
             writer.close()
             return
-        if len(self._open) >= MOST_CONNECTIONS:
+        if len(self._open) >= MAX_CONNECTIONS:
             writer.write(_answer(_error(HTTPStatus.SERVICE_UNAVAILABLE), with_body=True))
             writer.close()
             return
@@ -173,7 +173,7 @@ class HttpListener:
         except TimeoutError:
             answer = _error(HTTPStatus.REQUEST_TIMEOUT)
         else:
-            method, path = _asked(head)
+            method, path = _parse_request_line(head)
             answer = await self._page(method, path)
         writer.write(_answer(answer, with_body=method != "HEAD"))
         async with asyncio.timeout(HEAD_S):
@@ -181,7 +181,7 @@ class HttpListener:
             if writer.can_write_eof():
                 writer.write_eof()
             # closing with unread bytes would discard the response to a client that sent more than a head
-            await reader.read(MOST_HEAD_BYTES)
+            await reader.read(MAX_HEAD_BYTES)
 
     async def _page(self, method: str, path: str) -> Page:
         if not method:
@@ -194,11 +194,11 @@ class HttpListener:
         try:
             return await page.get()
         except Exception:
-            _LOG.exception("could not answer GET %s", path)
+            _LOG.exception("cannot serve GET %s", path)
             return _error(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _asked(head: bytes) -> tuple[str, str]:
+def _parse_request_line(head: bytes) -> tuple[str, str]:
     """Return method and path of a request; both are empty if it is invalid."""
     parts = head.partition(b"\r\n")[0].split(b" ")
     if len(parts) != 3 or not parts[2].startswith(b"HTTP/1.") or not parts[0].isalpha() or not parts[1].isascii():

@@ -21,19 +21,19 @@ def families(metrics: ServerMetrics) -> Iterator[Family]:
     yield from _requests(metrics.requests)
     yield from _network(metrics.network)
     waits = _histogram(metrics.queue.waits_ms)
-    calls = "Long calls of the log that no thread has taken yet."
+    calls = "Log calls waiting for a thread."
     yield Family("kafkalog_server_queue_size", "gauge", calls, {(): metrics.queue.waiting})
-    yield Family("kafkalog_server_queue_seconds", "histogram", "How long they waited for a thread.", {(): waits})
+    yield Family("kafkalog_server_queue_seconds", "histogram", "Time that log calls waited for a thread.", {(): waits})
 
 
 def _requests(requests: RequestCounts) -> Iterator[Family]:
     calls = list(requests.calls.values())
     yield Family(
-        "kafkalog_server_request_seconds", "histogram", "From a request's arrival to its answer, by call.",
+        "kafkalog_server_request_seconds", "histogram", "Time from a request's arrival to its response, by call.",
         {(("api", call.name),): _histogram(call.times_ms) for call in calls},
     )  # fmt: skip
     yield Family(
-        "kafkalog_server_request_work_seconds_total", "counter", "The part of it in which they did not wait, by call.",
+        "kafkalog_server_request_work_seconds_total", "counter", "Time spent on requests without waiting, by call.",
         {(("api", call.name),): call.worked_ms / 1000 for call in calls},
     )  # fmt: skip
     yield Family(
@@ -50,17 +50,17 @@ def _network(network: NetworkCounts) -> Iterator[Family]:
     def one(name: str, kind: Kind, help_: str, value: int) -> Family:
         return Family(f"kafkalog_server_{name}", kind, help_, {(): value})
 
-    yield one("connections", "gauge", "Connections that are open.", network.open)
-    yield one("connections_accepted_total", "counter", "Connections that were taken.", network.accepted)
+    yield one("connections", "gauge", "Open connections.", network.open)
+    yield one("connections_accepted_total", "counter", "Accepted connections.", network.accepted)
     yield Family(
-        "kafkalog_server_connections_closed_total", "counter", "Connections that the server ended or did not take.",
+        "kafkalog_server_connections_closed_total", "counter", "Connections that the server closed, by reason.",
         {(("reason", reason),): count for reason, count in sorted(network.refused.items())},
     )  # fmt: skip
     yield one("received_bytes_total", "counter", "Bytes from clients.", network.bytes_in)
     yield one("sent_bytes_total", "counter", "Bytes to clients.", network.bytes_out)
-    yield one("requests_in_work", "gauge", "Requests that have no answer yet.", network.working)
+    yield one("requests_in_work", "gauge", "Requests in progress.", network.working)
     yield one("request_memory_bytes", "gauge", "Bytes of requests in memory.", network.request_bytes)
-    yield one("response_memory_bytes", "gauge", "Bytes of answers that clients do not take.", network.response_bytes)
+    yield one("response_memory_bytes", "gauge", "Bytes of unread responses in memory.", network.response_bytes)
 
 
 def _histogram(times_ms: Times) -> Histogram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkalog.server.wire.versions import Api
@@ -30,25 +31,21 @@ class Histogram:
         return sum(self.counts)
 
 
+@dataclass(slots=True, eq=False)
 class CallCounts:
     """Metrics of one call: its times, and the number of failed requests by error code."""
 
-    __slots__ = ("errors", "name", "times_ms", "worked_ms")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.times_ms = Histogram()
-        self.worked_ms = 0.0  # without waiting time
-        self.errors: dict[int, int] = {}
+    name: str
+    times_ms: Histogram = field(default_factory=Histogram)
+    worked_ms: float = 0.0  # without waiting time
+    errors: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class RequestCounts:
     """Metrics of requests, by API key."""
 
-    __slots__ = ("calls",)
-
-    def __init__(self) -> None:
-        self.calls: dict[int, CallCounts] = {}
+    calls: dict[int, CallCounts] = field(default_factory=dict)
 
     def done(self, api: Api, took_ms: float, worked_ms: float, error_code: int) -> None:
         """Count one answered request."""
@@ -63,42 +60,36 @@ class RequestCounts:
             call.errors[error_code] = call.errors.get(error_code, 0) + 1
 
 
+@dataclass(slots=True, eq=False)
 class NetworkCounts:
     """Connections and bytes. `refused` counts the connections that the server closed, by reason."""
 
-    __slots__ = ("accepted", "bytes_in", "bytes_out", "open", "refused", "request_bytes", "response_bytes", "working")
-
-    def __init__(self) -> None:
-        self.accepted = 0
-        self.open = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.working = 0  # requests in progress, including waiting ones
-        self.request_bytes = 0  # bytes of requests in memory, complete or not
-        self.response_bytes = 0  # bytes of responses in memory that clients have not read
-        self.refused: dict[str, int] = {}
+    accepted: int = 0
+    open: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    working: int = 0  # requests in progress, including waiting ones
+    request_bytes: int = 0  # bytes of requests in memory, complete or not
+    response_bytes: int = 0  # bytes of responses in memory that clients have not read
+    refused: dict[str, int] = field(default_factory=dict)
 
     def refuse(self, reason: str) -> None:
         """Count a connection that the server closed or rejected."""
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
+@dataclass(slots=True, eq=False)
 class QueueCounts:
     """Log calls handed to threads: the number still waiting for a thread, and the waiting times."""
 
-    __slots__ = ("waiting", "waits_ms")
-
-    def __init__(self) -> None:
-        self.waiting = 0
-        self.waits_ms = Histogram()
+    waiting: int = 0
+    waits_ms: Histogram = field(default_factory=Histogram)
 
 
+@dataclass(slots=True, eq=False)
 class ServerMetrics:
     """All metrics of a server."""
 
-    __slots__ = ("network", "queue", "requests")
-
-    def __init__(self) -> None:
-        self.queue = QueueCounts()
-        self.requests = RequestCounts()
-        self.network = NetworkCounts()
+    queue: QueueCounts = field(default_factory=QueueCounts)
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    network: NetworkCounts = field(default_factory=NetworkCounts)

@@ -18,9 +18,9 @@ from kafkalog.server.status.snapshot import (
 
 __all__ = ["page", "status_of"]
 
-MOST_ROWS: Final = 2000
+MAX_ROWS: Final = 2000
 """Maximum rows of partitions, and of groups' offsets; the page shows the number of omitted rows."""
-MOST_BYTES: Final = 400_000
+MAX_BYTES: Final = 400_000
 """Maximum bytes of topics, and of groups; the page shows the number of omitted ones. Clients choose number and names of
 groups."""
 _MOST_NAME: Final = 260
@@ -61,7 +61,9 @@ Block = Callable[[T, Sequence[R]], str]
 
 def page(status: Status) -> str:
     """Render the HTML document. All external text is escaped."""
-    body = "".join((_head(status), _cards(status), _disks(status), _topics(status), _groups(status), _cleaner(status)))
+    topics = _section("Topics", status.topics, lambda one: one.partitions, _topic)
+    groups = _section("Groups", status.groups, lambda one: one.offsets, _group)
+    body = "".join((_head(status), _cards(status), _disks(status), topics, groups, _cleaner(status)))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -98,7 +100,7 @@ def _cards(status: Status) -> str:
 
 def _disks(status: Status) -> str:
     rows = [_disk(one) for one in status.disks]
-    return "<h2>Disk</h2>" + _table(("directory", "state", "used", "free", "of"), rows, numbers=(3, 4))
+    return "<h2>Disk</h2>" + _table(("directory", "state", "used", "free", "total"), rows, numbers=(3, 4))
 
 
 def _disk(one: DiskStatus) -> tuple[Cell, ...]:
@@ -113,25 +115,21 @@ def _state(is_online: bool) -> str:
     return '<span class="good">online</span>' if is_online else '<span class="bad">offline</span>'
 
 
-def _topics(status: Status) -> str:
-    return _listed("Topics", status.topics, lambda one: one.partitions, _topic)
-
-
-def _listed(title: str, listed: Sequence[T], rows_of: Callable[[T], Sequence[R]], block: Block[T, R]) -> str:
+def _section(title: str, listed: Sequence[T], rows_of: Callable[[T], Sequence[R]], block: Block[T, R]) -> str:
     """Render a block for each item, within the page's limits of rows and bytes."""
     parts: list[str] = []
-    left, room = MOST_ROWS, MOST_BYTES
+    remaining, room = MAX_ROWS, MAX_BYTES
     for one in listed:
-        shown = rows_of(one)[:left]
-        made = block(one, shown)
-        if _bytes(made) > room:
-            shown = ()
-            made = block(one, shown)
-        left -= len(shown)
-        room -= _bytes(made)
+        visible = rows_of(one)[:remaining]
+        html = block(one, visible)
+        if _bytes(html) > room:
+            visible = ()
+            html = block(one, visible)
+        remaining -= len(visible)
+        room -= _bytes(html)
         if room < 0:
             break
-        parts.append(made)
+        parts.append(html)
     more = _more(len(listed) - len(parts), title.lower())
     return f"<h2>{title}</h2>" + ("".join(parts) + more or '<p class="dim">none yet</p>')
 
@@ -145,21 +143,21 @@ def _text(text: str) -> str:
     return escape(text if len(text) <= _MOST_NAME else text[:_MOST_NAME] + "…")
 
 
-def _topic(topic: TopicStatus, shown: Sequence[PartitionStatus]) -> str:
+def _topic(topic: TopicStatus, visible: Sequence[PartitionStatus]) -> str:
     records = sum(one.high_watermark - one.log_start_offset for one in topic.partitions)
     broken = sum(bool(one.problem) for one in topic.partitions)
-    what = f"{_count(len(topic.partitions), 'partition')}, {records:,} offsets, " + _size(
+    summary = f"{_count(len(topic.partitions), 'partition')}, {records:,} offsets, " + _size(
         sum(one.size_bytes for one in topic.partitions)
     )
     marks = (', <span class="dim">internal</span>' if topic.is_internal else "") + (
         f', <span class="bad">{broken:,} offline</span>' if broken else ""
     )
-    head = f'<summary><b>{_text(topic.name)}</b> <span class="dim">{what}</span>{marks}</summary>'
+    head = f'<summary><b>{_text(topic.name)}</b> <span class="dim">{summary}</span>{marks}</summary>'
     names = ("partition", "state", "start", "high watermark", "end", "epoch", "segments", "size")
-    table = _table(names, [_partition(one) for one in shown], numbers=range(2, 8))
-    more = _more(len(topic.partitions) - len(shown), "partitions")
-    opened = " open" if broken or not topic.is_internal and len(topic.partitions) <= 3 else ""
-    return f'<details{opened}>{head}<div class="dim">id {escape(topic.topic_id)}</div>{table}{more}</details>'
+    table = _table(names, [_partition(one) for one in visible], numbers=range(2, 8))
+    more = _more(len(topic.partitions) - len(visible), "partitions")
+    open_attribute = " open" if broken or not topic.is_internal and len(topic.partitions) <= 3 else ""
+    return f'<details{open_attribute}>{head}<div class="dim">id {escape(topic.topic_id)}</div>{table}{more}</details>'
 
 
 def _partition(one: PartitionStatus) -> tuple[Cell, ...]:
@@ -178,45 +176,43 @@ def _problem(text: str) -> str:
     return escape(text[:500])
 
 
-def _groups(status: Status) -> str:
-    return _listed("Groups", status.groups, lambda one: one.offsets, _group)
-
-
-def _group(group: GroupStatus, shown: Sequence[LagStatus]) -> str:
+def _group(group: GroupStatus, visible: Sequence[LagStatus]) -> str:
     lag = sum(one.lag or 0 for one in group.offsets)
-    what = f"{group.state}, {group.group_type}, {_count(group.members, 'member')}, lag {lag:,}"
-    head = f'<summary><b>{_text(group.group_id)}</b> <span class="dim">{escape(what)}</span></summary>'
+    summary = f"{group.state}, {group.group_type}, {_count(group.members, 'member')}, lag {lag:,}"
+    head = f'<summary><b>{_text(group.group_id)}</b> <span class="dim">{escape(summary)}</span></summary>'
     rows = [
         (("", _text(one.topic)), ("n", str(one.partition)), ("n", f"{one.committed_offset:,}"),
          ("n", "gone" if one.lag is None else f"{one.lag:,}"))
-        for one in shown
+        for one in visible
     ]  # fmt: skip
     table = _table(("topic", "partition", "committed", "lag"), rows, numbers=(1, 2, 3))
-    opened = " open" if len(group.offsets) <= 3 else ""
-    return f"<details{opened}>{head}{table}{_more(len(group.offsets) - len(shown), 'offsets')}</details>"
+    open_attribute = " open" if len(group.offsets) <= 3 else ""
+    return f"<details{open_attribute}>{head}{table}{_more(len(group.offsets) - len(visible), 'offsets')}</details>"
 
 
 def _cleaner(status: Status) -> str:
     report = status.cleaner
     totals = report.totals
-    looked = "never" if report.last_look_ms is None else _duration(status.now_ms - report.last_look_ms) + " ago"
-    what = (
-        f"{report.threads:,} threads, {len(report.running):,} cleans going on, {totals.cleans:,} done, "
+    last_check = "never" if report.last_look_ms is None else _duration(status.now_ms - report.last_look_ms) + " ago"
+    summary = (
+        f"{report.threads:,} threads, {len(report.running):,} cleans in progress, {totals.cleans:,} done, "
         f"{totals.failures:,} failed; read {_size(totals.bytes_read)}, kept {_size(totals.bytes_written)}; "
-        f"last look {looked}, the dirtiest log {report.dirtiest_ratio:.0%} dirty"
+        f"last check {last_check}, the dirtiest log {report.dirtiest_ratio:.0%} dirty"
     )
     rows = [
         (("", _text(str(one.topic_partition))), ("", _text(one.directory)), ("", _problem(one.reason)))
         for one in report.uncleanable[:_MOST_UNCLEANABLE]
     ]
-    left = "<h3>Left alone</h3>" + _table(("partition", "directory", "why"), rows) if rows else ""
-    left += _more(len(report.uncleanable) - len(rows), "partitions")
-    return f"<h2>Cleaner</h2><p>{what}</p>{left}"
+    remaining = "<h3>Excluded from cleaning</h3>" + _table(("partition", "directory", "reason"), rows) if rows else ""
+    remaining += _more(len(report.uncleanable) - len(rows), "partitions")
+    return f"<h2>Cleaner</h2><p>{summary}</p>{remaining}"
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: Iterable[int] = ()) -> str:
     right = set(numbers)
-    head = "".join(f'<th class="n">{name}</th>' if at in right else f"<th>{name}</th>" for at, name in enumerate(names))
+    head = "".join(
+        f'<th class="n">{name}</th>' if column in right else f"<th>{name}</th>" for column, name in enumerate(names)
+    )
     body = "".join(
         "<tr>"
         + "".join(
@@ -229,12 +225,12 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: Iterab
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if body else ""
 
 
-def _more(count: int, what: str) -> str:
-    return f'<p class="dim">{count:,} more {what} are not shown</p>' if count else ""
+def _more(count: int, summary: str) -> str:
+    return f'<p class="dim">{count:,} more {summary} are not shown</p>' if count else ""
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+def _count(count: int, summary: str) -> str:
+    return f"{count:,} {summary}" if count == 1 else f"{count:,} {summary}s"
 
 
 def _size(count: int) -> str:
@@ -252,5 +248,5 @@ def _duration(milliseconds: int) -> str:
     hours, rest = divmod(rest, 3600)
     minutes, seconds = divmod(rest, 60)
     parts = ((days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s"))
-    shown = [f"{value} {unit}" for value, unit in parts if value][:2]
-    return " ".join(shown) or "0 s"
+    visible = [f"{value} {unit}" for value, unit in parts if value][:2]
+    return " ".join(visible) or "0 s"

@@ -87,14 +87,11 @@ async def status_of(node: Node) -> Status:
     disks = await node.run(_disks, node.store.directories)
     topics = await _topics(node)
     groups = await _groups(node, _ends(topics))
+    listeners = tuple((name, f"{host}:{port}") for name, (host, port) in node.endpoints.items())
     return Status(
-        node.cluster_id, node.node_id, version, _listeners(node), node.started_ms, node.clock(), topics, groups,
+        node.cluster_id, node.node_id, version, listeners, node.started_ms, node.clock(), topics, groups,
         node.store.cleaner_report, disks,
     )  # fmt: skip
-
-
-def _listeners(node: Node) -> tuple[tuple[str, str], ...]:
-    return tuple((name, f"{host}:{port}") for name, (host, port) in node.endpoints.items())
 
 
 async def _topics(node: Node) -> tuple[TopicStatus, ...]:
@@ -126,10 +123,9 @@ def _partition(node: Node, topic: str, index: int) -> PartitionStatus:
 
 
 def _ends(topics: Iterable[TopicStatus]) -> dict[TopicPartition, int]:
-    ends = {}
-    for topic in topics:
-        ends.update({TopicPartition(topic.name, one.partition): one.high_watermark for one in topic.partitions})
-    return ends
+    return {
+        TopicPartition(topic.name, one.partition): one.high_watermark for topic in topics for one in topic.partitions
+    }
 
 
 async def _groups(node: Node, ends: Mapping[TopicPartition, int]) -> tuple[GroupStatus, ...]:
@@ -141,9 +137,9 @@ async def _groups(node: Node, ends: Mapping[TopicPartition, int]) -> tuple[Group
             continue
         one = node.groups.overview_of(group)
         offsets = []
-        for at, offset in sorted(one.offsets.items()):
+        for key, offset in sorted(one.offsets.items()):
             offsets.append(
-                LagStatus(at.topic, at.partition, offset, None if at not in ends else max(ends[at] - offset, 0))
+                LagStatus(key.topic, key.partition, offset, None if key not in ends else max(ends[key] - offset, 0))
             )
             await turns.row()
         groups.append(GroupStatus(one.group_id, one.state, one.group_type, one.members, tuple(offsets)))

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from uuid import UUID
 
 from kafkalog._core.messages.writer import REQUIRED
-from kafkalog.errors import MissingRequirement
+from kafkalog.server.packages import check_packages
 from kafkalog.server.wire.versions import APIS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,16 +65,18 @@ def form_of(field: FieldPlan) -> str:
 
 
 def rows_of(
-    plan: StructPlan, made: Callable[[StructPlan], object], default: Callable[[object], object] = lambda value: value
+    plan: StructPlan,
+    compile_struct: Callable[[StructPlan], object],
+    default: Callable[[object], object] = lambda value: value,
 ) -> list[tuple[Any, ...]]:
     """Return the fields of a plan in the form that compiled plans take, tagged fields last.
 
-    `made` returns the compiled plan of a nested structure, `default` the compiled form of a default.
+    `compile_struct` returns the compiled plan of a nested structure, `default` the compiled form of a default.
     """
     return [
         (
             field.name, form_of(field), field.is_array, field.is_nullable, field.tag,
-            None if field.struct is None else made(field.struct), default(field.default),
+            None if field.struct is None else compile_struct(field.struct), default(field.default),
         )
         for field in (*plan.plain, *plan.tagged)
     ]  # fmt: skip
@@ -96,18 +98,14 @@ def response_plan(api_key: int, version: int) -> StructPlan:
 def message_class(api_key: int, version: int, direction: str) -> Any:
     """Return kio's class for a message's body; `direction` is "request" or "response".
 
-    Raises MissingRequirement if kio is not installed.
+    Raises MissingPackage if kio is not installed.
     """
     name = APIS[api_key].name
     with _without_hypothesis():
         try:
             module = importlib.import_module(f"kio.schema.{name}.v{version}.{direction}")
-        except ModuleNotFoundError as error:
-            if error.name is not None and error.name.split(".")[0] == "kio" and "." not in error.name:
-                raise MissingRequirement(
-                    "kio, which knows the messages of Kafka's protocol, is not installed",
-                    hint="pip install 'kafkalog[server]'",
-                ) from None
+        except ModuleNotFoundError:
+            check_packages()
             raise
     return getattr(module, "".join(part.capitalize() for part in name.split("_")) + direction.capitalize())
 
@@ -127,9 +125,9 @@ def _without_hypothesis() -> Iterator[None]:
 
 def _struct_plan(kind: Any) -> StructPlan:
     plans = [_field_plan(field) for field in fields(kind)]
-    named = namedtuple(kind.__name__, [plan.name for plan in plans])  # type: ignore[misc]  # names come from kio
+    value_type = namedtuple(kind.__name__, [plan.name for plan in plans])  # type: ignore[misc]  # names come from kio
     plain = tuple(plan for plan in plans if plan.tag is None)
-    return StructPlan(named, kind.__flexible__, plain, tuple(plan for plan in plans if plan.tag is not None))
+    return StructPlan(value_type, kind.__flexible__, plain, tuple(plan for plan in plans if plan.tag is not None))
 
 
 def _field_plan(field: Field[object]) -> FieldPlan:

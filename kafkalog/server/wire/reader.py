@@ -16,7 +16,7 @@ from kafkalog.errors import MalformedRequest
 from kafkalog.server.wire.definitions import StructPlan, request_plan, response_plan, rows_of
 
 Frame = bytes | bytearray | memoryview
-_WORDS: Final = {
+_MESSAGES: Final = {
     "ends": "the message ends inside a field",
     "ends in id": "the message ends inside an id",
     "null": "{name} is null",
@@ -54,11 +54,9 @@ def read_id(raw: bytes) -> UUID | None:
     return UUID(bytes=raw) if any(raw) else None
 
 
-def _malformed(words: str, position: int) -> MalformedRequest:
-    return MalformedRequest(words, position=position)
-
-
-_DIALECT: Final = Dialect(_WORDS, _malformed, read_id)
+_DIALECT: Final = Dialect(
+    _MESSAGES, lambda message, position: MalformedRequest(message, position=position), read_id
+)
 
 
 @cache

@@ -38,12 +38,8 @@ class Api(NamedTuple):
         return version >= self.first_flexible
 
 
-def _table(*rows: Api) -> dict[int, Api]:
-    return {row.key: row for row in rows}
-
-
 # Produce is offered from 0, else librdkafka 2.0 sends everything uncompressed
-APIS = _table(
+_ROWS = (
     Api(0, "produce", 0, 13, 9, first_served=3),
     Api(1, "fetch", 4, 18, 12),
     Api(2, "list_offsets", 1, 11, 6),
@@ -100,7 +96,7 @@ APIS = _table(
     Api(74, "list_config_resources", 0, 1, 0),
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )
-
+APIS = {row.key: row for row in _ROWS}
 OF_A_SET = frozenset({52, 53, 54, 55, 59})
 """Calls that are served only in a replica set."""
 ALONE = {key: api for key, api in APIS.items() if key not in OF_A_SET}

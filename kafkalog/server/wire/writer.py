@@ -42,11 +42,8 @@ def response_writer(api_key: int, version: int) -> MessageWriter:
 
 
 def _writer(plan: StructPlan) -> MessageWriter:
-    return MessageWriter(plan.type.__name__, plan.is_flexible, rows_of(plan, _writer, _tree), _refused)
-
-
-def _refused(words: str, hint: str | None) -> ValueError:
-    return ValueError(words)
+    rows = rows_of(plan, _writer, _tree)
+    return MessageWriter(plan.type.__name__, plan.is_flexible, rows, lambda message, hint: ValueError(message))
 
 
 def _tree(value: object) -> object:

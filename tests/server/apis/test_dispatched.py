@@ -22,13 +22,13 @@ def produce_tree(size: int) -> dict[str, Any]:
     return {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": topics}
 
 
-def names(size: int) -> list[str]:
+def make_names(size: int) -> list[str]:
     return [f"{'x' * 200}{at}" for at in range(size // 200)]
 
 
 ASKED: dict[str, tuple[int, Any, bool]] = {
-    "metadata": (12, lambda size: metadata_tree(*names(size)), True),
-    "describe_groups": (5, lambda size: {"groups": names(size), "include_authorized_operations": False}, True),
+    "metadata": (12, lambda size: metadata_tree(*make_names(size)), True),
+    "describe_groups": (5, lambda size: {"groups": make_names(size), "include_authorized_operations": False}, True),
     "produce": (9, produce_tree, False),
 }
 

@@ -162,7 +162,7 @@ def test_each_item_comes_once_and_in_order() -> None:
 
 
 def test_one_request_makes_so_many_topics_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog.server.apis.metadata.MOST_MADE", 2)
+    monkeypatch.setattr("kafkalog.server.apis.metadata.MAX_CREATED", 2)
 
     async def use(node: Node) -> None:
         for count in (2, 4, 5, 5):

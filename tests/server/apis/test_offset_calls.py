@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,13 @@ from kafkalog.server.error_codes import ErrorCode
 from kafkalog.server.node.node import Node
 from kafkalog.server.replica.roles import Role
 from kafkalog.types import TopicPartition
-from tests.server.nodes import call, node_for
+from tests.server.nodes import call, node_for, run_node
 from tests.server.replica.partitions import make_batch, make_producer_batch
 
 T0 = TopicPartition("t", 0)
 
 
-def run(tmp_path: Path, body: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
-    async def main() -> None:
-        async with node_for(tmp_path, **settings) as node:
-            await node.topics.create("t", 2)
-            await body(node)
-
-    asyncio.run(main())
-
-
-async def listed(node: Node, version: int, *times: int, name: str = "t", **more: Any) -> list[tuple[int, ...]]:
+async def list_offsets(node: Node, version: int, *times: int, name: str = "t", **more: Any) -> list[tuple[int, ...]]:
     """(code, timestamp, offset, leader epoch) of each time, each asked by itself."""
     found = []
     for time in times:
@@ -53,28 +43,28 @@ def test_offsets_of_times(tmp_path: Path, version: int) -> None:
         for time in (100, 300, 200):
             node.replicas.append_now(T0, make_batch(timestamp=time), "client")
         epoch = 0 if version >= 4 else -1
-        assert await listed(node, version, -1, -2, 100, 150, 300, 301) == [
+        assert await list_offsets(node, version, -1, -2, 100, 150, 300, 301) == [
             (0, -1, 3, epoch), (0, -1, 0, epoch), (0, 100, 0, epoch), (0, 300, 1, epoch), (0, 300, 1, epoch),
             (0, -1, -1, -1),
         ]  # fmt: skip
         special = [(7, (0, 300, 1, epoch)), (8, (0, -1, 0, epoch)), (9, (0, -1, -1, -1)), (11, (0, -1, -1, -1))]
         unknown = (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
         expected = [found if version >= first else unknown for first, found in special]
-        assert await listed(node, version, -3, -4, -5, -6) == expected
-        assert await listed(node, version, -7, -(2**63)) == [unknown] * 2
+        assert await list_offsets(node, version, -3, -4, -5, -6) == expected
+        assert await list_offsets(node, version, -7, -(2**63)) == [unknown] * 2
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_a_partition_that_is_asked_twice_and_others_that_cannot_be_answered(tmp_path: Path) -> None:
     """FLOW-24, FLOW-27."""
 
     async def body(node: Node) -> None:
-        assert await listed(node, 9, -1, repeat=2) == [(ErrorCode.INVALID_REQUEST, -1, -1, -1)] * 2
-        assert await listed(node, 9, -1, name="gone") == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)]
-        assert await listed(node, 9, -1, epoch=7) == [(ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1, -1)]
+        assert await list_offsets(node, 9, -1, repeat=2) == [(ErrorCode.INVALID_REQUEST, -1, -1, -1)] * 2
+        assert await list_offsets(node, 9, -1, name="gone") == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)]
+        assert await list_offsets(node, 9, -1, epoch=7) == [(ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1, -1)]
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_a_leader_that_does_not_know_yet_says_so_as_the_version_knows(tmp_path: Path) -> None:
@@ -84,13 +74,13 @@ def test_a_leader_that_does_not_know_yet_says_so_as_the_version_knows(tmp_path: 
         node.replicas.append_now(T0, make_batch(), "client")
         replicas = (node.node_id, 7)
         node.replicas.find(T0).become_leader(Role(node.node_id, 1, 1, replicas, replicas), 0)
-        assert [(await listed(node, version, -1))[0][0] for version in (4, 5)] == [
+        assert [(await list_offsets(node, version, -1))[0][0] for version in (4, 5)] == [
             ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE
         ]  # fmt: skip
-        assert (await listed(node, 5, -2))[0][:3] == (0, -1, 0)
-        assert (await listed(node, 5, -1, replica_id=7))[0][2] == 1
+        assert (await list_offsets(node, 5, -2))[0][:3] == (0, -1, 0)
+        assert (await list_offsets(node, 5, -1, replica_id=7))[0][2] == 1
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -112,7 +102,7 @@ def test_where_an_epoch_ends(tmp_path: Path, version: int) -> None:
         assert await ends(0, 1) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
         assert await ends(0, index=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -138,7 +128,7 @@ def test_records_are_given_up(tmp_path: Path, version: int) -> None:
         assert await deleted(0, "__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
         assert await deleted(0, "gone") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_records_of_a_topic_that_is_being_deleted_are_not_deleted(
@@ -152,7 +142,7 @@ def test_records_of_a_topic_that_is_being_deleted_are_not_deleted(
         answer = await call(node, "delete_records", 2, tree)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_who_writes_to_a_partition(tmp_path: Path) -> None:
@@ -171,7 +161,7 @@ def test_who_writes_to_a_partition(tmp_path: Path) -> None:
         [unknown] = answer.topics[0].partitions
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and unknown.error_message
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_each_directory_tells_of_its_logs_and_how_far_a_future_one_is_behind(tmp_path: Path) -> None:
@@ -211,6 +201,6 @@ def test_a_directory_whose_disk_failed_says_so(tmp_path: Path) -> None:
         node.store.fail_directory(tmp_path, OSError(5, "the disk"))
         answer = await call(node, "describe_log_dirs", 5, {"topics": None})
         assert [row.error_code for row in answer.results] == [ErrorCode.KAFKA_STORAGE_ERROR]
-        assert (await listed(node, 9, -1))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await list_offsets(node, 9, -1))[0][0] == ErrorCode.KAFKA_STORAGE_ERROR
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)

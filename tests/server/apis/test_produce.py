@@ -6,7 +6,6 @@ import asyncio
 import random
 import tracemalloc
 import zlib
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -25,8 +24,8 @@ from kafkalog.server.wire.writer import response_writer
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch, frame, message_v1
 from tests.cycles import left_to_collector
-from tests.server.net.networks import answer_of, connect, framed, network_for
-from tests.server.nodes import Closed, call, connection_for, node_for, request_bytes
+from tests.server.net.networks import add_length, answer_of, connect, network_for
+from tests.server.nodes import Closed, call, connection_for, request_bytes, run_node
 from tests.server.replica.partitions import make_batch, make_producer_batch, settle
 from tests.server.wire import by_kio
 
@@ -34,16 +33,7 @@ VERSIONS = range(3, 14)
 T0 = TopicPartition("t", 0)
 
 
-def run(tmp_path: Path, body: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
-    async def main() -> None:
-        async with node_for(tmp_path, **settings) as node:
-            await node.topics.create("t", 2)
-            await body(node)
-
-    asyncio.run(main())
-
-
-def request(
+def produce_tree(
     node: Node, version: int, batches: dict[tuple[str, int], bytes | None], *, acks: int = 1, **more: Any
 ) -> dict[str, Any]:
     """The tree of a request: one topic a name, in order."""
@@ -62,11 +52,11 @@ async def produce(
     node: Node, batches: dict[tuple[str, int], bytes | None], version: int = 9, *, client_id: str = "test", **more: Any
 ) -> list[Any]:
     """The rows of the answer."""
-    answer = await call(node, "produce", version, request(node, version, batches, **more), client_id=client_id)
+    answer = await call(node, "produce", version, produce_tree(node, version, batches, **more), client_id=client_id)
     return [one for topic in answer.responses for one in topic.partition_responses]
 
 
-async def code(node: Node, data: bytes | None, version: int = 9, **more: Any) -> int:
+async def produce_code(node: Node, data: bytes | None, version: int = 9, **more: Any) -> int:
     [one] = await produce(node, {("t", 0): data}, version, **more)
     return int(one.error_code)
 
@@ -106,7 +96,7 @@ def test_the_answer_is_what_kio_writes(version: int) -> None:
     }
     rows = {ids[name] if version >= 13 else name: dict(enumerate(results)) for name, results in topics}
     answer = {**answer_tree(version, rows), "throttle_time": 30}
-    expected = by_kio.written(0, version, "response", response_plan(0, version), tree)
+    expected = by_kio.write_by_kio(0, version, "response", response_plan(0, version), tree)
     assert response_writer(0, version).write(answer) == expected
 
 
@@ -119,7 +109,7 @@ def test_every_version_writes_and_answers(tmp_path: Path, version: int) -> None:
             [one] = await produce(node, {("t", 0): make_batch(3)}, version)
             assert (one.error_code, one.base_offset) == (0, 3 * number)
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 14])
@@ -127,11 +117,11 @@ def test_versions_that_are_not_served_close(tmp_path: Path, version: int) -> Non
     """FLOW-25: 0 to 2 are offered, and not served."""
 
     async def body(node: Node) -> None:
-        frame = request_bytes("produce", 3, request(node, 3, {("t", 0): make_batch()}))
+        frame = request_bytes("produce", 3, produce_tree(node, 3, {("t", 0): make_batch()}))
         frame[2:4] = version.to_bytes(2, "big")
         assert repr(await dispatch(node, connection_for(), frame)) == "CLOSE"
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_codes_of_the_reference(tmp_path: Path) -> None:
@@ -151,59 +141,59 @@ def test_codes_of_the_reference(tmp_path: Path) -> None:
         rows = await produce(node, {("t", 0): make_batch(), ("t", 1): make_batch()}, acks=5)
         assert [one.error_code for one in rows] == [21, 21]
         for data in (make_batch() + make_batch(), b"", None, make_batch()[:-1], make_batch()[:40]):
-            assert await code(node, data) == ErrorCode.INVALID_RECORD
-        assert await code(node, make_batch(timestamp=-7)) == 0
+            assert await produce_code(node, data) == ErrorCode.INVALID_RECORD
+        assert await produce_code(node, make_batch(timestamp=-7)) == 0
         for client_id, expected in (("test", 17), ("__admin_client", 0)):
             keyed = batch([R(b"value", b"key", timestamp=5_000)])
             [one] = await produce(node, {("__consumer_offsets", 0): keyed}, client_id=client_id)
             assert one.error_code == expected
-        assert [await code(node, make_producer_batch(4, sequence)) for sequence in (5, 5, 9)] == [0, 0, 45]
+        assert [await produce_code(node, make_producer_batch(4, sequence)) for sequence in (5, 5, 9)] == [0, 0, 45]
         assert node.replicas.find(T0).log.log_end_offset == 3
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_old_formats_and_codecs_are_refused(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        assert await code(node, message_v1(0, b"value")) == ErrorCode.INVALID_RECORD
+        assert await produce_code(node, message_v1(0, b"value")) == ErrorCode.INVALID_RECORD
         data = bytes(cramjam.zstd.compress(make_batch(3)[61:]))
         packed = frame(data, count=3, last_delta=2, attributes=4, base_timestamp=5_000, max_timestamp=5_000)
-        assert [await code(node, packed, version) for version in (3, 6, 7)] == [76, 76, 0]
+        assert [await produce_code(node, packed, version) for version in (3, 6, 7)] == [76, 76, 0]
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_a_codec_that_nobody_knows_is_no_fault_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def body(node: Node) -> None:
         data = frame(b"zz", count=1, last_delta=0, attributes=7)
-        assert await code(node, data) == ErrorCode.UNKNOWN_SERVER_ERROR  # what a broker answers
-        assert await code(node, make_batch()) == 0
+        assert await produce_code(node, data) == ErrorCode.UNKNOWN_SERVER_ERROR  # what a broker answers
+        assert await produce_code(node, make_batch()) == 0
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
     assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_acks_0_has_no_answer_and_ends_with_an_error(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        assert await call(node, "produce", 9, request(node, 9, {("t", 0): make_batch()}, acks=0)) is None
+        assert await call(node, "produce", 9, produce_tree(node, 9, {("t", 0): make_batch()}, acks=0)) is None
         assert node.replicas.find(T0).log.log_end_offset == 1
         for batches in ({("gone", 0): make_batch()}, {("t", 0): make_batch(), ("t", 1): b"nothing"}):
             with pytest.raises(Closed):
-                await call(node, "produce", 9, request(node, 9, batches, acks=0))  # type: ignore[arg-type]
+                await call(node, "produce", 9, produce_tree(node, 9, batches, acks=0))  # type: ignore[arg-type]
         assert node.replicas.find(T0).log.log_end_offset == 2
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_a_partition_named_twice_is_written_once(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        tree = request(node, 9, {("t", 0): make_batch()})
+        tree = produce_tree(node, 9, {("t", 0): make_batch()})
         tree["topic_data"][0]["partition_data"].append({"index": 0, "records": make_batch(2)})
         answer = await call(node, "produce", 9, tree)
         [one] = answer.responses[0].partition_responses
         assert (one.error_code, one.base_offset, node.replicas.find(T0).log.log_end_offset) == (0, 0, 2)
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_transactional_batches_need_their_id(tmp_path: Path) -> None:
@@ -215,7 +205,7 @@ def test_transactional_batches_need_their_id(tmp_path: Path) -> None:
         assert [one.error_code for one in rows] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
         assert node.replicas.find(TopicPartition("t", 1)).log.log_end_offset == 0
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_records_that_are_refused_are_named(tmp_path: Path) -> None:
@@ -228,7 +218,7 @@ def test_records_that_are_refused_are_named(tmp_path: Path) -> None:
             assert one.error_code == ErrorCode.INVALID_RECORD and one.error_message
             assert [error.batch_index for error in one.record_errors] == [0, 1]
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_a_bomb_is_refused_and_the_others_are_served(tmp_path: Path) -> None:
@@ -241,12 +231,12 @@ def test_a_bomb_is_refused_and_the_others_are_served(tmp_path: Path) -> None:
         data = packer.compress(head) + b"".join(packer.compress(bytes(1 << 20)) for _ in range(300)) + packer.flush()
         assert len(data) < 2 << 20 < size
         bomb = frame(data, count=1, last_delta=0, attributes=1, base_timestamp=5_000, max_timestamp=5_000)
-        sent = [asyncio.create_task(code(node, bomb)) for _ in range(3)]
+        sent = [asyncio.create_task(produce_code(node, bomb)) for _ in range(3)]
         await settle()
         assert [one.error_code for one in await produce(node, {("t", 1): make_batch()})] == [0]
         assert set(await asyncio.gather(*sent)) <= {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
 
-    run(tmp_path, body, message_max_bytes=4 << 20)
+    run_node(tmp_path, body, message_max_bytes=4 << 20)
 
 
 def test_a_refused_bomb_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
@@ -257,7 +247,7 @@ def test_a_refused_bomb_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
         junk = random.Random(1).randbytes(4096)  # packed, it is large enough for the pool
         packed = bytes(cramjam.zstd.compress(make_batch(1)[61:] + junk + bytes(1 << 20)))
         bomb = frame(packed, count=1, last_delta=0, attributes=4, base_timestamp=5_000, max_timestamp=5_000)
-        asked = framed(request_bytes("produce", 9, request(node, 9, {("t", 0): bomb})))
+        asked = add_length(request_bytes("produce", 9, produce_tree(node, 9, {("t", 0): bomb})))
         async with network_for(dispatch_frame) as network:
             reader, writer = await connect(network)
             writer.write(asked)
@@ -270,7 +260,7 @@ def test_a_refused_bomb_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
         kinds = {type(one).__name__ for one in left}
         assert not kinds & {"Block", "frame", "traceback", "memoryview", "InvalidRecord", "CorruptRecord"}, kinds
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_a_waiting_produce_holds_no_record_bytes(tmp_path: Path) -> None:
@@ -280,7 +270,7 @@ def test_a_waiting_produce_holds_no_record_bytes(tmp_path: Path) -> None:
         partition = node.replicas.find(T0)
         partition.become_leader(Role(node.node_id, 1, 1, (node.node_id, 7), (node.node_id, 7)), 0)
         data = batch([R(bytes(size), timestamp=5_000)])
-        tree = request(node, 9, {("t", 0): data}, acks=-1, timeout=60_000)
+        tree = produce_tree(node, 9, {("t", 0): data}, acks=-1, timeout=60_000)
         tracemalloc.start()
         tasks = []
         for _ in range(count):
@@ -296,7 +286,7 @@ def test_a_waiting_produce_holds_no_record_bytes(tmp_path: Path) -> None:
         await node.replicas.stop()
         await asyncio.gather(*tasks)
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)
 
 
 def test_a_partition_that_is_not_there_is_told_before_the_records_are_looked_at(tmp_path: Path) -> None:
@@ -306,4 +296,4 @@ def test_a_partition_that_is_not_there_is_told_before_the_records_are_looked_at(
                 [one] = await produce(node, {("t", index): data})
                 assert one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    run(tmp_path, body)
+    run_node(tmp_path, body)

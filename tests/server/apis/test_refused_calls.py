@@ -19,7 +19,7 @@ from kafkalog.server.wire.definitions import FieldPlan, StructPlan, request_plan
 from kafkalog.server.wire.versions import APIS
 from tests.server.nodes import KEYS, call, node_for
 
-WORDS = "this node does not lead its replica set"
+WORDS = "this node is not the leader of its replica set"
 CODE = int(ErrorCode.POLICY_VIOLATION)
 CALLS = sorted(api.name for api in offered(False).values())
 
@@ -56,20 +56,20 @@ class Numbers:
         return {field.name: self.of(field) for field in (*plan.plain, *plan.tagged)}
 
 
-def said(tree: Any) -> Iterator[tuple[str, Any]]:
+def iterate_fields(tree: Any) -> Iterator[tuple[str, Any]]:
     """The name and the value of each field of a request or an answer, in their order, but for structures."""
     pairs = tree.items() if isinstance(tree, dict) else tree._asdict().items()
     for name, value in pairs:
         for one in value if isinstance(value, list | tuple) and not hasattr(value, "_asdict") else [value]:
             if isinstance(one, dict) or hasattr(one, "_asdict"):
-                yield from said(one)
+                yield from iterate_fields(one)
             else:
                 yield name, one
 
 
 def by_name(tree: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    for name, value in said(tree):
+    for name, value in iterate_fields(tree):
         found.setdefault(name, []).append(value)
     return found
 

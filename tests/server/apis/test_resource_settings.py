@@ -36,7 +36,7 @@ async def set_all(node: Node, kind: int, name: str, settings: dict[str, str]) ->
     return row.error_code, row.error_message
 
 
-def told(row: Any) -> dict[str, tuple[str, int, list[tuple[str, str, int]]]]:
+def configs_by_name(row: Any) -> dict[str, tuple[str, int, list[tuple[str, str, int]]]]:
     return {
         one.name: (one.value, one.config_source, [(other.name, other.value, other.source) for other in one.synonyms])
         for one in row.configs
@@ -47,7 +47,7 @@ def test_a_group_has_settings_whether_it_is_there_or_not(tmp_path: Path) -> None
     async def use(node: Node) -> None:
         row = await describe(node, GROUP, "nope")
         assert (row.error_code, row.error_message) == (0, "") and len(row.configs) == 21
-        found = told(row)
+        found = configs_by_name(row)
         assert found[SESSION] == ("45000", 5, [(f"group.{SESSION}", "45000", 5)])
         assert found[BEAT] == ("6000", 4, [(f"group.{BEAT}", "6000", 4), (f"group.{BEAT}", "5000", 5)])
         assert found["share.auto.offset.reset"] == ("latest", 5, [("share.auto.offset.reset", "latest", 5)])
@@ -58,7 +58,7 @@ def test_a_group_has_settings_whether_it_is_there_or_not(tmp_path: Path) -> None
         kinds = {one.name: one.config_type for one in row.configs}
         assert (kinds[SESSION], kinds["share.isolation.level"], kinds["share.renew.acknowledge.enable"]) == (3, 2, 1)
         row = await describe(node, GROUP, "nope", SESSION, "no.such", synonyms=False)
-        assert told(row) == {SESSION: ("45000", 5, [])}
+        assert configs_by_name(row) == {SESSION: ("45000", 5, [])}
         row = await describe(node, GROUP, "")
         assert (row.error_code, row.error_message) == (42, "Group name must not be empty")
 
@@ -70,16 +70,16 @@ def test_settings_of_a_group_stay_and_can_be_taken_back(tmp_path: Path) -> None:
         assert await alter(node, GROUP, "g", (SESSION, SET, "50000")) == (0, None)
         assert await alter(node, GROUP, "other", (SESSION, SET, "50000"), validate_only=True) == (0, None)
         assert await alter(node, GROUP, "g", ("share.auto.offset.reset", SET, "by_duration:PT1H")) == (0, None)
-        assert told(await describe(node, GROUP, "other", SESSION))[SESSION][0] == "45000"
+        assert configs_by_name(await describe(node, GROUP, "other", SESSION))[SESSION][0] == "45000"
         listed = await call(node, "list_config_resources", 1, {"resource_types": [GROUP]})
         assert [(one.resource_name, one.resource_type) for one in listed.config_resources] == [("g", GROUP)]
 
     async def second(node: Node) -> None:
-        found = told(await describe(node, GROUP, "g", SESSION, "share.auto.offset.reset"))
+        found = configs_by_name(await describe(node, GROUP, "g", SESSION, "share.auto.offset.reset"))
         assert found[SESSION] == ("50000", 8, [(SESSION, "50000", 8), (f"group.{SESSION}", "45000", 5)])
         assert found["share.auto.offset.reset"][0] == "by_duration:PT1H"
         assert await set_all(node, GROUP, "g", {SESSION: "46000"}) == (0, None)
-        found = told(await describe(node, GROUP, "g", SESSION, "share.auto.offset.reset"))
+        found = configs_by_name(await describe(node, GROUP, "g", SESSION, "share.auto.offset.reset"))
         assert (found[SESSION][0], found["share.auto.offset.reset"][0]) == ("46000", "latest")
         assert await alter(node, GROUP, "g", (SESSION, DELETE, None), ("no.such", DELETE, None)) == (0, None)
         assert await alter(node, BROKER, "", ("log.retention.ms", SET, "5")) == (0, None)
@@ -148,14 +148,14 @@ OF_4_4 = {
 def test_settings_that_groups_have_since_4_4_are_kept_and_shown(tmp_path: Path) -> None:
     async def first(node: Node) -> None:
         assert {name for name in GROUP_SETTINGS if name in OF_4_4} == OF_4_4.keys()
-        shown = told(await describe(node, GROUP, "g", *OF_4_4)).keys()
+        shown = configs_by_name(await describe(node, GROUP, "g", *OF_4_4)).keys()
         assert OF_4_4.keys() - shown == {
             "streams.acceptable.recovery.lag", "streams.num.warmup.replicas", "streams.task.offset.interval.ms",
         }, "a broker shows these only where they were set"  # fmt: skip
         assert await alter(node, GROUP, "g", *((name, SET, value) for name, value in OF_4_4.items())) == (0, None)
 
     async def second(node: Node) -> None:
-        found = told(await describe(node, GROUP, "g", *OF_4_4))
+        found = configs_by_name(await describe(node, GROUP, "g", *OF_4_4))
         assert {name: (value, source) for name, (value, source, _) in found.items()} == {
             name: (value, 8) for name, value in OF_4_4.items()
         }
@@ -255,13 +255,13 @@ def test_levels_of_loggers_are_shown_and_set(tmp_path: Path, logger: logging.Log
         logging.root.setLevel(logging.WARNING)
         row = await describe(node, LOGGER, "1")
         assert row.error_code == 0 and len(row.configs) > 5
-        assert told(row)["root"] == told(row)[logger.name] == ("WARN", 6, [])
+        assert configs_by_name(row)["root"] == configs_by_name(row)[logger.name] == ("WARN", 6, [])
         row = await describe(node, LOGGER, "1", logger.name, "no.such", "root")
-        assert sorted(told(row)) == [logger.name, "root"]
+        assert sorted(configs_by_name(row)) == [logger.name, "root"]
         assert {(one.config_type, one.read_only) for one in row.configs} == {(0, False)}
         for level, number in (("TRACE", 5), ("DEBUG", 10), ("FATAL", 50)):
             assert await alter(node, LOGGER, "1", (logger.name, SET, level)) == (0, None)
-            assert told(await describe(node, LOGGER, "1", logger.name))[logger.name][0] == level
+            assert configs_by_name(await describe(node, LOGGER, "1", logger.name))[logger.name][0] == level
             assert logger.level == number
         assert await alter(node, LOGGER, "1", (logger.name, SET, "INFO"), validate_only=True) == (0, None)
         assert logger.level == logging.CRITICAL
@@ -312,9 +312,9 @@ def test_there_are_no_subscriptions_to_metrics_of_clients(tmp_path: Path) -> Non
     async def use(node: Node) -> None:
         row = await describe(node, CLIENT_METRICS, "m")
         defaults = {"interval.ms": ("300000", 5, []), "match": ("", 5, []), "metrics": ("", 5, [])}
-        assert row.error_code == 0 and told(row) == defaults
+        assert row.error_code == 0 and configs_by_name(row) == defaults
         assert [one.config_type for one in row.configs] == [3, 7, 7]
-        assert [*told(await describe(node, CLIENT_METRICS, "m", "match"))] == ["match"]
+        assert [*configs_by_name(await describe(node, CLIENT_METRICS, "m", "match"))] == ["match"]
         row = await describe(node, CLIENT_METRICS, "")
         assert (row.error_code, row.error_message) == (42, "Client metrics subscription name must not be empty")
         assert (await alter(node, CLIENT_METRICS, "m", ("interval.ms", SET, "1000")))[0] == 42
@@ -342,8 +342,8 @@ def test_the_least_replicas_in_sync_are_kept_for_the_cluster(tmp_path: Path, giv
         static = [] if given is None else [(name, value, 4)]
         all_of = [(name, value, 3), *static, (name, "1", 5)]
         for kind, resource in ((TOPIC, "t"), (BROKER, "1")):
-            assert told(await describe(node, kind, resource, name))[name] == (value, 3, all_of)
-        assert told(await describe(node, BROKER, "")) == {name: (value, 3, [(name, value, 3)])}
+            assert configs_by_name(await describe(node, kind, resource, name))[name] == (value, 3, all_of)
+        assert configs_by_name(await describe(node, BROKER, "")) == {name: (value, 3, [(name, value, 3)])}
         broker = (40, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
         cluster = (40, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
         assert await alter(node, BROKER, "1", (name, SET, "2")) == broker
@@ -352,6 +352,6 @@ def test_the_least_replicas_in_sync_are_kept_for_the_cluster(tmp_path: Path, giv
         assert await set_all(node, BROKER, "", {"log.cleaner.backoff.ms": "15001"}) == cluster
         assert await set_all(node, BROKER, "1", {"log.cleaner.backoff.ms": "15001"}) == (0, None)
         assert await alter(node, BROKER, "", (name, SET, "3")) == (0, None)
-        assert told(await describe(node, TOPIC, "t", name))[name][0] == "3"
+        assert configs_by_name(await describe(node, TOPIC, "t", name))[name][0] == "3"
 
     with_node(tmp_path, use, **({} if given is None else {"min_insync_replicas": given}))

@@ -21,7 +21,7 @@ from tests.server.security.test_users import Client
 ACLS = {"authorizer_class_name": "StandardAuthorizer", "allow_everyone_if_no_acl_found": True}
 
 
-def creation(**changes: Any) -> dict[str, Any]:
+def acl_creation(**changes: Any) -> dict[str, Any]:
     return {
         "resource_type": 2, "resource_name": "t", "resource_pattern_type": 3, "principal": "User:u", "host": "*",
         "operation": 3, "permission_type": 3, **changes,
@@ -38,7 +38,8 @@ def acl_filter(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_acls_are_made_told_and_deleted(tmp_path: Path, version: int) -> None:
     async def use(node: Node) -> None:
-        rows = [creation(), creation(), creation(operation=4, permission_type=2), creation(resource_name="other")]
+        write = acl_creation(operation=4, permission_type=2)
+        rows = [acl_creation(), acl_creation(), write, acl_creation(resource_name="other")]
         answer = await call(node, "create_acls", version, {"creations": rows})
         assert [(row.error_code, row.error_message) for row in answer.results] == [(0, "")] * 4
         answer = await call(node, "describe_acls", version, acl_filter())
@@ -59,7 +60,7 @@ def test_acls_are_made_told_and_deleted(tmp_path: Path, version: int) -> None:
     ("changes", "words"),
     [
         ({"resource_type": 1}, "Invalid resourceType ANY"),
-        ({"resource_type": 99}, "no ResourceType"),
+        ({"resource_type": 99}, "not a valid ResourceType"),
         ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
         ({"operation": 1}, "Invalid operation ANY"),
         ({"permission_type": 1}, "Invalid permissionType ANY"),
@@ -70,7 +71,7 @@ def test_acls_are_made_told_and_deleted(tmp_path: Path, version: int) -> None:
 )
 def test_acls_that_are_none(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     async def use(node: Node) -> None:
-        answer = await call(node, "create_acls", 3, {"creations": [creation(**changes), creation()]})
+        answer = await call(node, "create_acls", 3, {"creations": [acl_creation(**changes), acl_creation()]})
         assert [row.error_code for row in answer.results] == [42, 0] and words in answer.results[0].error_message
         assert len(node.credentials.file.state.acls) == 1
 
@@ -79,7 +80,7 @@ def test_acls_that_are_none(tmp_path: Path, changes: dict[str, Any], words: str)
 
 def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
-        answer = await call(node, "create_acls", 3, {"creations": [creation()]})
+        answer = await call(node, "create_acls", 3, {"creations": [acl_creation()]})
         assert [row.error_code for row in answer.results] == [54]
         assert (await call(node, "describe_acls", 3, acl_filter())).error_code == 54
         answer = await call(node, "delete_acls", 3, {"filters": [acl_filter()]})
@@ -91,7 +92,7 @@ def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
 def test_only_who_may_alter_the_cluster_changes_its_security(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
         user = connection_for("User:u")
-        answer = await call(node, "create_acls", 3, {"creations": [creation()]}, connection=user)
+        answer = await call(node, "create_acls", 3, {"creations": [acl_creation()]}, connection=user)
         assert [row.error_code for row in answer.results] == [31]
         assert (await call(node, "describe_acls", 3, acl_filter(), connection=user)).error_code == 31
         answer = await call(node, "alter_client_quotas", 1, quota_change(("user", "u")), connection=user)
@@ -192,23 +193,23 @@ def sasl_connection() -> Connection:
     return connection_for(security_protocol="SASL_PLAINTEXT")
 
 
-async def handshake(node: Node, connection: Connection, mechanism: str, version: int = 1) -> int:
+async def send_handshake(node: Node, connection: Connection, mechanism: str, version: int = 1) -> int:
     answer = await call(node, "sasl_handshake", version, {"mechanism": mechanism}, connection=connection)
     return int(answer.error_code)
 
 
-async def token(node: Node, connection: Connection, data: bytes, version: int = 2) -> Any:
+async def send_token(node: Node, connection: Connection, data: bytes, version: int = 2) -> Any:
     return await call(node, "sasl_authenticate", version, {"auth_bytes": data}, connection=connection)
 
 
 async def log_in(node: Node, connection: Connection, mechanism: str, user: str, password: str) -> Any:
-    assert await handshake(node, connection, mechanism) == 0
+    assert await send_handshake(node, connection, mechanism) == 0
     if mechanism == "PLAIN":
-        return await token(node, connection, f"\0{user}\0{password}".encode())
+        return await send_token(node, connection, f"\0{user}\0{password}".encode())
     client = Client(mechanism, user, password)
-    first = await token(node, connection, client.first())
+    first = await send_token(node, connection, client.first())
     assert first.error_code == 0 and not connection.is_authenticated
-    last = await token(node, connection, client.last(bytes(first.auth_bytes)))
+    last = await send_token(node, connection, client.last(bytes(first.auth_bytes)))
     assert last.error_code != 0 or last.auth_bytes == client.expected
     return last
 
@@ -225,8 +226,8 @@ def test_who_has_the_password_is_let_in_and_nobody_else(tmp_path: Path, mechanis
         assert (answer.error_code, answer.error_message, answer.session_lifetime) == (0, None, 0)
         assert connection.principal == "User:u" and not connection.closes_after_answer
         assert (await call(node, "metadata", 12, metadata_tree(), connection=connection)).topics == ()
-        assert await handshake(node, connection, mechanism) == 34
-        assert (await token(node, connection, b"x")).error_code == 34
+        assert await send_handshake(node, connection, mechanism) == 34
+        assert (await send_token(node, connection, b"x")).error_code == 34
         for user, password in (("u", "wrong"), ("v", "secret")):
             connection = sasl_connection()
             answer = await log_in(node, connection, mechanism, user, password)
@@ -249,19 +250,19 @@ def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCapture
                 assert answer.error_code == 58
             connection = sasl_connection()
             with pytest.raises(Closed):
-                await token(node, connection, b"x")
-            assert await handshake(node, connection, "PLAIN") == 0
+                await send_token(node, connection, b"x")
+            assert await send_handshake(node, connection, "PLAIN") == 0
             with pytest.raises(Closed):
-                await handshake(node, connection, f"{number}")
+                await send_handshake(node, connection, f"{number}")
         assert node.metrics.network.refused["authentication"] == 10
 
     caplog.set_level("DEBUG", "kafkalog.server.security.sasl")
     with_node(tmp_path, use, connection_failed_authentication_delay_ms=1)
-    told = [one for one in caplog.records if "did not authenticate" in one.message]
+    told = [one for one in caplog.records if "failed to authenticate" in one.message]
     assert len(told) == 20
     warnings = [one.message for one in told if one.levelname == "WARNING"]
-    assert len(warnings) == 3 and all("further ones are counted" in one for one in warnings)
-    assert "by PLAIN: the password of 'stranger0'" in warnings[0] and "by SCRAM-SHA-256" in warnings[1]
+    assert len(warnings) == 3 and all("further failures are counted" in one for one in warnings)
+    assert "by PLAIN: wrong password for 'stranger0'" in warnings[0] and "by SCRAM-SHA-256" in warnings[1]
 
 
 def test_users_of_plain_may_stand_in_the_settings(tmp_path: Path) -> None:
@@ -291,8 +292,8 @@ def test_settings_that_name_no_users_end_the_start(tmp_path: Path, text: str) ->
 def test_a_client_that_fails_waits(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
         connection = sasl_connection()
-        assert await handshake(node, connection, "PLAIN") == 0
-        answer = asyncio.ensure_future(token(node, connection, b"\0u\0p"))
+        assert await send_handshake(node, connection, "PLAIN") == 0
+        answer = asyncio.ensure_future(send_token(node, connection, b"\0u\0p"))
         done, _ = await asyncio.wait([answer], timeout=0.2)
         assert not done
         answer.cancel()
@@ -325,8 +326,8 @@ def test_messages_that_are_none_of_plain(tmp_path: Path, data: bytes) -> None:
 
     async def use(node: Node) -> None:
         connection = sasl_connection()
-        assert await handshake(node, connection, "PLAIN") == 0
-        assert (await token(node, connection, data)).error_code == 58 and not connection.is_authenticated
+        assert await send_handshake(node, connection, "PLAIN") == 0
+        assert (await send_token(node, connection, data)).error_code == 58 and not connection.is_authenticated
 
     with_node(tmp_path, use, connection_failed_authentication_delay_ms=0, sasl_server_max_receive_size=500)
 
@@ -340,13 +341,13 @@ def test_handshakes_that_lead_nowhere(tmp_path: Path) -> None:
         connection = sasl_connection()
         answer = await call(node, "sasl_handshake", 1, {"mechanism": "GSSAPI"}, connection=connection)
         assert (answer.error_code, answer.mechanisms) == (33, ("SCRAM-SHA-256",)) and connection.closes_after_answer
-        assert await handshake(node, sasl_connection(), "PLAIN") == 33
+        assert await send_handshake(node, sasl_connection(), "PLAIN") == 33
         connection = sasl_connection()
-        assert await handshake(node, connection, "SCRAM-SHA-256") == 0
+        assert await send_handshake(node, connection, "SCRAM-SHA-256") == 0
         with pytest.raises(Closed):
-            await handshake(node, connection, "SCRAM-SHA-256")
+            await send_handshake(node, connection, "SCRAM-SHA-256")
         with pytest.raises(Closed):
-            await token(node, sasl_connection(), b"x")
+            await send_token(node, sasl_connection(), b"x")
 
     with_node(tmp_path, use, sasl_enabled_mechanisms="SCRAM-SHA-256")
 
@@ -361,10 +362,10 @@ def test_an_authentication_that_ends_is_done_again_by_the_same_user(tmp_path: Pa
         answer = await log_in(node, connection, "PLAIN", "u", "secret")
         assert answer.session_lifetime == 60_000
         with pytest.raises(Closed):  # within a second
-            await handshake(node, connection, "PLAIN")
+            await send_handshake(node, connection, "PLAIN")
         connection.sasl.authenticated_ms -= 1000
         with pytest.raises(Closed):
-            await handshake(node, connection, "SCRAM-SHA-256")
+            await send_handshake(node, connection, "SCRAM-SHA-256")
         assert (await log_in(node, connection, "PLAIN", "u", "secret")).error_code == 0
         await create(node, {"name": "t"}, connection=connection)
         connection.sasl.expiry._run()  # its time has come

@@ -31,19 +31,19 @@ NUMBERS = {"int8": 127, "int16": 2**15 - 1, "int32": 2**31 - 1, "int64": 2**63 -
 FLOATS = [0.0, -1.0, 1.5, 1e308, float("inf"), float("nan"), 1000.0]
 
 
-def value(field: FieldPlan, chance: random.Random) -> Any:
+def random_value(field: FieldPlan, chance: random.Random) -> Any:
     """Some value of a field."""
     if field.is_nullable and chance.random() < 0.2:
         return None
     if field.is_array:
         count = chance.choice([0, 1, 1, 2, 3])
-        return [one(field, chance) for _ in range(count)]
-    return one(field, chance)
+        return [random_item(field, chance) for _ in range(count)]
+    return random_item(field, chance)
 
 
-def one(field: FieldPlan, chance: random.Random) -> Any:
+def random_item(field: FieldPlan, chance: random.Random) -> Any:
     if field.struct is not None:
-        return tree(field.struct, chance)
+        return random_tree(field.struct, chance)
     if field.kind == "string":
         return chance.choice(TEXTS)
     if field.kind == "bool":
@@ -59,8 +59,8 @@ def one(field: FieldPlan, chance: random.Random) -> Any:
     return chance.choice(few) if most > 127 else chance.randint(-2, 16)
 
 
-def tree(plan: StructPlan, chance: random.Random) -> dict[str, Any]:
-    return {field.name: value(field, chance) for field in (*plan.plain, *plan.tagged)}
+def random_tree(plan: StructPlan, chance: random.Random) -> dict[str, Any]:
+    return {field.name: random_value(field, chance) for field in (*plan.plain, *plan.tagged)}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -73,7 +73,7 @@ def test_what_makes_no_sense_is_answered(tmp_path: Path, name: str, caplog: pyte
         connection = connection_for(security_protocol="SASL_PLAINTEXT" if name.startswith("sasl") else "PLAINTEXT")
         for _ in range(100):
             version = chance.randint(max(api.oldest, api.first_served), api.newest)
-            asked = tree(request_plan(api.key, version), chance)
+            asked = random_tree(request_plan(api.key, version), chance)
             try:
                 answer = await call(node, name, version, asked, connection=connection)
             except Closed:

@@ -14,7 +14,7 @@ SIZE = 200_000
 DATA = batch([R(bytes(SIZE), timestamp=5_000)])
 
 
-async def limited(node: Node, key: str, rate: float) -> None:
+async def set_limit(node: Node, key: str, rate: float) -> None:
     entity = [{"entity_type": "client-id", "entity_name": "slow"}]
     tree = {"entries": [{"entity": entity, "ops": [{"key": key, "value": rate, "remove": False}]}]}
     answer = await call(node, "alter_client_quotas", 1, {**tree, "validate_only": False})
@@ -49,7 +49,7 @@ def test_a_producer_above_its_limit_is_told_after_its_append(tmp_path: Path) -> 
     async def main() -> None:
         async with node_for(tmp_path) as node:
             await node.topics.create("t", 1)
-            await limited(node, "producer_byte_rate", 10_000.0)
+            await set_limit(node, "producer_byte_rate", 10_000.0)
             answer, muted_ms = await produce(node, "fast")
             assert (answer.throttle_time, muted_ms > 0) == (0, False)
             answer, muted_ms = await produce(node, "slow")
@@ -67,10 +67,10 @@ def test_a_producer_is_told_the_longer_of_two_waits(tmp_path: Path) -> None:
     async def main() -> None:
         async with node_for(tmp_path) as node:
             await node.topics.create("t", 1)
-            await limited(node, "request_percentage", 0.001)
+            await set_limit(node, "request_percentage", 0.001)
             answer, muted_ms = await produce(node, "slow")
             assert 0 < answer.throttle_time <= 1000 and muted_ms > 0
-            await limited(node, "producer_byte_rate", 1.0)
+            await set_limit(node, "producer_byte_rate", 1.0)
             answer, muted_ms = await produce(node, "slow")
             assert answer.throttle_time > 1000 and muted_ms > 1000
 
@@ -83,13 +83,13 @@ def test_a_consumer_above_its_limit_gets_nothing_yet_and_no_more_than_the_limit_
             await node.topics.create("t", 1)
             for _ in range(4):
                 await produce(node, "fast")
-            await limited(node, "consumer_byte_rate", 20_000.0)
+            await set_limit(node, "consumer_byte_rate", 20_000.0)
             whole = await fetch(node, "fast")
             assert len(whole.responses[0].partitions[0].records) == 4 * len(DATA)
             # at most what ten windows of a second let through, but one batch at least: that is more than they do
             made = await fetch(node, "slow", session_epoch=0)
             assert made.throttle_time > 0 and made.responses == () and made.error_code == 0
-            await limited(node, "consumer_byte_rate", 50_000.0)
+            await set_limit(node, "consumer_byte_rate", 50_000.0)
             answer = await fetch(node, "slow")
             assert answer.throttle_time == 0
             assert len(answer.responses[0].partitions[0].records) == 50_000 * 10
@@ -104,12 +104,12 @@ def test_a_consumer_that_waits_keeps_its_session_and_gets_what_it_asked_for_late
             made = await fetch(node, "slow", session_epoch=0)
             assert made.session_id > 0 and made.throttle_time == 0
             await produce(node, "fast")
-            await limited(node, "consumer_byte_rate", 10.0)
+            await set_limit(node, "consumer_byte_rate", 10.0)
             following = {"session_id": made.session_id, "topics": []}
             waits = await fetch(node, "slow", session_epoch=1, **following)
             assert waits.throttle_time > 0
             assert (waits.error_code, waits.session_id, waits.responses) == (0, made.session_id, ())
-            await limited(node, "consumer_byte_rate", 10.0**9)
+            await set_limit(node, "consumer_byte_rate", 10.0**9)
             told = await fetch(node, "slow", session_epoch=2, **following)
             assert (told.error_code, told.session_id, told.throttle_time) == (0, made.session_id, 0)
             assert len(told.responses[0].partitions[0].records) == len(DATA)

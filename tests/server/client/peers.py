@@ -14,6 +14,7 @@ from kafkalog.server.client.settings import PeerSettings
 from kafkalog.server.serving import Server, serving
 from kafkalog.server.settings.config import ServerConfig
 from kafkalog.server.wire.versions import APIS, api_versions_body
+from tests.server.net.networks import add_length
 from tests.server.nodes import SMALL
 
 METADATA = 3
@@ -31,7 +32,9 @@ async def server_on(path: Path, **settings: Any) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def connected(port: int, settings: PeerSettings | None = None, host: str = HOST) -> AsyncIterator[PeerConnection]:
+async def open_connection(
+    port: int, settings: PeerSettings | None = None, host: str = HOST
+) -> AsyncIterator[PeerConnection]:
     connection = await connect(host, port, settings)
     try:
         yield connection
@@ -41,10 +44,6 @@ async def connected(port: int, settings: PeerSettings | None = None, host: str =
 
 Answer = Callable[[bytes], bytes | None]
 """A request -> what the peer sends, length and all; None: it closes the connection."""
-
-
-def framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
 
 
 def number_of(request: bytes) -> bytes:
@@ -63,7 +62,7 @@ async def liar(answer: Answer, *, is_honest_first: bool = True) -> AsyncIterator
                 request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
                 said: bytes | None
                 if is_honest:
-                    said, is_honest = framed(number_of(request) + api_versions_body(3, APIS)), False
+                    said, is_honest = add_length(number_of(request) + api_versions_body(3, APIS)), False
                 else:
                     said = answer(request)
                 if said is None:

@@ -16,7 +16,7 @@ from kafkalog.server.client.settings import PeerSettings, peer_settings
 from kafkalog.server.security.users import add_user
 from kafkalog.server.wire.versions import APIS
 from tests.builder import R, batch
-from tests.server.client.peers import HOST, LIST_OFFSETS, METADATA, connected, error_of, liar, server_on
+from tests.server.client.peers import HOST, LIST_OFFSETS, METADATA, error_of, liar, open_connection, server_on
 from tests.server.looping import in_loop
 from tests.server.net.certificates import authority, certificate
 from tests.server.net.networks import both_loops, run_in
@@ -27,12 +27,12 @@ ALL_TOPICS = {
 }  # fmt: skip
 
 
-def latest(topic: str) -> dict[str, object]:
+def end_request(topic: str) -> dict[str, object]:
     asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     return {"replica_id": -1, "isolation_level": 0, "timeout": 1000, "topics": [{"name": topic, "partitions": [asked]}]}
 
 
-async def names(connection: PeerConnection) -> set[str]:
+async def fetch_topic_names(connection: PeerConnection) -> set[str]:
     answer = await connection.request(METADATA, ALL_TOPICS)
     return {topic.name for topic in answer.topics}
 
@@ -47,10 +47,10 @@ async def _many_requests(tmp_path: Path) -> None:
     async with server_on(tmp_path) as server:
         for index in range(40):
             await server.node.topics.create(f"{'t' * 200}-{index}", 1)
-        async with connected(server.ports["PLAINTEXT"]) as connection:
+        async with open_connection(server.ports["PLAINTEXT"]) as connection:
             assert connection.versions[METADATA] == (APIS[METADATA].oldest, APIS[METADATA].newest)
             asked = [
-                connection.request(*(METADATA, ALL_TOPICS) if number % 2 else (LIST_OFFSETS, latest("t")))
+                connection.request(*(METADATA, ALL_TOPICS) if number % 2 else (LIST_OFFSETS, end_request("t")))
                 for number in range(20)
             ]
             answers = await asyncio.gather(*asked)
@@ -63,7 +63,7 @@ async def _many_requests(tmp_path: Path) -> None:
 
 @in_loop
 async def test_an_older_version_can_be_asked_for(tmp_path: Path) -> None:
-    async with server_on(tmp_path) as server, connected(server.ports["PLAINTEXT"]) as connection:
+    async with server_on(tmp_path) as server, open_connection(server.ports["PLAINTEXT"]) as connection:
         await server.node.topics.create("t", 1)
         for version in range(APIS[METADATA].newest + 1):
             tree = ALL_TOPICS if version else {"topics": ()}  # what all topics are in the oldest one
@@ -73,7 +73,7 @@ async def test_an_older_version_can_be_asked_for(tmp_path: Path) -> None:
 
 @in_loop
 async def test_records_are_views_of_the_frame(tmp_path: Path) -> None:
-    async with server_on(tmp_path) as server, connected(server.ports["PLAINTEXT"]) as connection:
+    async with server_on(tmp_path) as server, open_connection(server.ports["PLAINTEXT"]) as connection:
         await server.node.topics.create("t", 1)
         written = batch([R(b"x" * 100_000)])
         partition = server.node.replicas.partition("t", 0)
@@ -94,7 +94,7 @@ async def test_records_are_views_of_the_frame(tmp_path: Path) -> None:
 
 @in_loop
 async def test_who_is_cancelled_leaves_the_connection_to_others(tmp_path: Path) -> None:
-    async with server_on(tmp_path) as server, connected(server.ports["PLAINTEXT"]) as connection:
+    async with server_on(tmp_path) as server, open_connection(server.ports["PLAINTEXT"]) as connection:
         await server.node.topics.create("t", 1)
         first = asyncio.ensure_future(connection.request(METADATA, ALL_TOPICS))
         second = asyncio.ensure_future(connection.request(METADATA, ALL_TOPICS))
@@ -106,18 +106,18 @@ async def test_who_is_cancelled_leaves_the_connection_to_others(tmp_path: Path) 
 
 @in_loop
 async def test_no_answer_in_time_ends_the_connection() -> None:
-    async with liar(lambda request: b"") as port, connected(port, PeerSettings(request_ms=60)) as connection:
+    async with liar(lambda request: b"") as port, open_connection(port, PeerSettings(request_ms=60)) as connection:
         errors = await asyncio.gather(*(error_of(connection.request(METADATA, ALL_TOPICS)) for _ in range(2)))
         assert all(isinstance(error, PeerTimedOut | PeerUnreachable) for error in errors)
         assert isinstance(errors[0], PeerTimedOut) and isinstance(errors[0], TimeoutError)
-        assert str(errors[0]).startswith(f"{HOST}:{port}: no answer to metadata within 60 ms")
+        assert str(errors[0]).startswith(f"{HOST}:{port}: no response to metadata within 60 ms")
         assert not connection.is_open
         assert isinstance(await error_of(connection.request(METADATA, ALL_TOPICS)), PeerTimedOut)
 
 
 @in_loop
 async def test_a_peer_that_goes_away_is_named() -> None:
-    async with liar(lambda request: None) as port, connected(port) as connection:
+    async with liar(lambda request: None) as port, open_connection(port) as connection:
         error = await error_of(connection.request(METADATA, ALL_TOPICS))
         assert isinstance(error, PeerUnreachable) and isinstance(error, ConnectionError)
         assert (error.peer, error.retriable) == (f"{HOST}:{port}", True)
@@ -138,7 +138,7 @@ async def test_a_peer_that_says_nothing_is_left() -> None:
 
 @in_loop
 async def test_a_call_that_the_peer_does_not_serve(tmp_path: Path) -> None:
-    async with server_on(tmp_path) as server, connected(server.ports["PLAINTEXT"]) as connection:
+    async with server_on(tmp_path) as server, open_connection(server.ports["PLAINTEXT"]) as connection:
         connection.versions = {LIST_OFFSETS: (99, 100)}
         for key in (METADATA, LIST_OFFSETS):
             error = await error_of(connection.request(key, ALL_TOPICS))
@@ -149,7 +149,7 @@ async def test_a_call_that_the_peer_does_not_serve(tmp_path: Path) -> None:
 # Who is who
 
 
-def jaas(user: str, password: str) -> str:
+def jaas_config(user: str, password: str) -> str:
     return f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{user}" password="{password}";'
 
 
@@ -160,14 +160,15 @@ async def test_a_login(tmp_path: Path, mechanism: str) -> None:
     async with server_on(tmp_path, listeners=f"SASL_PLAINTEXT://{HOST}:0") as server:
         port = server.ports["SASL_PLAINTEXT"]
         given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
-        right = peer_settings({**given, "sasl.jaas.config": jaas("a=b,c", "secret")})
+        right = peer_settings({**given, "sasl.jaas.config": jaas_config("a=b,c", "secret")})
         assert "secret" not in repr(right)
-        async with connected(port, right) as connection:
-            assert await names(connection) == set()
-        error = await error_of(connect(HOST, port, peer_settings({**given, "sasl.jaas.config": jaas("a=b,c", "no")})))
+        async with open_connection(port, right) as connection:
+            assert await fetch_topic_names(connection) == set()
+        wrong = peer_settings({**given, "sasl.jaas.config": jaas_config("a=b,c", "no")})
+        error = await error_of(connect(HOST, port, wrong))
         assert isinstance(error, PeerRefused) and "Authentication failed" in str(error)
         assert "secret" not in str(error) and not error.retriable
-        async with connected(port) as connection:  # who does not log in is told what there is, and no more
+        async with open_connection(port) as connection:  # who does not log in is told what there is, and no more
             assert isinstance(await error_of(connection.request(METADATA, ALL_TOPICS)), PeerUnreachable)
 
 
@@ -197,8 +198,8 @@ async def _tls_both_ways(tmp_path: Path) -> None:
     async with server_on(tmp_path / "data", **more) as server:
         port = server.ports["SSL"]
         for host in (HOST, "localhost"):
-            async with connected(port, peer_settings({**given, **own}), host) as connection:
-                assert await names(connection) == set()
+            async with open_connection(port, peer_settings({**given, **own}), host) as connection:
+                assert await fetch_topic_names(connection) == set()
         error = await error_of(connect(HOST, port, peer_settings({"security.protocol": "SSL"})))
         assert isinstance(error, PeerRefused) and "CERTIFICATE_VERIFY_FAILED" in str(error)
         error = await error_of(connect(HOST, port, peer_settings(given)))  # TLS 1.3: refused after its handshake

@@ -21,8 +21,8 @@ def test_the_exchange_of_rfc_7677() -> None:
     assert client.first() == b"n,,n=user,r=" + NONCE.encode()
     proof = client.second(FIRST)
     assert proof.endswith(b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
-    assert client.finish(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
-    assert not client.finish(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert client.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert not client.verify(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
 @settings(deadline=None, max_examples=15)
@@ -35,7 +35,7 @@ def test_our_own_server_takes_it(user: str, password: str) -> None:
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         keys = keys_of_password(mechanism, password)
         server, client = ScramServer(mechanism, {user: keys}.get), ScramClient(mechanism, user, password)
-        assert client.finish(server.answer(client.second(server.answer(client.first()))))
+        assert client.verify(server.answer(client.second(server.answer(client.first()))))
         assert server.user == user
 
 
@@ -54,8 +54,8 @@ def test_a_server_that_lies_at_last(message: bytes) -> None:
     client = ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE)
     client.second(FIRST)
     with pytest.raises(MalformedRequest):
-        client.finish(message)
+        client.verify(message)
 
 
 def test_a_server_that_skips_the_proof_is_not_believed() -> None:
-    assert not ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE).finish(b"v=" + b64encode(bytes(32)))
+    assert not ScramClient("SCRAM-SHA-256", "user", "pencil", NONCE).verify(b"v=" + b64encode(bytes(32)))

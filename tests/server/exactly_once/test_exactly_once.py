@@ -60,7 +60,7 @@ class Killed:
 
 
 @contextmanager
-def running(process: Killed) -> Iterator[Killed]:
+def run_process(process: Killed) -> Iterator[Killed]:
     process.start()
     try:
         yield process
@@ -130,7 +130,7 @@ class Reader:
         self._consumer.close()
 
 
-def answers(bootstrap: str) -> bool:
+def is_answering(bootstrap: str) -> bool:
     from confluent_kafka.admin import AdminClient
 
     try:
@@ -153,12 +153,12 @@ def test_every_record_is_processed_once(tmp_path: Path, client: str) -> None:
         tmp_path / "worker.log",
     )
     victims = [server, worker] * KILLS
-    with running(server):
+    with run_process(server):
         deadline = time.monotonic() + DEADLINE_S
-        while not answers(bootstrap):
+        while not is_answering(bootstrap):
             assert not server.has_ended and time.monotonic() < deadline, server.said()
         values = fill(bootstrap, count)
-        with running(worker):
+        with run_process(worker):
             reader = Reader(bootstrap)
             next_kill = RECORDS_A_KILL // 2
             while len(reader.found) < count:

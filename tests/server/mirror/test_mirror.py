@@ -12,7 +12,7 @@ import pytest
 from kafkalog.errors import InconsistentTopicId, UnknownTopicOrPartition
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.server.client.errors import PeerUnreachable
-from kafkalog.server.mirror.mirror import Mirror, _known
+from kafkalog.server.mirror.mirror import Mirror, _supported
 from kafkalog.server.mirror.running import open_mirror
 from kafkalog.server.node.pool import CallPool
 from kafkalog.server.node.topics import id_text
@@ -105,7 +105,7 @@ async def test_new_partitions_and_settings_come_with_the_next_look(tmp_path: Pat
             await mirror.start()
             await server.node.topics.add_partitions("t", 3)
             append(server, TopicPartition("t", 2), b"0")
-            await mirror.look()
+            await mirror.refresh()
             await until_same(server, store, *(TopicPartition("t", index) for index in range(3)))
 
 
@@ -171,7 +171,7 @@ async def test_a_source_that_comes_back_is_followed_on(tmp_path: Path) -> None:
 
 def test_settings_that_mean_nothing_here_are_left_out() -> None:
     given = {"segment.bytes": "1048576", "leader.replication.throttled.replicas": "*", "some.day": "1"}
-    assert _known(given)["segment.bytes"] == "1048576" and "some.day" not in _known(given)
+    assert _supported(given)["segment.bytes"] == "1048576" and "some.day" not in _supported(given)
 
 
 @pytest.mark.parametrize("given", ["nobody", "host:", ":9092", "host:99999", "host:9a"])

@@ -55,7 +55,7 @@ async def connect(network: Network, listener: str = "PLAINTEXT", **more: Any) ->
     return await asyncio.open_connection("127.0.0.1", network.listeners[listener].port, **more)
 
 
-def framed(body: bytes) -> bytes:
+def add_length(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
@@ -75,5 +75,5 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def echo(connection: Any, frame: bytearray) -> list[Any]:
+async def echo_frame(connection: Any, frame: bytearray) -> list[Any]:
     return [bytes(frame)]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kafkalog.server.running import raise_descriptor_limit
-from tests.server.net.networks import framed
+from tests.server.net.networks import add_length
 
 CLIENTS = 10_000
 MOST_MB = 150
-ASKED = framed(b"\0\x12\0\0\0\0\0\7\xff\xff")
+ASKED = add_length(b"\0\x12\0\0\0\0\0\7\xff\xff")
 """ApiVersions 0, which is answered without a login."""
 HALF = ASKED[:-3]
 
@@ -25,7 +25,7 @@ def memory_mb(pid: int) -> float:
     return int(fields["VmRSS"].split()[0]) / 1024
 
 
-def connected(port: int) -> socket.socket:
+def connect_socket(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
@@ -54,10 +54,10 @@ def test_ten_thousand_idle_connections_leave_room_for_others(tmp_path: Path) -> 
         port = int(ready.read_text().rpartition(":")[2])
         idle = []
         for number in range(CLIENTS):
-            idle.append(stack.enter_context(connected(port)))
+            idle.append(stack.enter_context(connect_socket(port)))
             if number % 2:
                 idle[-1].sendall(HALF)  # what comes of the rest is waited for
-        other = stack.enter_context(connected(port))
+        other = stack.enter_context(connect_socket(port))
         assert is_served(other)
         held = len(os.listdir(f"/proc/{server.pid}/fd"))
         assert held > CLIENTS

@@ -5,9 +5,9 @@ import socket
 from typing import Any
 
 from kafkalog.server.security.sasl import Session
-from tests.server.net.networks import answer_of, connect, framed, network_for
+from tests.server.net.networks import add_length, answer_of, connect, network_for
 
-ASKED = framed(b"12345678")
+ASKED = add_length(b"12345678")
 
 
 async def one_that_never_reads(network: Any, answer: bytes) -> Any:
@@ -17,7 +17,7 @@ async def one_that_never_reads(network: Any, answer: bytes) -> Any:
     sock.setblocking(False)
     loop = asyncio.get_running_loop()
     await loop.sock_connect(sock, ("127.0.0.1", network.listeners["PLAINTEXT"].port))
-    await loop.sock_sendall(sock, framed(answer) * 3)
+    await loop.sock_sendall(sock, add_length(answer) * 3)
     return sock
 
 

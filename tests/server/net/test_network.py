@@ -11,9 +11,9 @@ import pytest
 
 from kafkalog.server.requests.context import CLOSE
 from kafkalog.server.running import raise_descriptor_limit
-from tests.server.net.networks import answer_of, connect, echo, framed, is_closed, monotonic_ms, network_for
+from tests.server.net.networks import add_length, answer_of, connect, echo_frame, is_closed, monotonic_ms, network_for
 
-ASKED = framed(b"12345678")
+ASKED = add_length(b"12345678")
 
 
 def test_a_request_that_waits_keeps_the_order_and_holds_up_nobody_else() -> None:
@@ -28,7 +28,7 @@ def test_a_request_that_waits_keeps_the_order_and_holds_up_nobody_else() -> None
 
         async with network_for(dispatch) as network:
             reader, writer = await connect(network)
-            writer.write(framed(b"waits...") + ASKED)
+            writer.write(add_length(b"waits...") + ASKED)
             other, other_writer = await connect(network)
             for _ in range(3):
                 other_writer.write(ASKED)
@@ -124,7 +124,7 @@ def test_a_client_that_goes_away_with_more_on_its_way_is_gone_all_the_same() -> 
 @pytest.mark.parametrize("lie", [-1, 0, 7, 101, 2**31 - 1, -(2**31)])
 def test_a_length_that_no_request_has_closes_the_connection(lie: int) -> None:
     async def run() -> None:
-        async with network_for(echo, socket_request_max_bytes=100) as network:
+        async with network_for(echo_frame, socket_request_max_bytes=100) as network:
             reader, writer = await connect(network)
             writer.write(lie.to_bytes(4, "big", signed=True) + bytes(20))
             assert await is_closed(reader)
@@ -136,7 +136,7 @@ def test_a_length_that_no_request_has_closes_the_connection(lie: int) -> None:
 
 def test_a_length_that_is_not_kept_takes_no_memory() -> None:
     async def run() -> None:
-        async with network_for(echo) as network:
+        async with network_for(echo_frame) as network:
             opened = []
             tracemalloc.start()
             for _ in range(30):
@@ -170,9 +170,9 @@ def test_who_is_not_authenticated_sends_no_more_than_that_takes() -> None:
                 (b"password", 5000, True),
             ):  # fmt: skip
                 reader, writer = await connect(network, "SASL_PLAINTEXT")
-                writer.write(framed(first))
+                writer.write(add_length(first))
                 assert await answer_of(reader) == first
-                writer.write(framed(bytes(size)))
+                writer.write(add_length(bytes(size)))
                 if is_taken:
                     assert await answer_of(reader) == bytes(min(size, 8))
                 else:
@@ -184,10 +184,10 @@ def test_who_is_not_authenticated_sends_no_more_than_that_takes() -> None:
 
 def test_a_large_request_comes_whole() -> None:
     async def run() -> None:
-        async with network_for(echo) as network:
+        async with network_for(echo_frame) as network:
             reader, writer = await connect(network)
             body = bytes(range(256)) * 20_000
-            writer.write(framed(body))
+            writer.write(add_length(body))
             assert await answer_of(reader) == body
             writer.write(ASKED)
             assert await answer_of(reader) == b"12345678"
@@ -198,7 +198,7 @@ def test_a_large_request_comes_whole() -> None:
 
 def test_more_connections_of_one_address_than_it_may_have_are_closed() -> None:
     async def run() -> None:
-        async with network_for(echo, max_connections_per_ip=2) as network:
+        async with network_for(echo_frame, max_connections_per_ip=2) as network:
             first, second, third = [await connect(network) for _ in range(3)]
             assert await is_closed(third[0])
             first[1].close()
@@ -216,7 +216,7 @@ def test_more_connections_of_one_address_than_it_may_have_are_closed() -> None:
 def test_an_address_may_have_a_limit_of_its_own() -> None:
     async def run() -> None:
         overrides = {"max.connections.per.ip.overrides": "127.0.0.1:1,10.0.0.1:9"}
-        async with network_for(echo, **overrides) as network:
+        async with network_for(echo_frame, **overrides) as network:
             first, second = [await connect(network) for _ in range(2)]
             assert await is_closed(second[0])
             for _, writer in (first, second):
@@ -228,7 +228,7 @@ def test_an_address_may_have_a_limit_of_its_own() -> None:
 @pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connections"])
 def test_more_connections_than_there_may_be_wait_to_be_taken(name: str) -> None:
     async def run() -> None:
-        async with network_for(echo, **{name: 1}) as network:
+        async with network_for(echo_frame, **{name: 1}) as network:
             first, second = [await connect(network) for _ in range(2)]
             second[1].write(ASKED)
             first[1].write(ASKED)
@@ -271,7 +271,7 @@ def test_connections_of_all_listeners_count_together() -> None:
             "listeners": "PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0", "max_connections": 2,
             "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
         }  # fmt: skip
-        async with network_for(echo, **settings) as network:
+        async with network_for(echo_frame, **settings) as network:
             taken = [await connect(network, name) for name in ("PLAINTEXT", "INSIDE")]
             for reader, writer in taken:
                 writer.write(ASKED)
@@ -318,7 +318,7 @@ def test_no_socket_is_read_while_too_many_calls_wait_for_a_thread() -> None:
         async with network_for(dispatch, num_io_threads=1, queued_max_requests=1) as network:
             blocked = [await connect(network) for _ in range(2)]
             for _, writer in blocked:
-                writer.write(framed(b"blocks.."))
+                writer.write(add_length(b"blocks.."))
             while network.pool.waiting < 1:
                 await asyncio.sleep(0.01)
             reader, writer = await connect(network)
@@ -348,7 +348,7 @@ def test_no_new_request_is_read_while_those_in_memory_have_too_many_bytes() -> N
 
         async with network_for(dispatch, queued_max_request_bytes=1000) as network:
             large, small = await connect(network), await connect(network)
-            large[1].write(framed(bytes(5000)))
+            large[1].write(add_length(bytes(5000)))
             while not network.counts.working:
                 await asyncio.sleep(0.01)
             small[1].write(ASKED)
@@ -374,7 +374,7 @@ def test_what_came_after_a_request_that_ends_its_connection_counts_no_more(asked
         async with network_for(dispatch, queued_max_request_bytes=50_000) as network:
             for _ in range(3):
                 _, writer = await connect(network)
-                writer.write(framed(asked) + bytes(40_000))
+                writer.write(add_length(asked) + bytes(40_000))
                 while not network.counts.bytes_in:
                     await asyncio.sleep(0.01)
                 writer.transport.abort()
@@ -411,7 +411,7 @@ def test_a_thousand_connections_are_held_and_served() -> None:
         pytest.skip("needs 2,300 open files")
 
     async def run() -> None:
-        async with network_for(echo) as network:
+        async with network_for(echo_frame) as network:
             opened = [await connect(network) for _ in range(1000)]
             for _, writer in opened:
                 writer.write(ASKED)
@@ -431,7 +431,7 @@ def test_close_and_no_answer() -> None:
 
         async with network_for(dispatch) as network:
             reader, writer = await connect(network)
-            writer.write(framed(b"nothing.") + ASKED + framed(b"close...") + ASKED)
+            writer.write(add_length(b"nothing.") + ASKED + add_length(b"close...") + ASKED)
             assert await answer_of(reader) == b"12345678"
             assert await is_closed(reader)
             writer.close()

@@ -12,10 +12,10 @@ from kafkalog.server.net import outgoing
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.util.fileio import OS
-from tests.server.net.networks import answer_of, both_loops, connect, framed, is_closed, network_for, run_in
+from tests.server.net.networks import add_length, answer_of, both_loops, connect, is_closed, network_for, run_in
 
 CONTENT = os.urandom(1 << 20) * 5
-ASKED = framed(b"12345678")
+ASKED = add_length(b"12345678")
 
 
 def pieces(path: Path) -> list[Any]:
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
-async def fetched(path: Path, **settings: Any) -> bytes:
+async def fetch_all(path: Path, **settings: Any) -> bytes:
     async def dispatch(connection: Any, frame: bytearray) -> Any:
         return pieces(path)
 
@@ -51,7 +51,7 @@ async def fetched(path: Path, **settings: Any) -> bytes:
 @pytest.mark.parametrize("loop", both_loops())
 def test_a_range_goes_by_sendfile(path: Path, monkeypatch: pytest.MonkeyPatch, loop: Any) -> None:
     monkeypatch.setattr(FileSlice, "read", lambda self: pytest.fail("it was read"))
-    assert run_in(loop, fetched(path)) == EXPECTED
+    assert run_in(loop, fetch_all(path)) == EXPECTED
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
@@ -68,7 +68,7 @@ def test_a_plain_copy_where_sendfile_is_refused(
         return real(*args)
 
     monkeypatch.setattr(os, "sendfile", sendfile)
-    assert asyncio.run(fetched(path)) == EXPECTED
+    assert asyncio.run(fetch_all(path)) == EXPECTED
     assert len(calls) == after + 1
 
 
@@ -77,7 +77,7 @@ def test_a_range_that_is_not_in_memory_is_read_by_a_thread(path: Path, monkeypat
     real = outgoing.warm
     monkeypatch.setattr("kafkalog.server.net.connection.warm", lambda piece: read.append(piece.size) or real(piece))
     monkeypatch.setattr(outgoing, "_is_warm", lambda *args: False)
-    assert asyncio.run(fetched(path)) == EXPECTED
+    assert asyncio.run(fetch_all(path)) == EXPECTED
     assert sum(read) >= 3_000_000
 
 
@@ -89,7 +89,7 @@ def test_a_client_that_never_reads_holds_up_nobody_and_no_memory(path: Path, loo
 
         async with network_for(dispatch) as network:
             lazy = await connect(network)
-            lazy[1].write(framed(b"much....") + ASKED * 10_000)
+            lazy[1].write(add_length(b"much....") + ASKED * 10_000)
             reader, writer = await connect(network)
             for _ in range(50):
                 writer.write(ASKED)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kafkalog.server.serving import serving
 from kafkalog.server.settings.config import ServerConfig
+from tests.server.net.networks import add_length
 from tests.server.nodes import SMALL, request_bytes
 
 SOFTWARE = {"client_software_name": "a-client", "client_software_version": "1.2"}
@@ -15,12 +16,8 @@ def config_of(**settings: object) -> ServerConfig:
     return ServerConfig({**SMALL, "listeners": "PLAINTEXT://127.0.0.1:0", **given})
 
 
-def framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
-def asked(correlation_id: int) -> bytes:
-    return framed(request_bytes("api_versions", 3, SOFTWARE, correlation_id=correlation_id))
+def versions_request(correlation_id: int) -> bytes:
+    return add_length(request_bytes("api_versions", 3, SOFTWARE, correlation_id=correlation_id))
 
 
 async def answer_of(reader: asyncio.StreamReader) -> bytes:
@@ -31,7 +28,7 @@ def test_answers_come_in_the_order_of_requests(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving([str(tmp_path)], config_of()) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
-            writer.write(b"".join(asked(number) for number in range(2000)))
+            writer.write(b"".join(versions_request(number) for number in range(2000)))
             for number in range(2000):
                 assert (await answer_of(reader))[:4] == number.to_bytes(4, "big")
             writer.close()
@@ -43,7 +40,7 @@ def test_a_request_may_come_in_any_pieces(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving([str(tmp_path)], config_of()) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
-            for byte in asked(5):
+            for byte in versions_request(5):
                 writer.write(bytes([byte]))
                 await writer.drain()
                 await asyncio.sleep(0.001)
@@ -55,7 +52,8 @@ def test_a_request_may_come_in_any_pieces(tmp_path: Path) -> None:
 
 def test_strangers_are_closed_and_others_are_served(tmp_path: Path) -> None:
     strangers = [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
-                 b"SSH-2.0-OpenSSH_9\r\n", b"\xff\xff\xff\xff", bytes(64), framed(b"\x03\xe7" + bytes(20))]  # fmt: skip
+                 b"SSH-2.0-OpenSSH_9\r\n", b"\xff\xff\xff\xff", bytes(64),
+                 add_length(b"\x03\xe7" + bytes(20))]  # fmt: skip
 
     async def run() -> None:
         async with serving([str(tmp_path)], config_of()) as server:
@@ -69,7 +67,7 @@ def test_strangers_are_closed_and_others_are_served(tmp_path: Path) -> None:
                     pass
                 writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(asked(1))
+            writer.write(versions_request(1))
             await answer_of(reader)
             writer.close()
 
@@ -80,7 +78,7 @@ def test_a_stop_closes_what_is_idle_at_once(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving([str(tmp_path)], config_of()) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.ports["PLAINTEXT"])
-            writer.write(asked(1))
+            writer.write(versions_request(1))
             await answer_of(reader)
         assert await reader.read() == b""
         writer.close()
@@ -94,7 +92,7 @@ def test_limits_of_connections_change_while_it_runs(tmp_path: Path) -> None:
             port = server.ports["PLAINTEXT"]
             await server.node.dynamic.change("", {"max.connections.per.ip": "1"})
             first, first_writer = await asyncio.open_connection("127.0.0.1", port)
-            first_writer.write(asked(1))
+            first_writer.write(versions_request(1))
             await answer_of(first)
             second, second_writer = await asyncio.open_connection("127.0.0.1", port)
             assert await asyncio.wait_for(second.read(), 10) == b""

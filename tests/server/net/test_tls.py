@@ -19,10 +19,19 @@ from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.lazy_file import LazyFile
 from kafkalog.util.fileio import OS
 from tests.server.net.certificates import authority, certificate
-from tests.server.net.networks import answer_of, both_loops, connect, echo, framed, is_closed, network_for, run_in
+from tests.server.net.networks import (
+    add_length,
+    answer_of,
+    both_loops,
+    connect,
+    echo_frame,
+    is_closed,
+    network_for,
+    run_in,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
-ASKED = framed(b"12345678")
+ASKED = add_length(b"12345678")
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +44,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def settings(folder: Path, **more: Any) -> dict[str, Any]:
+def tls_settings(folder: Path, **more: Any) -> dict[str, Any]:
     return {"listeners": "SSL://127.0.0.1:0", "ssl_keystore_location": str(folder / "server.pem"), **more}
 
 
-def client(folder: Path, name: str | None = None) -> ssl.SSLContext:
+def client_context(folder: Path, name: str | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     if name is not None:
         context.load_cert_chain(folder / f"{name}.pem")
@@ -57,10 +66,10 @@ def test_requests_and_ranges_of_files_over_tls(folder: Path, tmp_path: Path, loo
         return [bytes(frame)]
 
     async def run() -> None:
-        async with network_for(dispatch, **settings(folder)) as network:
-            reader, writer = await connect(network, "SSL", ssl=client(folder))
+        async with network_for(dispatch, **tls_settings(folder)) as network:
+            reader, writer = await connect(network, "SSL", ssl=client_context(folder))
             large = os.urandom(1 << 20)
-            writer.write(ASKED * 100 + framed(b"the file") + framed(large) + ASKED)
+            writer.write(ASKED * 100 + add_length(b"the file") + add_length(large) + ASKED)
             for _ in range(100):
                 assert await answer_of(reader) == b"12345678"
             assert await answer_of(reader) == b"head" + content + b"tail"
@@ -74,9 +83,9 @@ def test_requests_and_ranges_of_files_over_tls(folder: Path, tmp_path: Path, loo
 @pytest.mark.parametrize("loop", both_loops())
 def test_large_requests_wait_for_room_over_tls(folder: Path, loop: Any) -> None:
     async def run() -> None:
-        large = framed(os.urandom(600_000))
-        async with network_for(echo, queued_max_request_bytes=1 << 20, **settings(folder)) as network:
-            opened = [await connect(network, "SSL", ssl=client(folder)) for _ in range(6)]
+        large = add_length(os.urandom(600_000))
+        async with network_for(echo_frame, queued_max_request_bytes=1 << 20, **tls_settings(folder)) as network:
+            opened = [await connect(network, "SSL", ssl=client_context(folder)) for _ in range(6)]
             for number, (_, writer) in enumerate(opened):
                 writer.write(large if number % 2 else large[:300_000])
             for reader, _ in opened[1::2]:
@@ -99,11 +108,11 @@ def test_a_handshake_with_more_certificates_than_a_socket_takes_at_once(
     chain.write_text((folder / "server.pem").read_text() + (folder / "ca.pem").read_text() * 60)
     given = {"ssl_keystore_location": str(chain), "socket_send_buffer_bytes": 4096}
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = client(folder).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    tls = client_context(folder).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
 
     async def run() -> None:
         running = asyncio.get_running_loop()
-        async with network_for(echo, **settings(folder, **given)) as network:
+        async with network_for(echo_frame, **tls_settings(folder, **given)) as network:
             with socket.socket() as sock:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 sock.setblocking(False)
@@ -148,12 +157,12 @@ def test_a_certificate_names_the_client(folder: Path, rules: str, name: str) -> 
     async def run() -> None:
         more = {"ssl_client_auth": "required", "ssl_truststore_location": str(folder / "ca.pem")}
         more["ssl_principal_mapping_rules"] = rules
-        async with network_for(dispatch, **settings(folder, **more)) as network:
-            reader, writer = await connect(network, "SSL", ssl=client(folder, "client"))
+        async with network_for(dispatch, **tls_settings(folder, **more)) as network:
+            reader, writer = await connect(network, "SSL", ssl=client_context(folder, "client"))
             writer.write(ASKED)
             assert await answer_of(reader) == b"User:" + name.encode()
             writer.close()
-            reader, writer = await connect(network, "SSL", ssl=client(folder))
+            reader, writer = await connect(network, "SSL", ssl=client_context(folder))
             with pytest.raises((ssl.SSLError, ConnectionResetError, asyncio.IncompleteReadError)):
                 writer.write(ASKED)
                 await answer_of(reader)
@@ -164,7 +173,7 @@ def test_a_certificate_names_the_client(folder: Path, rules: str, name: str) -> 
 
 def test_strangers_at_a_tls_listener_are_closed_and_others_are_served(folder: Path) -> None:
     async def run() -> None:
-        async with network_for(echo, **settings(folder)) as network:
+        async with network_for(echo_frame, **tls_settings(folder)) as network:
             for stranger in (ASKED, b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(600)):
                 reader, writer = await connect(network, "SSL")
                 writer.write(stranger)
@@ -175,7 +184,7 @@ def test_strangers_at_a_tls_listener_are_closed_and_others_are_served(folder: Pa
                 writer.close()
             slow = await connect(network, "SSL")
             slow[1].write(b"\x16")
-            reader, writer = await connect(network, "SSL", ssl=client(folder))
+            reader, writer = await connect(network, "SSL", ssl=client_context(folder))
             writer.write(ASKED)
             assert await answer_of(reader) == b"12345678"
             assert network.counts.refused == {"bad_handshake": 3}
@@ -187,8 +196,8 @@ def test_strangers_at_a_tls_listener_are_closed_and_others_are_served(folder: Pa
 
 def test_an_old_version_of_tls_is_refused(folder: Path) -> None:
     async def run() -> None:
-        async with network_for(echo, **settings(folder, ssl_enabled_protocols="TLSv1.3")) as network:
-            context = client(folder)
+        async with network_for(echo_frame, **tls_settings(folder, ssl_enabled_protocols="TLSv1.3")) as network:
+            context = client_context(folder)
             context.maximum_version = ssl.TLSVersion.TLSv1_2
             with pytest.raises((ssl.SSLError, ConnectionResetError)):
                 await connect(network, "SSL", ssl=context)
@@ -203,9 +212,9 @@ def test_two_listeners_with_settings_of_their_own(folder: Path) -> None:
             "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SSL",
             "listener.name.outside.ssl.keystore.location": str(folder / "server.pem"),
         }
-        async with network_for(echo, **given) as network:
+        async with network_for(echo_frame, **given) as network:
             inside = await connect(network, "INSIDE")
-            outside = await connect(network, "OUTSIDE", ssl=client(folder))
+            outside = await connect(network, "OUTSIDE", ssl=client_context(folder))
             for reader, writer in (inside, outside):
                 writer.write(ASKED)
                 assert await answer_of(reader) == b"12345678"

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from kafkalog.server.net.request_memory import STRANGERS_BYTES
-from tests.server.net.networks import answer_of, connect, echo, framed, is_closed, network_for
+from kafkalog.server.net.request_memory import UNAUTHENTICATED_BYTES
+from tests.server.net.networks import add_length, answer_of, connect, echo_frame, is_closed, network_for
 
-SMALL = framed(b"12345678")
+SMALL = add_length(b"12345678")
 MOST = 1 << 20
-LARGE = framed(bytes(600_000))  # two of them have no room
+LARGE = add_length(bytes(600_000))  # two of them have no room
 
 
-async def until(condition: Any) -> None:
+async def wait_until(condition: Any) -> None:
     """Wait until it is so; the test's own timeout ends what never is."""
     async with asyncio.timeout(30):
         while not condition():
@@ -25,15 +25,15 @@ async def half_of(network: Any, data: bytes, **more: Any) -> Any:
     before = network.counts.bytes_in
     reader, writer = await connect(network, **more)
     writer.write(data[: len(data) // 2])
-    await until(lambda: network.counts.bytes_in > before)
+    await wait_until(lambda: network.counts.bytes_in > before)
     return reader, writer
 
 
 def test_a_large_request_waits_in_its_socket_until_it_has_room() -> None:
     async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+        async with network_for(echo_frame, queued_max_request_bytes=MOST) as network:
             first = await half_of(network, LARGE)
-            await until(lambda: network.counts.request_bytes >= len(LARGE) // 2)
+            await wait_until(lambda: network.counts.request_bytes >= len(LARGE) // 2)
             held = network.counts.request_bytes
             second = await half_of(network, LARGE)
             assert network.counts.request_bytes == held  # no more than its length was read
@@ -74,7 +74,7 @@ def test_many_large_requests_at_once_are_all_answered_within_the_limit() -> None
 
 def test_a_large_request_that_does_not_come_on_is_given_up_where_another_waits() -> None:
     async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+        async with network_for(echo_frame, queued_max_request_bytes=MOST) as network:
             stalled = await half_of(network, LARGE)
             whole = await connect(network)
             whole[1].write(LARGE)
@@ -89,8 +89,8 @@ def test_a_large_request_that_does_not_come_on_is_given_up_where_another_waits()
 
 def test_small_requests_are_answered_while_large_ones_hold_all_they_may() -> None:
     async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=MOST) as network:
-            held = await half_of(network, framed(bytes(MOST - (MOST >> 3))))
+        async with network_for(echo_frame, queued_max_request_bytes=MOST) as network:
+            held = await half_of(network, add_length(bytes(MOST - (MOST >> 3))))
             waiting = [await half_of(network, LARGE) for _ in range(5)]
             small = await connect(network)
             for _ in range(3):
@@ -105,9 +105,9 @@ def test_small_requests_are_answered_while_large_ones_hold_all_they_may() -> Non
 
 def test_a_smaller_request_does_not_wait_for_larger_ones() -> None:
     async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+        async with network_for(echo_frame, queued_max_request_bytes=MOST) as network:
             halves = [await half_of(network, LARGE) for _ in range(5)]
-            small = framed(bytes(100_000))
+            small = add_length(bytes(100_000))
             reader, writer = await connect(network)
             writer.write(small)
             assert await answer_of(reader) == small[4:]
@@ -134,19 +134,19 @@ def test_room_goes_first_to_the_client_that_has_the_least() -> None:
 
         async def asked(name: bytes, size: int, host: str = "127.0.0.1") -> Any:
             reader, writer = await connect(network, local_addr=(host, 0))
-            writer.write(framed(name + bytes(size)))
+            writer.write(add_length(name + bytes(size)))
             return reader, writer
 
         async with network_for(dispatch, queued_max_request_bytes=MOST) as network:
             opened = [await asked(b"first", 400_000), await asked(b"other", 400_000)]
-            await until(lambda: len(order) == 2)
+            await wait_until(lambda: len(order) == 2)
             before = network.counts.accepted
             opened += [await asked(b"third", 450_000), await asked(b"elsewhere", 450_000, "127.0.0.2")]
-            await until(lambda: network.counts.accepted == before + 2)
+            await wait_until(lambda: network.counts.accepted == before + 2)
             await asyncio.sleep(0.1)
             assert len(order) == 2
             gates[b"first"].set_result(None)
-            await until(lambda: len(order) == 4)
+            await wait_until(lambda: len(order) == 4)
             gates[b"other"].set_result(None)
             assert order[2:] == [b"elsew", b"third"]
             for reader, writer in opened:
@@ -158,7 +158,7 @@ def test_room_goes_first_to_the_client_that_has_the_least() -> None:
 
 def test_who_sends_whole_requests_goes_before_those_who_never_do() -> None:
     async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+        async with network_for(echo_frame, queued_max_request_bytes=MOST) as network:
             halves = [await half_of(network, LARGE) for _ in range(6)]
             reader, writer = await connect(network)
             for request in (SMALL, LARGE):
@@ -186,16 +186,16 @@ def test_a_large_request_goes_first_where_another_came_whole() -> None:
         async with network_for(dispatch, queued_max_request_bytes=MOST) as network:
             opened = [await connect(network) for _ in range(3)]
             for (reader, writer), before in zip(opened[1:], (20, 400_000), strict=True):
-                writer.write(framed(bytes(before)))
+                writer.write(add_length(bytes(before)))
                 await answer_of(reader)
             order.clear()
             for (_, writer), name in zip(opened, (b"holds", b"other", b"large"), strict=True):
                 before = network.counts.bytes_in
-                writer.write(framed(name + bytes(600_000)))
-                await until(lambda before=before: network.counts.bytes_in > before)
-            await until(lambda: order == [b"holds"])
+                writer.write(add_length(name + bytes(600_000)))
+                await wait_until(lambda before=before: network.counts.bytes_in > before)
+            await wait_until(lambda: order == [b"holds"])
             gate.set_result(None)
-            await until(lambda: len(order) == 3)
+            await wait_until(lambda: len(order) == 3)
             assert order == [b"holds", b"large", b"other"]
             for reader, writer in opened:
                 await answer_of(reader)
@@ -207,8 +207,8 @@ def test_a_large_request_goes_first_where_another_came_whole() -> None:
 
 def test_small_requests_that_are_never_whole_do_not_stop_the_others() -> None:
     async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=MOST) as network:
-            half = framed(bytes(60_000))
+        async with network_for(echo_frame, queued_max_request_bytes=MOST) as network:
+            half = add_length(bytes(60_000))
             halves = [await half_of(network, half) for _ in range(40)]
             reader, writer = await connect(network)
             writer.write(SMALL)
@@ -233,16 +233,16 @@ def test_strangers_have_a_budget_of_their_own(most: int) -> None:
         settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "queued_max_request_bytes": most}
         async with network_for(dispatch, **settings) as network:
             user = await connect(network, "SASL_PLAINTEXT")
-            user[1].write(framed(b"password"))
+            user[1].write(add_length(b"password"))
             await answer_of(user[0])
-            half = framed(bytes(524_288))
+            half = add_length(bytes(524_288))
             strangers = [await half_of(network, half, listener="SASL_PLAINTEXT") for _ in range(80)]
             for reader, writer in (user, await connect(network, "SASL_PLAINTEXT")):
                 for body in (b"password", b"12345678"):
-                    writer.write(framed(body))
+                    writer.write(add_length(body))
                     assert await answer_of(reader) == body
                 writer.close()
-            assert network.counts.request_bytes <= STRANGERS_BYTES
+            assert network.counts.request_bytes <= UNAUTHENTICATED_BYTES
             assert await is_closed(strangers[0][0])  # the oldest goes
             assert set(network.counts.refused) == {"unfinished"}
             strangers[-1][1].write(half[len(half) // 2 :])
@@ -257,13 +257,13 @@ def test_strangers_have_a_budget_of_their_own(most: int) -> None:
 def test_nothing_is_counted_of_requests_that_have_ended(is_split: bool) -> None:
     """Else the limit would move a little with each of them."""
     async def run() -> None:
-        async with network_for(echo, queued_max_request_bytes=MOST) as network:
+        async with network_for(echo_frame, queued_max_request_bytes=MOST) as network:
             reader, writer = await connect(network)
             for _ in range(20):
                 if is_split:
                     before = network.counts.bytes_in
                     writer.write(SMALL[:6])
-                    await until(lambda before=before: network.counts.bytes_in > before)
+                    await wait_until(lambda before=before: network.counts.bytes_in > before)
                     assert sum(network.unfinished._bytes) > 0
                     writer.write(SMALL[6:])
                 else:

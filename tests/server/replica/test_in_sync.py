@@ -13,7 +13,7 @@ from kafkalog.server.replica.following_session import FollowerSession
 from kafkalog.server.replica.leader_source import LeaderSource
 from kafkalog.server.replica.roles import FollowerState, Role, majority_of, without_late
 from kafkalog.types import LogOffsetMetadata
-from tests.server.client.peers import connected, liar
+from tests.server.client.peers import liar, open_connection
 from tests.server.looping import in_loop
 from tests.server.nodes import call
 from tests.server.replica.copies import until
@@ -108,7 +108,7 @@ async def test_a_follower_shows_who_is_in_sync_as_its_leader_told(tmp_path: Path
 async def test_the_wait_at_the_leader_counts_in_the_time_that_it_has(tmp_path: Path) -> None:
     """`replica.socket.timeout.ms` is for the whole request, as with KafkaConfig, which wants it not to be shorter."""
     limits = FetchLimits(max_wait_ms=3_600_000, timeout_ms=100)
-    async with liar(lambda _: b"") as port, connected(port) as leader:
+    async with liar(lambda _: b"") as port, open_connection(port) as leader:
         source = LeaderSource(leader, 2, limits)
         with pytest.raises(PeerTimedOut):
             async with asyncio.timeout(60):

@@ -1,11 +1,14 @@
 """Requests that wait: woken by their keys, answered once, ended by their limits."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.server.replica.purgatory import DelayedOperation, Purgatory
-from kafkalog.server.replica.timer import TimerWheel
+from tests.server.replica.partitions import Timer
 
 
 class Waiting(DelayedOperation):
@@ -30,14 +33,24 @@ class Waiting(DelayedOperation):
 class Clock:
     def __init__(self) -> None:
         self.now_ms = 50_000
-        self.wheel = TimerWheel(self.now_ms)
+        self.timers: list[Timer] = []
         self.errors: list[Exception] = []
-        self.purgatory = Purgatory(self.wheel, lambda: self.now_ms, lambda _, error: self.errors.append(error), 10)
+        self.purgatory = Purgatory(self.later, lambda _, error: self.errors.append(error), 10)
+
+    def later(self, delay_ms: float, callback: Callable[[], object]) -> Any:
+        self.timers.append(Timer(self.now_ms + delay_ms, callback))
+        return self.timers[-1]
 
     def passes(self, ms: int) -> None:
         self.now_ms += ms
-        for operation in self.wheel.advance_to(self.now_ms):
-            self.purgatory.expire(operation)
+        for timer in self.timers:
+            if timer.callback is not None and timer.due_ms <= self.now_ms:
+                timer.callback()
+
+    @property
+    def pending(self) -> int:
+        """Number of timers that are neither expired nor cancelled."""
+        return sum(timer.callback is not None for timer in self.timers)
 
 
 @pytest.fixture
@@ -50,7 +63,7 @@ def test_what_is_ready_never_waits(clock: Clock) -> None:
     one.ready = True
     assert clock.purgatory.try_complete_else_watch(one, ["a"])
     assert one.happened == ["look", "answer"]
-    assert (clock.purgatory.delayed, clock.purgatory.watched, len(clock.wheel)) == (0, 0, 0)
+    assert (clock.purgatory.delayed, clock.purgatory.watched, clock.pending) == (0, 0, 0)
 
 
 def test_woken_by_any_of_its_keys_and_answered_once(clock: Clock) -> None:
@@ -63,7 +76,7 @@ def test_woken_by_any_of_its_keys_and_answered_once(clock: Clock) -> None:
     assert clock.purgatory.check_and_complete("a") == 0
     clock.passes(5_000)
     assert one.happened == ["look", "look", "look", "answer"]
-    assert (clock.purgatory.delayed, clock.purgatory.watched, len(clock.wheel)) == (0, 0, 0)
+    assert (clock.purgatory.delayed, clock.purgatory.watched, clock.pending) == (0, 0, 0)
 
 
 def test_the_limit_answers_with_what_there_is(clock: Clock) -> None:
@@ -111,7 +124,7 @@ def test_a_stop_answers_all(clock: Clock) -> None:
         clock.purgatory.try_complete_else_watch(one, [number, number + 1])
     clock.purgatory.complete_all()
     assert all(one.happened == ["look", "answer"] for one in waiting)
-    assert (clock.purgatory.delayed, clock.purgatory.watched, len(clock.wheel)) == (0, 0, 0)
+    assert (clock.purgatory.delayed, clock.purgatory.watched, clock.pending) == (0, 0, 0)
 
 
 @given(st.lists(st.tuples(st.sampled_from("wcp"), st.integers(0, 5), st.integers(0, 400)), max_size=80))
@@ -132,7 +145,7 @@ def test_each_is_answered_once_and_what_is_done_is_swept(steps: list[tuple[str, 
             assert one.happened.count("answer") == one.is_completed
             assert one.is_completed or limit > clock.now_ms
         waiting = sum(not one.is_completed for one, _ in all_of_them)
-        assert clock.purgatory.delayed == waiting == len(clock.wheel)
+        assert clock.purgatory.delayed == waiting == clock.pending
         assert clock.purgatory.watched <= 3 * (waiting + 10)
 
 

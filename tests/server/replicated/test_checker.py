@@ -139,7 +139,7 @@ def test_what_is_in_a_log_is_what_was_committed() -> None:
 
 
 @st.composite
-def right(draw: st.DrawFn) -> tuple[list[Operation], Logs]:
+def valid_history(draw: st.DrawFn) -> tuple[list[Operation], Logs]:
     """A log, and what producers and readers of it may have seen."""
     clock = count(1)
     history: list[Operation] = []
@@ -177,7 +177,7 @@ def right(draw: st.DrawFn) -> tuple[list[Operation], Logs]:
     return draw(st.permutations(history)), {KEY: copies}
 
 
-@given(right())
+@given(valid_history())
 def test_nothing_is_found_in_a_history_that_is_right(seen: tuple[list[Operation], Logs]) -> None:
     history, logs = seen
     assert check(history, logs) == []

@@ -138,7 +138,7 @@ class AioKafkaReader(Client):
             await consumer.stop()
 
 
-def until(holds: Callable[[], bool], clients: list[Client]) -> None:
+def wait_until(holds: Callable[[], bool], clients: list[Client]) -> None:
     end = time.monotonic() + WAIT_S
     while not holds():
         for one in clients:
@@ -154,7 +154,7 @@ def until_all_go_on(clients: list[Client]) -> None:
         return [len(rows) for one in clients for index, rows in one.seen.items() if one.partition in (None, index)]
 
     before = counts()
-    until(lambda: all(now >= was + MORE for now, was in zip(counts(), before, strict=True)), clients)
+    wait_until(lambda: all(now >= was + MORE for now, was in zip(counts(), before, strict=True)), clients)
 
 
 def test_no_record_is_lost_or_doubled_by_a_promotion(tmp_path: Path) -> None:
@@ -162,12 +162,12 @@ def test_no_record_is_lost_or_doubled_by_a_promotion(tmp_path: Path) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     with Cluster(tmp_path, 0, SETTINGS) as cluster:
-        until(lambda: len(cluster.states()) == len(NODES), [])
-        until(lambda: not cluster.promote(1), [])
+        wait_until(lambda: len(cluster.states()) == len(NODES), [])
+        wait_until(lambda: not cluster.promote(1), [])
         admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("t", 2, 3)])["t"].result(WAIT_S)
         del admin  # with its connections
-        until(lambda: cluster.in_sync(["t"]) == len(NODES), [])
+        wait_until(lambda: cluster.in_sync(["t"]) == len(NODES), [])
         writers = [LibrdkafkaWriter(cluster.bootstrap, 0), AioKafkaWriter(cluster.bootstrap, 1)]
         readers = [LibrdkafkaReader(cluster.bootstrap), AioKafkaReader(cluster.bootstrap)]
         clients: list[Client] = [*writers, *readers]
@@ -175,12 +175,12 @@ def test_no_record_is_lost_or_doubled_by_a_promotion(tmp_path: Path) -> None:
             one.start()
         until_all_go_on(clients)
         for leader in (2, 3, 1):
-            until(lambda leader=leader: not cluster.promote(leader), clients)  # type: ignore[misc]
+            wait_until(lambda leader=leader: not cluster.promote(leader), clients)  # type: ignore[misc]
             until_all_go_on(clients)
         for one in writers:
             one.is_over.set()
             one.join(WAIT_S)
-        until(lambda: all(len(one.seen[w.partition]) >= w.sent for one in readers for w in writers), clients)  # type: ignore[index]
+        wait_until(lambda: all(len(one.seen[w.partition]) >= w.sent for one in readers for w in writers), clients)  # type: ignore[index]
         for one in readers:
             one.is_over.set()
             one.join(WAIT_S)

@@ -26,7 +26,7 @@ def commit(offset: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def led(nodes: Set) -> None:
+async def lead_with_topics(nodes: Set) -> None:
     await nodes.promote(1)
     await nodes[1].topics.create("t", 1)
     for name in ("__consumer_offsets", "__transaction_state"):
@@ -40,16 +40,16 @@ async def replicate(nodes: Set, *keys: TopicPartition) -> None:
         await fetch(nodes[1], 2, nodes[1].replicas.find(key).log.log_end_offset, key)
 
 
-async def written(nodes: Set, key: TopicPartition, count: int) -> None:
+async def wait_for_end(nodes: Set, key: TopicPartition, count: int) -> None:
     await wait_until(lambda: nodes[1].replicas.find(key).log.log_end_offset >= count)
 
 
 @in_loop
 async def test_a_commit_is_answered_when_a_majority_has_it(tmp_path: Path) -> None:
     async with set_of(tmp_path, count=2, **ONE) as nodes:
-        await led(nodes)
+        await lead_with_topics(nodes)
         asked = asyncio.ensure_future(call(nodes[1], "offset_commit", 9, commit(7)))
-        await written(nodes, GROUPS, 1)
+        await wait_for_end(nodes, GROUPS, 1)
         await asyncio.sleep(0)
         assert not asked.done()
         await replicate(nodes, GROUPS)
@@ -59,9 +59,9 @@ async def test_a_commit_is_answered_when_a_majority_has_it(tmp_path: Path) -> No
 @in_loop
 async def test_who_leads_no_more_sends_clients_elsewhere(tmp_path: Path) -> None:
     async with set_of(tmp_path, count=2, **ONE) as nodes:
-        await led(nodes)
+        await lead_with_topics(nodes)
         asked = asyncio.ensure_future(call(nodes[1], "offset_commit", 9, commit(7)))
-        await written(nodes, GROUPS, 1)
+        await wait_for_end(nodes, GROUPS, 1)
         await nodes.quorum(2).promote(is_forced=True)
         assert (await asked).topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
         assert not nodes[1].groups.groups or nodes[1].leaders_calls
@@ -71,24 +71,24 @@ async def test_who_leads_no_more_sends_clients_elsewhere(tmp_path: Path) -> None
 async def test_no_marker_is_written_before_the_end_of_a_transaction_is_certain(tmp_path: Path) -> None:
     data = TopicPartition("t", 0)
     async with set_of(tmp_path, count=2, **ONE) as nodes:
-        await led(nodes)
+        await lead_with_topics(nodes)
         transactions = nodes[1].transactions
         begun = asyncio.ensure_future(transactions.init_producer_id("x", 10_000))
-        await written(nodes, TRANSACTIONS, 1)
+        await wait_for_end(nodes, TRANSACTIONS, 1)
         assert not begun.done()
         await replicate(nodes, TRANSACTIONS)
         producer = ProducerEpoch(*(await begun)[1:])
         assert transactions.add_partitions("x", producer, [data]) == ErrorCode.NONE
         ending = asyncio.ensure_future(transactions.end("x", producer, True))
-        await written(nodes, TRANSACTIONS, 3)
+        await wait_for_end(nodes, TRANSACTIONS, 3)
         for _ in range(20):
             await asyncio.sleep(0)
         assert nodes[1].replicas.find(data).log.log_end_offset == 0
         await replicate(nodes, TRANSACTIONS)
-        await written(nodes, data, 1)
+        await wait_for_end(nodes, data, 1)
         assert transactions.describe("x")[1].state == TransactionState.PREPARE_COMMIT  # type: ignore[union-attr]
         await replicate(nodes, data)
-        await written(nodes, TRANSACTIONS, 4)
+        await wait_for_end(nodes, TRANSACTIONS, 4)
         await replicate(nodes, TRANSACTIONS)
         assert (await ending).error == ErrorCode.NONE
         assert transactions.describe("x")[1].state == TransactionState.COMPLETE_COMMIT  # type: ignore[union-attr]

@@ -16,7 +16,7 @@ from kafkalog.server.replica.following import FetchLimits
 from kafkalog.server.replica.results import AppendParams
 from kafkalog.server.settings.config import ServerConfig
 from tests.builder import R, batch
-from tests.server.client.peers import connected, server_on
+from tests.server.client.peers import open_connection, server_on
 from tests.server.looping import in_loop
 from tests.server.nodes import call, node_for
 from tests.server.replica.copies import until
@@ -60,7 +60,7 @@ def test_what_makes_followers_late_or_is_out_of_range_is_refused(given: dict[str
         ServerConfig(given)
 
 
-def fetches(node: Node) -> int:
+def count_fetches(node: Node) -> int:
     """How many were answered."""
     return node.requests.calls[FETCH].times_ms.count if FETCH in node.requests.calls else 0
 
@@ -76,10 +76,10 @@ async def test_a_follower_gets_no_more_at_once_than_it_asks_for(tmp_path: Path) 
         for number in range(20):
             found = await node.replicas.append({T0: bytearray(batch([R(b"%d" % number)]))}, AppendParams(1, 1000))
             assert not found[T0].error_code
-        before = fetches(node)
+        before = count_fetches(node)
         third = (await servers.start(3)).node
         await until(lambda: (log := third.store.get(T0)) is not None and log.log_end_offset == 20)
-        assert fetches(node) - before >= 20  # one batch each time, which comes whole
+        assert count_fetches(node) - before >= 20  # one batch each time, which comes whole
 
 
 @in_loop
@@ -90,7 +90,7 @@ async def test_the_buffer_of_a_connection_to_the_leader(tmp_path: Path) -> None:
     async with server_on(tmp_path) as server:
         (port,) = server.ports.values()
         for size in (-1, 8192):
-            async with connected(port, PeerSettings(receive_buffer_bytes=size)) as connection:
+            async with open_connection(port, PeerSettings(receive_buffer_bytes=size)) as connection:
                 assert connection._transport is not None
                 found = connection._transport.get_extra_info("socket")
                 is_set = found.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == expected

@@ -24,7 +24,7 @@ from tests.server.looping import in_loop
 from tests.server.replica.copies import bytes_from, until
 from tests.server.replicated.servers import Servers, servers_of
 from tests.server.replicated.test_following_leader import T0, until_same
-from tests.server.replicated.test_survivors import written
+from tests.server.replicated.test_survivors import write_to_all
 
 CREATE, DELETE, ALTER_CONFIGS, ALTER_USERS = 19, 20, 44, 51
 USER = {"name": "b", "mechanism": 1, "iterations": 4096, "salt": b"s" * 24, "salted_password": b"p" * 32}
@@ -109,7 +109,7 @@ async def test_who_cannot_copy_it_does_not_lead(tmp_path: Path) -> None:
 async def test_a_topic_that_was_deleted_stays_so(tmp_path: Path, successor: int) -> None:
     """Who has not heard of it has records of the topic still, and votes for one without it all the same."""
     async with one_is_deaf(tmp_path, "t", "u") as servers:
-        await written(servers[1], T0, b"one")
+        await write_to_all(servers[1], T0, b"one")
         await until_same(servers, 1, T0)
         [row] = await ask(servers, 1, DELETE, delete("t"))
         assert row.error_code == 0
@@ -126,7 +126,7 @@ async def test_records_of_a_topic_that_a_candidate_never_heard_of_are_not_given_
         first = servers[1].node
         await first.topics.create("t", 1)
         await until(lambda: servers[2].node.topics.get("t") is not None)
-        await written(servers[1], T0, b"one")
+        await write_to_all(servers[1], T0, b"one")
         content = bytes_from(first.store.get(T0), 0)
         await servers.stop(1)
         await servers[3].node.quorum.promote()

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 from tests.server.replicated.cluster import NODES
 from tests.server.replicated.namespaces import NamespacedCluster, why_not
-from tests.server.replicated.test_promises import COUNT, begun, read, until, until_same, write
+from tests.server.replicated.test_promises import COUNT, read, start_cluster, until_same, wait_until, write
 
 _WHY_NOT = why_not()
 pytestmark = [
@@ -23,7 +23,7 @@ pytestmark = [
 def cluster(tmp_path: Path) -> Iterator[NamespacedCluster]:
     """Three nodes, of which the first one leads, and a topic `t` that all of them have."""
     with NamespacedCluster(tmp_path) as made:
-        begun(made)
+        start_cluster(made)
         yield made
 
 
@@ -31,11 +31,11 @@ def test_a_leader_whose_cable_is_pulled_takes_nothing_that_all_acknowledged(clus
     safe = write(cluster, "all", -1)
     assert len(safe) == COUNT
     cluster.unplug(1)
-    until(lambda: not cluster.promote(2))
+    wait_until(lambda: not cluster.promote(2))
     later = write(cluster, "later", -1, nodes=(2, 3))
     assert len(later) == COUNT
     cluster.plug(1)
-    until(lambda: set(cluster.states().values()) == {cluster.states()[2]} and len(cluster.states()) == len(NODES))
+    wait_until(lambda: set(cluster.states().values()) == {cluster.states()[2]} and len(cluster.states()) == len(NODES))
     assert safe | later == set(read(cluster))
     until_same(cluster)
 
@@ -47,14 +47,14 @@ def test_a_leader_that_only_clients_reach_acknowledges_nothing_by_all(cluster: N
     alone = write(cluster, "one", 1)
     assert len(alone) == COUNT
     assert write(cluster, "alone", -1, 4) == set()
-    until(lambda: not cluster.promote(3))
+    wait_until(lambda: not cluster.promote(3))
     # A client that node 2 still sends to node 1 stays there: nothing that it is refused for asks for other metadata.
-    until(lambda: cluster.states().get(2, ())[1:] == (3,))
+    wait_until(lambda: cluster.states().get(2, ())[1:] == (3,))
     later = write(cluster, "later", -1, nodes=(2, 3))
     assert len(later) == COUNT
     for other in (2, 3):
         cluster.mend(1, other)
-    until(lambda: set(cluster.states().values()) == {cluster.states()[3]})
+    wait_until(lambda: set(cluster.states().values()) == {cluster.states()[3]})
     assert set(read(cluster)) & (safe | alone | later) == safe | later
     until_same(cluster)
 
@@ -63,7 +63,7 @@ def test_a_follower_that_hears_and_is_not_heard_is_in_sync_again_later(cluster: 
     cluster.cut(3, 1)
     told = write(cluster, "all", -1)
     assert len(told) == COUNT
-    until(lambda: cluster.in_sync(["t"]) == 2)
+    wait_until(lambda: cluster.in_sync(["t"]) == 2)
     cluster.mend(3, 1)
     assert told <= set(read(cluster))
     until_same(cluster)

@@ -26,23 +26,23 @@ HOLE = Condition("hole")
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes, of which the first one leads, and a topic `t` that all of them have."""
     with Cluster(tmp_path, 0, {**SETTINGS, "min.insync.replicas": request.param}) as made:
-        begun(made)
+        start_cluster(made)
         yield made
 
 
-def begun(cluster: Cluster) -> None:
+def start_cluster(cluster: Cluster) -> None:
     """The first one leads, and all have a topic `t`."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    until(lambda: len(cluster.states()) == len(NODES))
-    until(lambda: not cluster.promote(1))
+    wait_until(lambda: len(cluster.states()) == len(NODES))
+    wait_until(lambda: not cluster.promote(1))
     admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("t", 1, 3)])["t"].result(WAIT_S)
-    until(lambda: all((cluster.data_of(node) / "t-0").is_dir() for node in NODES))
-    until(lambda: in_sync(cluster) == len(NODES))
+    wait_until(lambda: all((cluster.data_of(node) / "t-0").is_dir() for node in NODES))
+    wait_until(lambda: in_sync(cluster) == len(NODES))
 
 
-def until(holds: Callable[[], bool]) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT_S
     while not holds():
         assert time.monotonic() < end
@@ -75,7 +75,7 @@ def write(
     return done
 
 
-def take(cluster: Cluster, name: str, leader: int = 1) -> set[str]:
+def write_unacknowledged(cluster: Cluster, name: str, leader: int = 1) -> set[str]:
     """Twenty values that nobody acknowledges, in the leader's log."""
     sent = write(cluster, name, 0)
     assert len(sent) == COUNT
@@ -83,7 +83,7 @@ def take(cluster: Cluster, name: str, leader: int = 1) -> set[str]:
     def there() -> set[str]:
         return {value for _, value in copies_of({leader: cluster.data_of(leader)}, {"t": 1})["t", 0][leader].records}
 
-    until(lambda: sent <= there())
+    wait_until(lambda: sent <= there())
     return sent
 
 
@@ -112,7 +112,7 @@ def read(cluster: Cluster) -> list[str]:
 
 def until_same(cluster: Cluster) -> None:
     """All are in sync, have a last record, and the same bytes when they have stopped."""
-    until(lambda: in_sync(cluster) == len(NODES))
+    wait_until(lambda: in_sync(cluster) == len(NODES))
     assert len(write(cluster, "last", -1)) == COUNT
     assert [cluster.stop(node) for node in NODES] == [0, 0, 0]
     copies = copies_of({node: cluster.data_of(node) for node in NODES}, {"t": 1})["t", 0]
@@ -133,7 +133,7 @@ def test_a_follower_that_dies_takes_nothing(cluster: Cluster) -> None:
 @pytest.mark.slow
 @pytest.mark.crash
 def test_a_leader_that_comes_back_leads_on_and_has_what_was_acknowledged(cluster: Cluster) -> None:
-    told = write(cluster, "one", 1) | write(cluster, "all", -1) | take(cluster, "none")
+    told = write(cluster, "one", 1) | write(cluster, "all", -1) | write_unacknowledged(cluster, "none")
     assert len(told) == 3 * COUNT
     cluster.kill(1)
     cluster.start(1)
@@ -154,7 +154,7 @@ def test_with_the_leader_goes_what_it_had_alone_and_nothing_that_all_acknowledge
     assert len(alone) == 2 * COUNT
     assert write(cluster, "alone", -1, 4) == set()
     cluster.kill(1)
-    until(lambda: not cluster.promote(2))
+    wait_until(lambda: not cluster.promote(2))
     cluster.proxy.heal()
     assert len(write(cluster, "later", -1)) == COUNT
     assert set(read(cluster)) & (safe | alone) == safe
@@ -169,13 +169,13 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_by_all_and_follows_the_ne
     for other in (2, 3):
         cluster.proxy.set(other, 1, HOLE)
         cluster.proxy.set(1, other, HOLE)
-    alone = write(cluster, "one", 1) | take(cluster, "none")
+    alone = write(cluster, "one", 1) | write_unacknowledged(cluster, "none")
     assert len(alone) == 2 * COUNT
-    until(lambda: not cluster.promote(3))
+    wait_until(lambda: not cluster.promote(3))
     assert len(write(cluster, "later", -1, nodes=(2, 3))) == COUNT  # one that asks the first alone stays with it
     assert set(read(cluster)) & (safe | alone) == safe
     cluster.proxy.heal()
-    until(lambda: set(cluster.states().values()) == {cluster.states()[3]})
+    wait_until(lambda: set(cluster.states().values()) == {cluster.states()[3]})
     until_same(cluster)
 
 
@@ -185,12 +185,12 @@ def test_without_a_majority_nothing_is_acknowledged_by_all_and_nobody_is_promote
     safe = write(cluster, "all", -1)
     cluster.kill(2)
     cluster.kill(3)
-    safe |= write(cluster, "one", 1) | take(cluster, "none")
+    safe |= write(cluster, "one", 1) | write_unacknowledged(cluster, "none")
     assert len(safe) == 3 * COUNT
     assert write(cluster, "refused", -1, 5) == set()
     cluster.kill(1)
     cluster.start(3)
-    until(lambda: 3 in cluster.states())
+    wait_until(lambda: 3 in cluster.states())
     assert "ElectionFailed" in cluster.promote(3)
     cluster.start(1)
     cluster.start(2)
@@ -205,7 +205,8 @@ def test_who_is_forced_leads_with_what_it_has(cluster: Cluster) -> None:
     safe = write(cluster, "all", -1)
     for other in (1, 2):
         cluster.proxy.set(3, other, HOLE)
-    behind = write(cluster, "two of three", -1) | write(cluster, "its leader", 1) | take(cluster, "none")
+    behind = write(cluster, "two of three", -1) | write(cluster, "its leader", 1)
+    behind |= write_unacknowledged(cluster, "none")
     assert len(behind) == 3 * COUNT
     cluster.kill(1)
     cluster.kill(2)
@@ -223,11 +224,11 @@ def test_who_is_forced_leads_with_what_it_has(cluster: Cluster) -> None:
 @pytest.mark.crash
 def test_a_slow_follower_leaves_the_replicas_in_sync_and_comes_back(cluster: Cluster) -> None:
     cluster.pause(2)
-    told = write(cluster, "all", -1) | write(cluster, "one", 1) | take(cluster, "none")
+    told = write(cluster, "all", -1) | write(cluster, "one", 1) | write_unacknowledged(cluster, "none")
     assert len(told) == 3 * COUNT
-    until(lambda: in_sync(cluster) == 2)
+    wait_until(lambda: in_sync(cluster) == 2)
     cluster.heal()
-    until(lambda: in_sync(cluster) == 3)
+    wait_until(lambda: in_sync(cluster) == 3)
     assert told <= set(read(cluster))
     until_same(cluster)
 

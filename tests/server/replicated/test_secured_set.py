@@ -37,7 +37,7 @@ READ_ALL = Acl(ResourceType.TOPIC, "*", PatternType.LITERAL, "User:a", "*", Oper
 USERS = SecurityState((READ_ALL,), {}, {"a": {SCRAM: keys_of_password(SCRAM, "of a", 4096)}})
 
 
-def settings(folder: Path, password: str = "of the nodes") -> dict[str, Any]:
+def secured_settings(folder: Path, password: str = "of the nodes") -> dict[str, Any]:
     return {
         "ssl.keystore.location": str(folder / "server.pem"), "ssl.truststore.location": str(folder / "ca.pem"),
         "security.inter.broker.protocol": "SASL_SSL", "sasl.mechanism.inter.broker.protocol": SCRAM,
@@ -46,7 +46,7 @@ def settings(folder: Path, password: str = "of the nodes") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def client(folder: Path, user: str, password: str) -> PeerSettings:
+def client_settings(folder: Path, user: str, password: str) -> PeerSettings:
     return peer_settings({
         "security.protocol": "SASL_SSL", "sasl.mechanism": SCRAM, "sasl.jaas.config": LOGIN.format(user, password),
         "ssl.truststore.location": str(folder / "ca.pem"),
@@ -55,7 +55,7 @@ def client(folder: Path, user: str, password: str) -> PeerSettings:
 
 async def refusals(folder: Path, port: int, term: int, topic_id: Any) -> dict[int, int]:
     """What a user who may do everything with topics, and nothing with the cluster, is told as if it were node 2."""
-    connection = await connect(HOST, port, client(folder, "a", "of a"))
+    connection = await connect(HOST, port, client_settings(folder, "a", "of a"))
     row = {"partition": 0, "current_leader_epoch": term, "fetch_offset": 0, "last_fetched_epoch": -1,
            "log_start_offset": 0, "partition_max_bytes": 1 << 20}  # fmt: skip
     fetch = {
@@ -83,7 +83,7 @@ async def refusals(folder: Path, port: int, term: int, topic_id: Any) -> dict[in
 async def test_nodes_log_in_to_each_other_and_nobody_else_acts_as_one(tmp_path: Path) -> None:
     authority(tmp_path)
     certificate(tmp_path, "server", "/CN=localhost")
-    async with servers_of(tmp_path, 1, 2, 3, listener="SASL_SSL", settings=settings(tmp_path)) as servers:
+    async with servers_of(tmp_path, 1, 2, 3, listener="SASL_SSL", settings=secured_settings(tmp_path)) as servers:
         first = servers[1].node
         await first.quorum.promote()
         made = await first.topics.create("t", 1)
@@ -99,20 +99,20 @@ async def test_nodes_log_in_to_each_other_and_nobody_else_acts_as_one(tmp_path: 
         assert set(found.values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
         assert first.quorum.leads and first.quorum.state.term == term
         with pytest.raises(PeerRefused):
-            await connect(HOST, servers.ports[2], client(tmp_path, "replica", "guessed"))
+            await connect(HOST, servers.ports[2], client_settings(tmp_path, "replica", "guessed"))
 
         await servers[2].node.quorum.promote()
         assert await write(servers[2], T0, b"two") == 0
         await until_same(servers, 2, T0)
-        await (await connect(HOST, servers.ports[3], client(tmp_path, "a", "of a"))).close()
+        await (await connect(HOST, servers.ports[3], client_settings(tmp_path, "a", "of a"))).close()
 
 
 @in_loop
 async def test_a_node_with_another_password_is_none_of_the_set(tmp_path: Path) -> None:
     authority(tmp_path)
     certificate(tmp_path, "server", "/CN=localhost")
-    async with servers_of(tmp_path, 1, 2, listener="SASL_SSL", settings=settings(tmp_path)) as servers:
-        servers._settings = settings(tmp_path, "guessed")
+    async with servers_of(tmp_path, 1, 2, listener="SASL_SSL", settings=secured_settings(tmp_path)) as servers:
+        servers._settings = secured_settings(tmp_path, "guessed")
         third = (await servers.start(3)).node
         await servers[1].node.quorum.promote()
         await servers[1].node.topics.create("t", 1)

@@ -25,14 +25,14 @@ async def each_ahead(path: Path) -> AsyncIterator[dict[int, Server]]:
         await first.quorum.promote()
         await first.topics.create("t", 2)
         await until(lambda: all(one.node.topics.get("t") is not None for one in servers.values()))
-        await written(servers[1], T0, b"of all")
-        await written(servers[1], T1, b"of all")
+        await write_to_all(servers[1], T0, b"of all")
+        await write_to_all(servers[1], T1, b"of all")
         await until_same(servers, 1, T0, T1)
         for number, key in ((3, T0), (2, T1)):
             stand_still(servers[number], key)
         for number in range(20):
-            await written(servers[1], T0, b"of the second %d" % number)
-            await written(servers[1], T1, b"of the third %d" % number)
+            await write_to_all(servers[1], T0, b"of the second %d" % number)
+            await write_to_all(servers[1], T1, b"of the third %d" % number)
         await servers.stop(1)
         yield servers
 
@@ -43,7 +43,7 @@ def stand_still(server: Server, key: TopicPartition) -> None:
     states[key] = states[key]._replace(is_suspended=True)
 
 
-async def written(server: Server, key: TopicPartition, value: bytes) -> None:
+async def write_to_all(server: Server, key: TopicPartition, value: bytes) -> None:
     """Return once a write with acks=all was acknowledged: those who are late have to leave the ISR before."""
     code = -1
     async with asyncio.timeout(60):
@@ -52,7 +52,7 @@ async def written(server: Server, key: TopicPartition, value: bytes) -> None:
             await asyncio.sleep(0.01)  # a refusal comes at once
 
 
-def end(server: Server, key: TopicPartition) -> int:
+def log_end(server: Server, key: TopicPartition) -> int:
     return int(server.node.store.get(key).log_end_offset)
 
 
@@ -60,11 +60,11 @@ def end(server: Server, key: TopicPartition) -> int:
 async def test_who_is_promoted_first_copies_what_the_other_has_more_of(tmp_path: Path) -> None:
     async with each_ahead(tmp_path) as servers:
         second, third = servers[2], servers[3]
-        assert end(second, T0) > end(third, T0) and end(third, T1) > end(second, T1)
+        assert log_end(second, T0) > log_end(third, T0) and log_end(third, T1) > log_end(second, T1)
         acknowledged = bytes_from(second.node.store.get(T0), 0), bytes_from(third.node.store.get(T1), 0)
         await third.node.quorum.promote()
         assert (bytes_from(third.node.store.get(T0), 0), bytes_from(third.node.store.get(T1), 0)) == acknowledged
-        await written(third, T0, b"of the next")
+        await write_to_all(third, T0, b"of the next")
         await until_same(servers, 3, T0, T1)
         assert b"of the second 19" in bytes_from(second.node.store.get(T0), 0)
         assert b"of the third 19" in bytes_from(second.node.store.get(T1), 0)

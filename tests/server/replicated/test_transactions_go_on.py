@@ -20,7 +20,7 @@ WAIT_S = 60
 COUNT = 20
 
 
-def until(holds: Callable[[], Any]) -> None:
+def wait_until(holds: Callable[[], Any]) -> None:
     end = time.monotonic() + WAIT_S
     while not holds():
         assert time.monotonic() < end
@@ -33,13 +33,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     with Cluster(tmp_path, 0, SETTINGS) as made:
-        until(lambda: len(made.states()) == len(NODES))
-        until(lambda: not made.promote(1))
+        wait_until(lambda: len(made.states()) == len(NODES))
+        wait_until(lambda: not made.promote(1))
         admin = AdminClient({**LIBRDKAFKA, "bootstrap.servers": made.bootstrap})
         for future in admin.create_topics([NewTopic(name, 2, 3) for name in ("from", "to")]).values():
             future.result(WAIT_S)
         del admin
-        until(lambda: made.in_sync(["from", "to"]) == len(NODES))
+        wait_until(lambda: made.in_sync(["from", "to"]) == len(NODES))
         yield made
 
 
@@ -98,7 +98,7 @@ def led_elsewhere(cluster: Cluster, how: str) -> None:
     """Node 2 leads: it is handed over to, or the leader is killed."""
     if how == "killed":
         cluster.kill(1)
-    until(lambda: not cluster.promote(2))
+    wait_until(lambda: not cluster.promote(2))
     if how == "killed":
         cluster.start(1)
 
@@ -141,12 +141,12 @@ def test_a_commit_that_was_asked_for_is_finished_by_the_next_leader(cluster: Clu
     for leader, before in ((2, 1), (3, 2), (1, 3)):
         producer.begin_transaction()
         wanted += write(producer, f"before-{leader}")
-        until(lambda: cluster.in_sync(["to"]) == len(NODES))
+        wait_until(lambda: cluster.in_sync(["to"]) == len(NODES))
         cluster.kill(before)
         with pytest.raises(ck.KafkaException) as told:
             producer.commit_transaction(0.5)
         assert told.value.args[0].retriable()
-        until(lambda leader=leader: not cluster.promote(leader))  # type: ignore[misc]
+        wait_until(lambda leader=leader: not cluster.promote(leader))  # type: ignore[misc]
         producer.commit_transaction(WAIT_S)
         cluster.start(before)
     assert sorted(read(consumer, len(wanted))) == sorted(wanted)

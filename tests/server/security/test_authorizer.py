@@ -11,7 +11,7 @@ from kafkalog.server.security.authorizer import Authorizer, split_principals
 T, DO = ResourceType.TOPIC, Operation
 
 
-def acl(
+def make_acl(
     name: str,
     operation: Operation,
     permission: Permission = Permission.ALLOW,
@@ -24,7 +24,7 @@ def acl(
     return Acl(kind, name, pattern, principal, host, operation, permission)
 
 
-def may(
+def is_allowed(
     acls: list[Acl],
     operation: Operation,
     name: str = "t",
@@ -38,38 +38,38 @@ def may(
     return made.is_allowed(principal, host, operation, T, name)
 
 
-def context(principal: str = "User:u", host: str = "h") -> RequestContext:
+def make_context(principal: str = "User:u", host: str = "h") -> RequestContext:
     connection = Connection(1, "SASL", "SASL_PLAINTEXT", (host, 5))
     connection.principal = principal
     return RequestContext(3, 13, 1, "c", connection, 0)
 
 
 def test_without_an_authorizer_everything_is_allowed() -> None:
-    made = Authorizer(lambda: [acl("t", DO.ALL, Permission.DENY)])
-    assert made.is_allowed("User:u", "h", DO.READ, T, "t") and made.allows_any(context(), DO.WRITE, T)
+    made = Authorizer(lambda: [make_acl("t", DO.ALL, Permission.DENY)])
+    assert made.is_allowed("User:u", "h", DO.READ, T, "t") and made.allows_any(make_context(), DO.WRITE, T)
 
 
 def test_nothing_is_allowed_that_no_entry_allows_unless_it_is_told_so() -> None:
-    assert not may([], DO.READ)
-    assert may([], DO.READ, allows_if_no_acl=True)
-    assert not may([acl("t", DO.WRITE, principal="User:other")], DO.READ, allows_if_no_acl=True)
-    assert may([acl("other", DO.WRITE)], DO.READ, allows_if_no_acl=True)
+    assert not is_allowed([], DO.READ)
+    assert is_allowed([], DO.READ, allows_if_no_acl=True)
+    assert not is_allowed([make_acl("t", DO.WRITE, principal="User:other")], DO.READ, allows_if_no_acl=True)
+    assert is_allowed([make_acl("other", DO.WRITE)], DO.READ, allows_if_no_acl=True)
 
 
 def test_an_entry_that_denies_comes_first_and_a_super_user_before_it() -> None:
-    entries = [acl("t", DO.ALL), acl("t", DO.READ, Permission.DENY)]
-    assert not may(entries, DO.READ) and may(entries, DO.WRITE)
-    assert may(entries, DO.READ, super_users=["User:u"])
-    denied = [acl("t", DO.ALL), acl("*", DO.READ, Permission.DENY, principal="User:*")]
-    assert not may(denied, DO.READ)
+    entries = [make_acl("t", DO.ALL), make_acl("t", DO.READ, Permission.DENY)]
+    assert not is_allowed(entries, DO.READ) and is_allowed(entries, DO.WRITE)
+    assert is_allowed(entries, DO.READ, super_users=["User:u"])
+    denied = [make_acl("t", DO.ALL), make_acl("*", DO.READ, Permission.DENY, principal="User:*")]
+    assert not is_allowed(denied, DO.READ)
 
 
 def test_names_are_meant_literally_as_a_prefix_or_all_of_them() -> None:
-    assert may([acl("*", DO.READ)], DO.READ)
-    assert may([acl("te", DO.READ, pattern=PatternType.PREFIXED)], DO.READ, "test")
-    assert not may([acl("te", DO.READ)], DO.READ, "test")
-    assert not may([acl("*", DO.READ, pattern=PatternType.PREFIXED)], DO.READ, "test")
-    assert not may([acl("test", DO.READ, pattern=PatternType.PREFIXED)], DO.READ, "te")
+    assert is_allowed([make_acl("*", DO.READ)], DO.READ)
+    assert is_allowed([make_acl("te", DO.READ, pattern=PatternType.PREFIXED)], DO.READ, "test")
+    assert not is_allowed([make_acl("te", DO.READ)], DO.READ, "test")
+    assert not is_allowed([make_acl("*", DO.READ, pattern=PatternType.PREFIXED)], DO.READ, "test")
+    assert not is_allowed([make_acl("test", DO.READ, pattern=PatternType.PREFIXED)], DO.READ, "te")
 
 
 def test_a_refusal_is_told_once_for_each_kind(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,67 +81,67 @@ def test_a_refusal_is_told_once_for_each_kind(caplog: pytest.LogCaptureFixture) 
 
 
 def test_long_names_are_decided_and_not_kept() -> None:
-    entries = (acl("x", DO.READ, pattern=PatternType.PREFIXED),)
+    entries = (make_acl("x", DO.READ, pattern=PatternType.PREFIXED),)
     made = Authorizer(lambda: entries, is_enabled=True)
     for name in ("x" * 255, "x" * 256, "x" * 30_000):
         assert made.is_allowed("User:u", "h", DO.READ, T, name)
         assert not made.is_allowed("User:v", "h", DO.READ, T, name)
-    assert len(made._known) == 2
+    assert len(made._decisions) == 2
 
 
 def test_host_and_principal_have_to_be_those_of_the_entry() -> None:
-    assert not may([acl("t", DO.READ, host="10.0.0.1")], DO.READ)
-    assert may([acl("t", DO.READ, host="10.0.0.1")], DO.READ, host="10.0.0.1")
-    assert may([acl("t", DO.READ, principal="User:*")], DO.READ, principal="User:x")
-    assert not may([acl("t", DO.READ)], DO.READ, principal="User:x")
+    assert not is_allowed([make_acl("t", DO.READ, host="10.0.0.1")], DO.READ)
+    assert is_allowed([make_acl("t", DO.READ, host="10.0.0.1")], DO.READ, host="10.0.0.1")
+    assert is_allowed([make_acl("t", DO.READ, principal="User:*")], DO.READ, principal="User:x")
+    assert not is_allowed([make_acl("t", DO.READ)], DO.READ, principal="User:x")
 
 
 def test_what_is_implied_is_allowed_and_never_denied() -> None:
     for operation in (DO.READ, DO.WRITE, DO.DELETE, DO.ALTER):
-        assert may([acl("t", operation)], DO.DESCRIBE)
-        assert may([acl("t", DO.DESCRIBE), acl("t", operation, Permission.DENY)], DO.DESCRIBE)
-    assert not may([acl("t", DO.CREATE)], DO.DESCRIBE)
-    assert may([acl("t", DO.ALTER_CONFIGS)], DO.DESCRIBE_CONFIGS)
-    assert not may([acl("t", DO.DESCRIBE_CONFIGS)], DO.ALTER_CONFIGS)
+        assert is_allowed([make_acl("t", operation)], DO.DESCRIBE)
+        assert is_allowed([make_acl("t", DO.DESCRIBE), make_acl("t", operation, Permission.DENY)], DO.DESCRIBE)
+    assert not is_allowed([make_acl("t", DO.CREATE)], DO.DESCRIBE)
+    assert is_allowed([make_acl("t", DO.ALTER_CONFIGS)], DO.DESCRIBE_CONFIGS)
+    assert not is_allowed([make_acl("t", DO.DESCRIBE_CONFIGS)], DO.ALTER_CONFIGS)
 
 
 def test_a_change_of_the_entries_counts_at_once() -> None:
     entries: list[tuple[Acl, ...]] = [()]
     made = Authorizer(lambda: entries[0], is_enabled=True)
     assert not made.is_allowed("User:u", "h", DO.READ, T, "t")
-    entries[0] = (acl("t", DO.READ),)
+    entries[0] = (make_acl("t", DO.READ),)
     assert made.is_allowed("User:u", "h", DO.READ, T, "t")
 
 
 def any_write(acls: list[Acl], **more: object) -> bool:
     entries = tuple(acls)
     made = Authorizer(lambda: entries, is_enabled=True, **more)  # type: ignore[arg-type]
-    return made.allows_any(context(), DO.WRITE, T)
+    return made.allows_any(make_context(), DO.WRITE, T)
 
 
 def test_one_topic_that_may_be_written_is_enough_for_an_idempotent_producer() -> None:
     """KIP-679."""
     deny = Permission.DENY
-    assert any_write([acl("t", DO.WRITE)])
-    assert any_write([acl("t", DO.ALL)]) and not any_write([acl("t", DO.READ)])
-    assert not any_write([acl("t", DO.WRITE), acl("t", DO.WRITE, deny)])
-    assert any_write([acl("t", DO.WRITE), acl("t", DO.WRITE, deny, host="elsewhere")])
-    assert not any_write([acl("t", DO.WRITE), acl("*", DO.WRITE, deny)])
-    assert not any_write([acl("topic", DO.WRITE), acl("to", DO.WRITE, deny, pattern=PatternType.PREFIXED)])
-    assert any_write([acl("to", DO.WRITE, pattern=PatternType.PREFIXED), acl("to", DO.WRITE, deny)])
+    assert any_write([make_acl("t", DO.WRITE)])
+    assert any_write([make_acl("t", DO.ALL)]) and not any_write([make_acl("t", DO.READ)])
+    assert not any_write([make_acl("t", DO.WRITE), make_acl("t", DO.WRITE, deny)])
+    assert any_write([make_acl("t", DO.WRITE), make_acl("t", DO.WRITE, deny, host="elsewhere")])
+    assert not any_write([make_acl("t", DO.WRITE), make_acl("*", DO.WRITE, deny)])
+    assert not any_write([make_acl("topic", DO.WRITE), make_acl("to", DO.WRITE, deny, pattern=PatternType.PREFIXED)])
+    assert any_write([make_acl("to", DO.WRITE, pattern=PatternType.PREFIXED), make_acl("to", DO.WRITE, deny)])
     assert any_write([], super_users=["User:u"]) and any_write([], allows_if_no_acl=True)
 
 
 def test_operations_come_as_bits() -> None:
     made = Authorizer(tuple)
-    assert made.allowed_operations(context(), T, "t") == 3576
-    assert made.allowed_operations(context(), ResourceType.CLUSTER, "kafka-cluster") == 8096
-    entries = (acl("t", DO.READ),)
+    assert made.allowed_operations(make_context(), T, "t") == 3576
+    assert made.allowed_operations(make_context(), ResourceType.CLUSTER, "kafka-cluster") == 8096
+    entries = (make_acl("t", DO.READ),)
     made = Authorizer(lambda: entries, is_enabled=True)
-    assert made.allowed_operations(context(), T, "t") == 1 << DO.READ | 1 << DO.DESCRIBE
+    assert made.allowed_operations(make_context(), T, "t") == 1 << DO.READ | 1 << DO.DESCRIBE
 
 
-def wanted(
+def make_filter(
     name: str | None = None, pattern: PatternType = PatternType.ANY, principal: str | None = None
 ) -> AclFilter:
     return AclFilter(ResourceType.ANY, name, pattern, principal, None, DO.ANY, Permission.ANY)
@@ -149,19 +149,20 @@ def wanted(
 
 def test_filters() -> None:
     """KIP-290: MATCH takes whatever is about the name."""
-    literal, prefix, star = acl("test", DO.READ), acl("te", DO.READ, pattern=PatternType.PREFIXED), acl("*", DO.READ)
+    literal, star = make_acl("test", DO.READ), make_acl("*", DO.READ)
+    prefix = make_acl("te", DO.READ, pattern=PatternType.PREFIXED)
     every = (literal, prefix, star)
 
     def found(one: AclFilter) -> list[Acl]:
         return [entry for entry in every if one.matches(entry)]
 
-    assert found(wanted()) == [literal, prefix, star]
-    assert found(wanted("test", PatternType.MATCH)) == [literal, prefix, star]
-    assert found(wanted("test", PatternType.LITERAL)) == [literal]
-    assert found(wanted("te", PatternType.ANY)) == [prefix]
-    assert found(wanted("te", PatternType.LITERAL)) == []
-    assert found(wanted("*", PatternType.LITERAL)) == [star]
-    assert found(wanted(principal="User:v")) == []
+    assert found(make_filter()) == [literal, prefix, star]
+    assert found(make_filter("test", PatternType.MATCH)) == [literal, prefix, star]
+    assert found(make_filter("test", PatternType.LITERAL)) == [literal]
+    assert found(make_filter("te", PatternType.ANY)) == [prefix]
+    assert found(make_filter("te", PatternType.LITERAL)) == []
+    assert found(make_filter("*", PatternType.LITERAL)) == [star]
+    assert found(make_filter(principal="User:v")) == []
 
 
 def test_super_users_stand_between_semicolons() -> None:

@@ -19,13 +19,13 @@ from tests.server.nodes import SMALL, call, connection_for
 ELEVEN = Windows(11, 1000)
 
 
-def of(user: str | None = "", client: str | None = "") -> Entity:
+def make_entity(user: str | None = "", client: str | None = "") -> Entity:
     """An entity; "" leaves a part out, None is the default of all others."""
     pairs = [("client-id", client), ("user", user)]
     return tuple(pair for pair in pairs if pair[1] != "")
 
 
-def context(user: str, client_id: str) -> RequestContext:
+def make_context(user: str, client_id: str) -> RequestContext:
     connection = Connection(1, "SASL", "SASL_PLAINTEXT", ("h", 5))
     connection.principal = f"User:{user}"
     return RequestContext(0, 9, 1, client_id, connection, 0)
@@ -38,7 +38,7 @@ class Clock:
         return self.now_ms
 
 
-def quotas(tmp_path: Path, limits: dict[Entity, dict[str, float]]) -> tuple[Quotas, Clock]:
+def make_quotas(tmp_path: Path, limits: dict[Entity, dict[str, float]]) -> tuple[Quotas, Clock]:
     file, clock = SecurityFile(tmp_path), Clock()
     file.write(SecurityState(quotas=limits))
     return Quotas(file, clock, ELEVEN), clock
@@ -53,7 +53,7 @@ def test_a_rate_is_over_ten_seconds_at_the_least() -> None:
     rate.record(1000, 999)
     assert rate.per_second(1000) == 2000 / 10
     assert rate.window_ms(10_500) == 10_500 and rate.per_second(10_500) == pytest.approx(2000 / 10.5)
-    assert rate.per_second(11_000) == 0 and rate.is_idle(11_000)
+    assert rate.per_second(11_000) == 0
 
 
 def test_the_wait_lets_the_rate_fall_to_the_limit() -> None:
@@ -83,73 +83,74 @@ def test_samples_are_never_more_than_the_windows() -> None:
 def test_the_most_specific_limit_counts(tmp_path: Path) -> None:
     """KIP-55, the order of its table."""
     order: list[Entity] = [
-        of("u", "c"), of("u", None), of("u"), of(None, "c"), of(None, None), of(None), of("", "c"), of("", None),
+        make_entity("u", "c"), make_entity("u", None), make_entity("u"), make_entity(None, "c"),
+        make_entity(None, None), make_entity(None), make_entity("", "c"), make_entity("", None),
     ]  # fmt: skip
     limits = {entity: {PRODUCE: float(number + 1)} for number, entity in enumerate(order)}
     for number, entity in enumerate(order):
-        made, _ = quotas(tmp_path, limits)
-        found = made.limit_of(PRODUCE, context("u", "c"))
+        made, _ = make_quotas(tmp_path, limits)
+        found = made.limit_of(PRODUCE, make_context("u", "c"))
         assert found is not None and found.value == number + 1
-        assert made.limit_of(FETCH, context("u", "c")) is None
+        assert made.limit_of(FETCH, make_context("u", "c")) is None
         del limits[entity]
 
 
 def test_a_user_shares_a_limit_between_clients_and_not_with_other_users(tmp_path: Path) -> None:
-    made, _ = quotas(tmp_path, {of(None): {PRODUCE: 100.0}})
-    assert made.record_produce(context("u", "a"), 1000) == 0
-    assert made.record_produce(context("u", "b"), 500) == 5000
-    assert made.record_produce(context("v", "b"), 500) == 0
+    made, _ = make_quotas(tmp_path, {make_entity(None): {PRODUCE: 100.0}})
+    assert made.record_produce(make_context("u", "a"), 1000) == 0
+    assert made.record_produce(make_context("u", "b"), 500) == 5000
+    assert made.record_produce(make_context("v", "b"), 500) == 0
 
 
 def test_each_client_of_a_user_has_a_limit_of_its_own_where_it_says_so(tmp_path: Path) -> None:
-    made, _ = quotas(tmp_path, {of("u", None): {PRODUCE: 100.0}})
-    assert made.record_produce(context("u", "a"), 1000) == 0
-    assert made.record_produce(context("u", "b"), 1000) == 0
-    assert made.record_produce(context("u", "b"), 100) == 1000
+    made, _ = make_quotas(tmp_path, {make_entity("u", None): {PRODUCE: 100.0}})
+    assert made.record_produce(make_context("u", "a"), 1000) == 0
+    assert made.record_produce(make_context("u", "b"), 1000) == 0
+    assert made.record_produce(make_context("u", "b"), 100) == 1000
 
 
 def test_clients_with_ever_new_names_cost_neither_time_nor_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkalog.server.security.quotas._MAX_RATES", 3)
-    made, _ = quotas(tmp_path, {of("", None): {PRODUCE: 100.0}})
-    assert made.record_produce(context("u", "a"), 1000) == 0
+    made, _ = make_quotas(tmp_path, {make_entity("", None): {PRODUCE: 100.0}})
+    assert made.record_produce(make_context("u", "a"), 1000) == 0
     for number in range(50):
-        assert made.record_produce(context("u", f"{number}" + "x" * 30_000), 1000) == 0
+        assert made.record_produce(make_context("u", f"{number}" + "x" * 30_000), 1000) == 0
         assert len(made._rates) <= 3 and max(len(one[2]) for one in made._rates) < 300
-        assert made.record_produce(context("u", "a"), 0) == 0
-    assert made.record_produce(context("u", "a"), 100) == 1000  # who is there often is not forgotten
+        assert made.record_produce(make_context("u", "a"), 0) == 0
+    assert made.record_produce(make_context("u", "a"), 100) == 1000  # who is there often is not forgotten
 
 
 def test_what_was_not_sent_does_not_count(tmp_path: Path) -> None:
-    made, clock = quotas(tmp_path, {of("", "c"): {FETCH: 100.0}})
-    assert made.max_fetch_bytes(context("u", "c")) == 1000 and made.max_fetch_bytes(context("u", "d")) is None
-    assert made.record_fetch(context("u", "c"), 2000) == 10_000
-    made.unrecord_fetch(context("u", "c"), 2000)
-    assert made.record_fetch(context("u", "c"), 1000) == 0
+    made, clock = make_quotas(tmp_path, {make_entity("", "c"): {FETCH: 100.0}})
+    assert made.max_fetch_bytes(make_context("u", "c")) == 1000 and made.max_fetch_bytes(make_context("u", "d")) is None
+    assert made.record_fetch(make_context("u", "c"), 2000) == 10_000
+    made.unrecord_fetch(make_context("u", "c"), 2000)
+    assert made.record_fetch(make_context("u", "c"), 1000) == 0
     clock.now_ms += 11_000
-    assert made.record_fetch(context("u", "c"), 1000) == 0
+    assert made.record_fetch(make_context("u", "c"), 1000) == 0
 
 
 def test_time_of_the_server_is_limited_in_percent_and_never_waits_longer_than_a_window(tmp_path: Path) -> None:
     """KIP-124."""
-    made, _ = quotas(tmp_path, {of("u"): {"request_percentage": 10.0}})
-    assert made.record_request(context("u", ""), 1000) == 0  # a second in ten
-    assert made.record_request(context("u", ""), 50) == 500
-    assert made.record_request(context("u", ""), 5000) == 1000
+    made, _ = make_quotas(tmp_path, {make_entity("u"): {"request_percentage": 10.0}})
+    assert made.record_request(make_context("u", ""), 1000) == 0  # a second in ten
+    assert made.record_request(make_context("u", ""), 50) == 500
+    assert made.record_request(make_context("u", ""), 5000) == 1000
 
 
 def test_a_limit_that_changes_counts_at_once(tmp_path: Path) -> None:
     file = SecurityFile(tmp_path)
     made = Quotas(file, Clock(), ELEVEN)
-    assert made.record_produce(context("u", "c"), 10**9) == 0
-    file.write(SecurityState(quotas={of("u"): {PRODUCE: 10.0}}))
-    assert made.record_produce(context("u", "c"), 1000) == 90_000
+    assert made.record_produce(make_context("u", "c"), 10**9) == 0
+    file.write(SecurityState(quotas={make_entity("u"): {PRODUCE: 10.0}}))
+    assert made.record_produce(make_context("u", "c"), 1000) == 90_000
 
 
 def test_a_client_above_its_limit_is_told_and_muted(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
-        limits = {of("", "slow"): {"request_percentage": 0.000001}}
+        limits = {make_entity("", "slow"): {"request_percentage": 0.000001}}
         await node.credentials.file.change(node.run, lambda state: state._replace(quotas=limits))
         tree = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False}
         for client_id, wait_ms in (("slow", 1000), ("fast", 0)):
@@ -167,7 +168,7 @@ def test_partitions_are_made_as_fast_as_the_quota_says(tmp_path: Path) -> None:
     async def use(node: Node) -> None:
         now_ms = [node.monotonic_ms()]
         node.quotas._clock = lambda: now_ms[0]
-        limits = {of("", "c"): {"controller_mutation_rate": 1.0}}
+        limits = {make_entity("", "c"): {"controller_mutation_rate": 1.0}}
         await node.credentials.file.change(node.run, lambda state: state._replace(quotas=limits))
 
         async def made(name: str, count: int, version: int = 7) -> tuple[int, int]:
@@ -194,7 +195,7 @@ def test_partitions_are_made_as_fast_as_the_quota_says(tmp_path: Path) -> None:
 
 def test_an_address_connects_as_often_as_its_quota_says(tmp_path: Path) -> None:
     """KIP-612."""
-    made, clock = quotas(tmp_path, {(("ip", "10.0.0.1"),): {"connection_creation_rate": 1.0}})
+    made, clock = make_quotas(tmp_path, {(("ip", "10.0.0.1"),): {"connection_creation_rate": 1.0}})
     assert [made.takes_connection("10.0.0.1") for _ in range(12)] == [True] * 10 + [False] * 2
     assert made.takes_connection("10.0.0.2")
     clock.now_ms += 11_000

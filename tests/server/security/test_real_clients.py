@@ -20,7 +20,7 @@ SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "connection.failed.authenti
 
 
 @contextmanager
-def secured(path: Path, **settings: Any) -> Iterator[KafkaServer]:
+def secured_server(path: Path, **settings: Any) -> Iterator[KafkaServer]:
     for user in ("root", "user"):
         add_user(path, user, f"{user}'s password")
     named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -28,7 +28,7 @@ def secured(path: Path, **settings: Any) -> Iterator[KafkaServer]:
         yield server
 
 
-def login(
+def login_settings(
     server: KafkaServer, user: str, mechanism: str = "SCRAM-SHA-256", password: str | None = None
 ) -> dict[str, Any]:
     return {
@@ -37,7 +37,7 @@ def login(
     }  # fmt: skip
 
 
-def produced(settings: dict[str, Any], topic: str, count: int = 1, value: bytes = b"v") -> list[Any]:
+def produce_records(settings: dict[str, Any], topic: str, count: int = 1, value: bytes = b"v") -> list[Any]:
     """The error of each record, None where it was written."""
     told: list[Any] = []
     producer = confluent_kafka.Producer({**settings, "message.timeout.ms": 8000})
@@ -49,10 +49,10 @@ def produced(settings: dict[str, Any], topic: str, count: int = 1, value: bytes 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_librdkafka_logs_in(tmp_path: Path, mechanism: str) -> None:
-    with secured(tmp_path) as server:
-        assert produced(login(server, "user", mechanism), "t") == [None]
+    with secured_server(tmp_path) as server:
+        assert produce_records(login_settings(server, "user", mechanism), "t") == [None]
         errors: list[Any] = []
-        wrong = login(server, "user", mechanism, "no") | {"error_cb": errors.append}
+        wrong = login_settings(server, "user", mechanism, "no") | {"error_cb": errors.append}
         client = admin.AdminClient(wrong)
         with pytest.raises(confluent_kafka.KafkaException):
             client.list_topics(timeout=1)
@@ -75,22 +75,22 @@ def test_aiokafka_logs_in(tmp_path: Path, mechanism: str) -> None:
         finally:
             await producer.stop()
 
-    with secured(tmp_path) as server:
+    with secured_server(tmp_path) as server:
         assert asyncio.run(run(server, "user's password")).offset == 0
         with pytest.raises(aiokafka.errors.KafkaError):
             asyncio.run(run(server, "no"))
 
 
 def test_acls_let_one_user_write_and_the_other_not(tmp_path: Path) -> None:
-    with secured(tmp_path, authorizer_class_name="StandardAuthorizer", super_users="User:root") as server:
-        root = admin.AdminClient(login(server, "root"))
+    with secured_server(tmp_path, authorizer_class_name="StandardAuthorizer", super_users="User:root") as server:
+        root = admin.AdminClient(login_settings(server, "root"))
         root.create_topics([admin.NewTopic("mine", 1), admin.NewTopic("theirs", 1)])["theirs"].result(10)
         kind, name, pattern = admin.ResourceType.TOPIC, "mine", admin.ResourcePatternType.LITERAL
         operation, permission = admin.AclOperation.WRITE, admin.AclPermissionType.ALLOW
         binding = admin.AclBinding(kind, name, pattern, "User:user", "*", operation, permission)
         root.create_acls([binding])[binding].result(10)
-        assert produced(login(server, "user"), "mine") == [None]
-        (error,) = produced(login(server, "user"), "theirs")
+        assert produce_records(login_settings(server, "user"), "mine") == [None]
+        (error,) = produce_records(login_settings(server, "user"), "theirs")
         assert error.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
         every = admin.ResourceType.ANY, None, admin.ResourcePatternType.ANY, None, None
         wanted = admin.AclBindingFilter(*every, admin.AclOperation.ANY, admin.AclPermissionType.ANY)
@@ -98,12 +98,12 @@ def test_acls_let_one_user_write_and_the_other_not(tmp_path: Path) -> None:
 
 
 def test_a_user_that_a_client_made_can_log_in_until_it_is_deleted(tmp_path: Path) -> None:
-    with secured(tmp_path) as server:
-        root = admin.AdminClient(login(server, "root"))
+    with secured_server(tmp_path) as server:
+        root = admin.AdminClient(login_settings(server, "root"))
         info = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, 8192)
         made = admin.UserScramCredentialUpsertion("new", info, b"new's password")
         root.alter_user_scram_credentials([made])["new"].result(10)
-        assert produced(login(server, "new", "SCRAM-SHA-512"), "t") == [None]
+        assert produce_records(login_settings(server, "new", "SCRAM-SHA-512"), "t") == [None]
         told = root.describe_user_scram_credentials().result(10)
         assert sorted(told) == ["new", "root", "user"] and told["new"].scram_credential_infos[0].iterations == 8192
         gone = admin.UserScramCredentialDeletion("new", admin.ScramMechanism.SCRAM_SHA_512)
@@ -113,8 +113,8 @@ def test_a_user_that_a_client_made_can_log_in_until_it_is_deleted(tmp_path: Path
 
 def test_a_client_that_authenticates_again_notices_nothing(tmp_path: Path) -> None:
     """KIP-368: librdkafka does so once nine tenths of the lifetime are over."""
-    with secured(tmp_path, connections_max_reauth_ms=1500) as server:
-        producer = confluent_kafka.Producer(login(server, "user"))
+    with secured_server(tmp_path, connections_max_reauth_ms=1500) as server:
+        producer = confluent_kafka.Producer(login_settings(server, "user"))
         told: list[Any] = []
         for _ in range(5):
             producer.produce("t", b"v", on_delivery=lambda error, _: told.append(error))
@@ -124,8 +124,8 @@ def test_a_client_that_authenticates_again_notices_nothing(tmp_path: Path) -> No
 
 
 def test_who_is_above_its_quota_waits(tmp_path: Path) -> None:
-    with secured(tmp_path) as server:
-        settings = login(server, "user") | {"batch.size": 20_000, "statistics.interval.ms": 100}
+    with secured_server(tmp_path) as server:
+        settings = login_settings(server, "user") | {"batch.size": 20_000, "statistics.interval.ms": 100}
         waits: list[int] = []
         settings["throttle_cb"] = lambda event: waits.append(event.throttle_time)
         alter_quota(server, "user", 20_000)

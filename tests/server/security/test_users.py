@@ -29,7 +29,7 @@ from kafkalog.server.security.scram import (
     ScramServer,
     keys_of_password,
     keys_of_salted,
-    password_fits,
+    password_matches,
     salted_password,
 )
 from kafkalog.server.security.state import ScramKeys, SecurityState
@@ -234,7 +234,7 @@ def test_a_user_is_added_from_the_command_line(tmp_path: Path, capsys: pytest.Ca
     asked = ["serve", "-d", str(directory), "--add-user", "u", "--password-file", str(tmp_path / "p")]
     assert run(asked) == 0 and "secret" not in "".join(capsys.readouterr())
     keys = SecurityFile(directory).read().users["u"]
-    assert sorted(keys) == MECHANISMS and password_fits("SCRAM-SHA-256", "secret", keys["SCRAM-SHA-256"])
+    assert sorted(keys) == MECHANISMS and password_matches("SCRAM-SHA-256", "secret", keys["SCRAM-SHA-256"])
     assert run(asked[:3] + asked[5:]) == 2
 
 

@@ -79,7 +79,7 @@ def as_values(value: Any) -> Any:
     return value
 
 
-def written(api_key: int, version: int, direction: str, plan: StructPlan, tree: dict[str, Any]) -> bytes:
+def write_by_kio(api_key: int, version: int, direction: str, plan: StructPlan, tree: dict[str, Any]) -> bytes:
     """The bytes that kio writes for a tree of our values."""
     from kio.serial import entity_writer
 
@@ -89,7 +89,7 @@ def written(api_key: int, version: int, direction: str, plan: StructPlan, tree: 
     return out.getvalue()
 
 
-def read(api_key: int, version: int, direction: str, plan: StructPlan, data: bytes) -> Any:
+def read_by_kio(api_key: int, version: int, direction: str, plan: StructPlan, data: bytes) -> Any:
     """What kio reads, as our values. Sound bytes only: others end the process."""
     from kio.serial import entity_reader
 

@@ -23,7 +23,7 @@ TREES = 12
 each_api = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 
 
-def messages(api: Api) -> Iterator[tuple[int, str, StructPlan]]:
+def iterate_messages(api: Api) -> Iterator[tuple[int, str, StructPlan]]:
     for version in range(max(api.oldest, api.first_served), api.newest + 1):
         yield version, "request", request_plan(api.key, version)
         yield version, "response", response_plan(api.key, version)
@@ -32,22 +32,22 @@ def messages(api: Api) -> Iterator[tuple[int, str, StructPlan]]:
 @each_api
 def test_all_is_written_and_read_as_kio_has_it(api: Api) -> None:
     trees = by_kio.Trees(api.key)
-    for version, direction, plan in messages(api):
+    for version, direction, plan in iterate_messages(api):
         writer = (request_writer if direction == "request" else response_writer)(api.key, version)
         read = read_request if direction == "request" else read_response
         for _ in range(TREES):
             tree = trees.tree(plan)
-            data = by_kio.written(api.key, version, direction, plan, tree)
+            data = by_kio.write_by_kio(api.key, version, direction, plan, tree)
             assert writer.write(tree, b"head") == b"head" + data, (version, direction, tree)
             found = read(api.key, version, b"head" + data, 4)
-            assert found == by_kio.read(api.key, version, direction, plan, data), (version, direction, tree)
+            assert found == by_kio.read_by_kio(api.key, version, direction, plan, data), (version, direction, tree)
             assert type(found) is plan.type
 
 
 LIES = (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x01", b"\0\0\0\1")
 
 
-def damaged(data: bytes, random: Random) -> bytes:
+def damage_message(data: bytes, random: Random) -> bytes:
     """The message with bytes changed, left out, put in, or taken for lengths."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4))):
@@ -69,12 +69,12 @@ def damaged(data: bytes, random: Random) -> bytes:
 @each_api
 def test_damaged_messages_are_read_or_refused(api: Api) -> None:
     trees = by_kio.Trees(api.key)
-    for version, direction, plan in messages(api):
+    for version, direction, plan in iterate_messages(api):
         writer = (request_writer if direction == "request" else response_writer)(api.key, version)
         read = read_request if direction == "request" else read_response
         data = writer.write(trees.tree(plan))
         for _ in range(40):
-            changed = damaged(data, trees.random)
+            changed = damage_message(data, trees.random)
             try:
                 read(api.key, version, changed, 0)
             except MalformedRequest as error:
@@ -144,7 +144,7 @@ FIRST, SECOND = ("first", "i8", False, False), ("second", "i32", False, False)
 DIALECT = Dialect({}, lambda words, position: MalformedRequest(words, position=position), UUID)
 
 
-def writer(name: str, is_flexible: bool, rows: Any) -> MessageWriter:
+def make_writer(name: str, is_flexible: bool, rows: Any) -> MessageWriter:
     return MessageWriter(name, is_flexible, rows, lambda words, hint: ValueError(words))
 
 
@@ -163,16 +163,16 @@ def test_a_plan_that_is_none(type: Any, rows: list[Any], error: type[Exception])
         MessageReader(type, True, rows, DIALECT)
     if len(rows) == 2:
         with pytest.raises(error):
-            writer("Pair", True, [(*row[:6], REQUIRED) for row in rows])
+            make_writer("Pair", True, [(*row[:6], REQUIRED) for row in rows])
 
 
 def test_tags_belong_to_flexible_versions_and_are_few() -> None:
     rows = [(f"f{tag}", "i8", False, False, tag, None, 0) for tag in reversed(range(128))]
     with pytest.raises(ValueError, match="Pair cannot have 1 tagged fields"):
-        writer("Pair", False, rows[:1])
+        make_writer("Pair", False, rows[:1])
     with pytest.raises(ValueError, match="Pair cannot have 128 tagged fields"):
-        writer("Pair", True, rows)
-    written = writer("Pair", True, rows[1:]).write({f"f{tag}": 1 for tag in range(127)})
+        make_writer("Pair", True, rows)
+    written = make_writer("Pair", True, rows[1:]).write({f"f{tag}": 1 for tag in range(127)})
     assert written == b"\x7f" + b"".join(bytes([tag, 1, 1]) for tag in range(127))
 
 

@@ -19,7 +19,7 @@ each_version = pytest.mark.parametrize("version", VERSIONS)
 ID = UUID(int=5)
 
 
-def body(version: int, records: bytes | None, *, transactional_id: str | None = None, **more: Any) -> bytes:
+def request_body(version: int, records: bytes | None, *, transactional_id: str | None = None, **more: Any) -> bytes:
     partitions = more.get("partitions", [{"index": 7, "records": records}])
     topic = {"name": more.get("name", "téa"), "topic_id": ID, "partition_data": partitions}
     topics = [topic] * more.get("topics", 1)
@@ -27,7 +27,7 @@ def body(version: int, records: bytes | None, *, transactional_id: str | None = 
     return write_request(PRODUCE, version, tree)
 
 
-def plainly(request: Any) -> Any:
+def plain_values(request: Any) -> Any:
     """The values of a request."""
     topics = [
         (getattr(topic, "name", None), getattr(topic, "topic_id", None), [
@@ -46,14 +46,14 @@ def given_topic(version: int, partitions: list[tuple[int, bytes | None]], name: 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_383, 16_384, 70_000])
 @pytest.mark.parametrize("transactional_id", [None, "", "mine", "x" * 126, "x" * 300])
 def test_it_is_what_was_sent(version: int, size: int, transactional_id: str | None) -> None:
-    data = body(version, b"r" * size, transactional_id=transactional_id)
+    data = request_body(version, b"r" * size, transactional_id=transactional_id)
     topics = [given_topic(version, [(7, b"r" * size)])]
-    assert plainly(read_request(PRODUCE, version, data, 0)) == (transactional_id, -1, 30_000, topics)
+    assert plain_values(read_request(PRODUCE, version, data, 0)) == (transactional_id, -1, 30_000, topics)
 
 
 @each_version
 def test_records_lie_in_the_frame(version: int) -> None:
-    frame = bytearray(b"head" + body(version, b"r" * 16_000))
+    frame = bytearray(b"head" + request_body(version, b"r" * 16_000))
     [topic] = read_request(PRODUCE, version, frame, 4).topic_data
     [one] = topic.partition_data
     assert one.records.obj is frame and not one.records.readonly
@@ -69,13 +69,14 @@ def test_other_shapes(version: int) -> None:
         ({"partitions": []}, [given_topic(version, [])]),
         ({"name": "n" * 200}, [given_topic(version, [(7, b"rrr")], "n" * 200)]),
     ):
-        found = read_request(PRODUCE, version, body(version, b"rrr", **more), 0)
-        assert plainly(found) == (None, -1, 30_000, topics)
-    assert plainly(read_request(PRODUCE, version, body(version, None), 0))[3] == [given_topic(version, [(7, None)])]
+        found = read_request(PRODUCE, version, request_body(version, b"rrr", **more), 0)
+        assert plain_values(found) == (None, -1, 30_000, topics)
+    found = read_request(PRODUCE, version, request_body(version, None), 0)
+    assert plain_values(found)[3] == [given_topic(version, [(7, None)])]
 
 
 def test_an_id_that_a_length_leads_beyond_the_end() -> None:
-    frame = bytearray(body(13, b"rr", transactional_id="t"))
+    frame = bytearray(request_body(13, b"rr", transactional_id="t"))
     frame[0] = len(frame) - 12  # the transactional id takes what is the topic's
     with pytest.raises(MalformedRequest):
         read_request(PRODUCE, 13, frame, 0)
@@ -83,7 +84,7 @@ def test_an_id_that_a_length_leads_beyond_the_end() -> None:
 
 @given(st.sampled_from(VERSIONS), st.data())
 def test_damage_is_an_error_or_another_request(version: int, data: st.DataObject) -> None:
-    frame = bytearray(body(version, b"rr", transactional_id=data.draw(st.sampled_from([None, "t"]))))
+    frame = bytearray(request_body(version, b"rr", transactional_id=data.draw(st.sampled_from([None, "t"]))))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(frame) - 1))
         frame[at] = data.draw(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0xFF]))
@@ -97,10 +98,10 @@ def test_damage_is_an_error_or_another_request(version: int, data: st.DataObject
 
 @each_version
 def test_cut_at_every_byte(version: int) -> None:
-    whole = body(version, b"records", transactional_id="t")
+    whole = request_body(version, b"records", transactional_id="t")
     for end in range(len(whole)):
         with pytest.raises(MalformedRequest):
             read_request(PRODUCE, version, bytearray(whole[:end]), 0)
-    assert plainly(read_request(PRODUCE, version, whole + b"\0", 0)) == plainly(
+    assert plain_values(read_request(PRODUCE, version, whole + b"\0", 0)) == plain_values(
         read_request(PRODUCE, version, whole, 0)
     )

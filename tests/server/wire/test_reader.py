@@ -39,7 +39,7 @@ each_api = pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.nam
 
 
 @functools.cache
-def requests() -> dict[tuple[int, int], tuple[bytes, int]]:
+def captured_requests() -> dict[tuple[int, int], tuple[bytes, int]]:
     """Of each call and version the longest recorded request that is short: its frame, and where its body begins."""
     found: dict[tuple[int, int], tuple[bytes, int]] = {}
     for path in FILES:
@@ -56,7 +56,7 @@ def requests() -> dict[tuple[int, int], tuple[bytes, int]]:
 
 
 def requests_of(api: Api) -> list[tuple[tuple[int, int], tuple[bytes, int]]]:
-    found = [(key, request) for key, request in requests().items() if key[0] == api.key]
+    found = [(key, request) for key, request in captured_requests().items() if key[0] == api.key]
     if not found:
         pytest.skip(f"no short request of {api.name} is in this capture")
     return found
@@ -203,8 +203,8 @@ def test_any_bytes_are_a_header_or_an_error(data: bytes) -> None:
 @given(st.data())
 def test_what_kio_reads_is_read_the_same(data: Any) -> None:
     """A request with bytes changed at random: where kio takes it, so do we, and with the same values."""
-    key = data.draw(st.sampled_from(sorted(requests())))
-    frame, body = requests()[key]
+    key = data.draw(st.sampled_from(sorted(captured_requests())))
+    frame, body = captured_requests()[key]
     message = read_request(*key, frame, body)
     changed = bytearray(write_request(*key, as_tree(message)))
     assert bytes(changed) == frame[body:]
