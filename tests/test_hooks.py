@@ -159,5 +159,5 @@ def test_every_append_of_many_threads_is_told_once(tmp_path: Path) -> None:
 def test_without_hooks_nothing_waits_to_be_told(tmp_path: Path) -> None:
     a_log: UnifiedLog = log(tmp_path)
     append_batches(a_log)
-    assert a_log._core.chores == []
+    assert a_log._core.after_unlock == []
     a_log.close()

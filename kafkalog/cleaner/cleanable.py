@@ -42,7 +42,7 @@ class CleanableLog(Protocol):
     def being_cleaned(self) -> AbstractContextManager[int]:
         """Prevent other cleans of the log for the block; yield the value that `check_unchanged` expects."""
 
-    def check_unchanged(self, segments: Sequence[LogSegment], cuts: int) -> None:
+    def check_unchanged(self, segments: Sequence[LogSegment], truncations: int) -> None:
         """Raise CleaningAborted unless the log still has these segments."""
 
 

@@ -64,15 +64,15 @@ def clean(
     """
     stats = CleanerStats(perf_counter()) if stats is None else stats
     log = to_clean.log
-    with log.being_cleaned() as truncation_count:
+    with log.being_cleaned() as truncations:
         one = _Pass(
-            to_clean, offset_map, now_ms, load_factor, io_buffer_bytes, check_done, throttled, stats, truncation_count
+            to_clean, offset_map, now_ms, load_factor, io_buffer_bytes, check_done, throttled, stats, truncations
         )
         try:
             end_offset = one.run(dry_run)
         except KafkalogError as error:
             if not isinstance(error, CleaningAborted) and not log.closed and not log.failed:
-                log.check_unchanged(one.segments, truncation_count)  # a change of the log is then the cause
+                log.check_unchanged(one.segments, truncations)  # a change of the log is then the cause
             raise
     stats.end_s = perf_counter()
     return CleanResult(end_offset, stats)
@@ -91,7 +91,7 @@ class _Pass:
         check_done: CheckDone,
         throttled: Throttled,
         stats: CleanerStats,
-        truncation_count: int,
+        truncations: int,
     ) -> None:
         self.to_clean = to_clean
         self.log = to_clean.log
@@ -101,7 +101,7 @@ class _Pass:
         self.check_done = check_done
         self.throttled = throttled
         self.stats = stats
-        self.truncation_count = truncation_count
+        self.truncation_count = truncations
         self.reader = SegmentReader(io_buffer_bytes, self.log.fs)
         self.writer = SegmentWriter(io_buffer_bytes)
         self.transactions = CleanedTransactions()

@@ -103,7 +103,7 @@ def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_
         raise IllegalState(f"cleanup.policy of {opened.topic_partition} lacks compact", path=opened.path, hint=hint)
     if options.roll and log.active_segment.size:
         log.roll()
-    directory, fs, cuts = os.path.dirname(opened.path), log.fs, log.truncation_count_when_idle()
+    directory, fs, truncations = os.path.dirname(opened.path), log.fs, log.truncation_count_when_idle()
     has_checkpoint = _exists(os.path.join(directory, CLEANER_OFFSET_FILE), fs)
     known = read_cleaner_offsets(directory, fs=fs).get(opened.topic_partition) if has_checkpoint else None
     now_ms = opened.milliseconds()
@@ -132,7 +132,7 @@ def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_
     result = result._replace(end_offset=max(result.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
     if has_checkpoint and not options.dry_run:
         key, end = opened.topic_partition, result.end_offset
-        if not record_cleaner_offset(directory, key, end, fs=fs, is_still_valid=lambda: log.cuts == cuts):
+        if not record_cleaner_offset(directory, key, end, fs=fs, is_still_valid=lambda: log.truncation_count == truncations):
             reason = f"log {key} was truncated while it was being cleaned"
             raise CleaningAborted(reason, path=opened.path, hint="clean it again")
     return result

@@ -58,7 +58,7 @@ class Log:
     TopicPartition(topic='orders', partition=0)
     """
 
-    __slots__ = ("__weakref__", "_source", "_opened", "path", "topic_partition")
+    __slots__ = ("__weakref__", "_opened", "_source", "path", "topic_partition")
 
     def __init__(self, source: LogSource, opened: WritableLog | None) -> None:
         self.path: str = source.path if opened is None else opened.path

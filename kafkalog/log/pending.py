@@ -20,7 +20,7 @@ class Gates:
     effect. `failure` is the error of every wait in a forked child, where no batch is ever settled.
     """
 
-    __slots__ = ("_complete", "_waiters", "_expected", "failure", "lock", "waiting")
+    __slots__ = ("_complete", "_expected", "_waiters", "failure", "lock", "waiting")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

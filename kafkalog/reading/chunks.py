@@ -15,7 +15,7 @@ from kafkalog._core.batch.decode import RecordTable
 from kafkalog._core.batch.record import RecordIterator
 from kafkalog._core.log.txns import has_transactions, visible_rows
 from kafkalog.errors import CorruptRecord, KafkalogError, OffsetOutOfRange, StorageError
-from kafkalog.reading.source import closed, cuts, refresh, was_truncated
+from kafkalog.reading.source import closed, refresh, truncation_count, was_truncated
 from kafkalog.records import tables
 from kafkalog.records.batch import RecordBatch
 from kafkalog.storage.damage import MisplacedBatch, Skipped, first_offset, note_skipped
@@ -57,7 +57,7 @@ def batch_chunks(
     retry: _Retry | None = None
     first = start
     while start < stop:
-        before, cuts_before = start, cuts(log)
+        before, count_before = start, truncation_count(log)
         try:
             extent = log.extent(start if retry is None else retry.offset)
             if sequential and extent.data.size > CHUNK_BYTES:
@@ -85,7 +85,7 @@ def batch_chunks(
         if not extent.is_last:
             start = max(start, extent.bound)
             continue
-        if start == before and not was_truncated(log, cuts_before):
+        if start == before and not was_truncated(log, count_before):
             if log.log_end_offset < stop:
                 raise OffsetOutOfRange(
                     f"the log was truncated to {log.log_end_offset} during the read", path=log.path, offset=start

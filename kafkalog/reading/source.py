@@ -73,15 +73,15 @@ def end_of(log: LogSource, isolation: Isolation) -> int:
     return log.high_watermark if isolation == "high_watermark" else log.last_stable_offset
 
 
-def cuts(log: LogSource) -> int:
+def truncation_count(log: LogSource) -> int:
     """Return the number of truncations, for a later `was_truncated`."""
-    return 0 if isinstance(log, LogView) else log.cuts
+    return 0 if isinstance(log, LogView) else log.truncation_count
 
 
 def was_truncated(log: LogSource, before: int) -> bool:
-    """Return True if an open log was truncated since `cuts` returned `before`; wait for a truncation in progress.
+    """Return True if an open log was truncated since `truncation_count` returned `before`.
 
-    Truncations by another process show in the files only.
+    Waits for a truncation in progress. Truncations by another process show in the files only.
     """
     return not isinstance(log, LogView) and log.truncation_count_when_idle() != before
 

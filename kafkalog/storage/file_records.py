@@ -261,7 +261,7 @@ class FileRecords(ReadableRecords):
                 self._dismiss_witness(size)
 
     def _dismiss_witness(self, size: int) -> None:
-        """Release the witness's mapping if all data is synced and no one writes, since rolled segments are numerous."""
+        """Release the probe's mapping if all data is synced and no one writes, since rolled segments are numerous."""
         guard = self.guard
         if guard is None:
             return

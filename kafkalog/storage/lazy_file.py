@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog._core.bytes.mapping import Witness
+from kafkalog._core.bytes.mapping import WritebackErrorProbe
 from kafkalog.errors import StorageError
 from kafkalog.util.descriptors import DESCRIPTORS
 from kafkalog.util.fileio import File, FileSystem
@@ -95,7 +95,7 @@ class LazyFile:
     here, so the descriptor is closed after the last reader has finished, and its number is never reused under a
     reader. A writer that uses the descriptor number sets `owner`, and its `try_close` decides.
 
-    A file that is closed before it is synced leaves a witness (`_core/bytes/mapping.pyx`). The kernel reports a failed
+    A file that is closed before it is synced leaves a probe (`_core/bytes/mapping.pyx`). The kernel reports a failed
     write-back only to files open at the time, so an fsync through a later descriptor could miss it. `sync` asks
     both.
 
@@ -104,8 +104,20 @@ class LazyFile:
     """
 
     __slots__ = (
-        "__weakref__", "_fs", "_identity", "_pinned", "_mode", "_next_path", "_renames", "_witness", "file", "is_gone",
-        "owner", "path", "used", "was_written",
+        "__weakref__",
+        "_fs",
+        "_identity",
+        "_mode",
+        "_next_path",
+        "_pinned",
+        "_probe",
+        "_renames",
+        "file",
+        "is_gone",
+        "owner",
+        "path",
+        "used",
+        "was_written",
     )  # fmt: skip
 
     def __init__(self, path: str, fs: FileSystem, mode: str = "rw", file: File | None = None) -> None:
@@ -121,7 +133,7 @@ class LazyFile:
         self._mode = mode
         self._next_path: str | None = None
         self._renames = 0
-        self._witness: Witness | None = None
+        self._probe: WritebackErrorProbe | None = None
 
     def opened(self) -> File:
         """Return the open file; raise OSError if it cannot be opened, FileNotFoundError if it has lost its name."""
@@ -187,9 +199,9 @@ class LazyFile:
         Return False if a file with unsynced writes must stay open, since the file system has no mappings.
         """
         file = self.file
-        if file is not None and self.was_written and self._witness is None:
+        if file is not None and self.was_written and self._probe is None:
             try:
-                self._witness = Witness(file.fileno())
+                self._probe = WritebackErrorProbe(file.fileno())
             except OSError:  # a file system without mappings
                 return False
         self.file = None
@@ -240,17 +252,17 @@ class LazyFile:
     def datasync(self) -> None:
         """Sync all written data to disk; raise OSError also if a part was lost while the file was closed."""
         self.opened().datasync()
-        if self._witness is not None:
-            self._witness.sync()
+        if self._probe is not None:
+            self._probe.sync()
 
     @property
     def has_witness(self) -> bool:
         """True if the file was closed with unsynced data and `dismiss_witness` has not been called since."""
-        return self._witness is not None
+        return self._probe is not None
 
     def dismiss_witness(self) -> None:
-        """Drop the witness; the caller has synced and checked all written data."""
-        self._witness = None
+        """Drop the probe; the caller has synced and checked all written data."""
+        self._probe = None
 
     # Reading, for slices
 

@@ -125,8 +125,8 @@ class UnifiedLog:
             if loaded.is_untouched:
                 core.unsynced.synced(core.unsynced.pending_sync())
             if loaded.removed or loaded.removed_files:
-                core.chores.append(lambda: remover.delete_later(loaded.removed, loaded.removed_files))
-        core.do_chores()
+                core.after_unlock.append(lambda: remover.delete_later(loaded.removed, loaded.removed_files))
+        core.run_after_unlock()
         state, metrics = core.state, core.metrics
         ends = {"log_start_offset": state.log_start_offset, "log_end_offset": state.log_end_offset}
         core.emit("open", duration_ms=metrics.load_s * 1000, recovered=metrics.recovered, **ends)
@@ -318,9 +318,9 @@ class UnifiedLog:
         return size
 
     @property
-    def cuts(self) -> int:
+    def truncation_count(self) -> int:
         """Number that changes when a truncation of the log's end begins and when it ends."""
-        return self._core.cuts
+        return self._core.truncation_count
 
     @property
     def tail_damage(self) -> MisplacedBatch | None:

@@ -74,7 +74,7 @@ class _Tail:
     before it was rewritten.
     """
 
-    __slots__ = ("carried", "header", "last_position", "damage", "position", "scan", "segment", "start")
+    __slots__ = ("carried", "damage", "header", "last_position", "position", "scan", "segment", "start")
 
     def __init__(self, start: int, carried: Mapping[int, int], segment: AnySegment, position: int) -> None:
         self.start = start

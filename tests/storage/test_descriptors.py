@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.bytes.mapping import Witness
+from kafkalog._core.bytes.mapping import WritebackErrorProbe
 from kafkalog.errors import StorageError
 from kafkalog.storage import lazy_file
 from kafkalog.storage.file_records import FileRecords
@@ -193,7 +193,7 @@ class Renaming(FileSystem):
 
 
 class Told:
-    """A witness that heard of a loss."""
+    """A probe that heard of a loss."""
 
     def __init__(self, fd: int) -> None:
         assert os.fstat(fd)
@@ -205,8 +205,8 @@ class Told:
 def test_a_loss_while_the_file_was_closed_is_told_by_the_next_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed write-back is told to open files only: a witness asks on behalf of a file that was closed meanwhile."""
-    monkeypatch.setattr(lazy_file, "Witness", Told)
+    """A failed write-back is told to open files only: a probe asks on behalf of a file that was closed meanwhile."""
+    monkeypatch.setattr(lazy_file, "WritebackErrorProbe", Told)
     a_log, = many_logs(tmp_path, 1)
     append_batches(a_log)
     while a_log.active_segment.records._fd >= 0:
@@ -222,12 +222,12 @@ def test_a_loss_while_the_file_was_closed_is_told_by_the_next_flush(
 
 def test_a_witness_of_a_sound_file_has_nothing_to_say(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
-    witness = Witness(fd)  # the file is empty: what is mapped is never touched
+    probe = WritebackErrorProbe(fd)  # the file is empty: what is mapped is never touched
     os.pwrite(fd, b"some", 0)
     os.close(fd)
-    witness.sync()
+    probe.sync()
     with pytest.raises(OSError) as caught:
-        Witness(fd)
+        WritebackErrorProbe(fd)
     assert caught.value.errno == errno.EBADF
 
 

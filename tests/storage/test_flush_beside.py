@@ -83,7 +83,8 @@ def test_a_disk_error_while_segments_go_poisons_all_the_same(tmp_path: Path) -> 
     a_log.delete_before(12)
     fs.fail("fdatasync", path=".log", code=errno.EIO)
     with pytest.raises(StorageError) as failure:
-        a_log._flusher._flush_failed(StorageError("cannot flush", errno=errno.EIO, path="x.log"), state, a_log.cuts)
+        error = StorageError("cannot flush", errno=errno.EIO, path="x.log")
+        a_log._flusher._flush_failed(error, state, a_log.truncation_count)
     assert failure.value.errno == errno.EIO
     with pytest.raises(StorageError, match="rejects writes"):
         append_batches(a_log)

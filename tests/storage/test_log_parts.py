@@ -248,14 +248,14 @@ def test_the_engine_leaves_to_others_what_takes_more_than_a_step(tmp_path: Path)
     assert engine.append_ready(sized_batch(100)) is None and core.state.log_end_offset == 4
 
 
-def test_chores_are_done_after_the_lock(tmp_path: Path) -> None:
+def test_work_for_after_the_lock_is_done_then(tmp_path: Path) -> None:
     core = core_of(tmp_path)
     engine, _ = engine_of(core, {})
     seen: list[bool] = []
     for _ in range(2):
-        core.chores.append(lambda: seen.append(core.lock.locked()))
+        core.after_unlock.append(lambda: seen.append(core.lock.locked()))
         engine.append_ready(sized_batch(100))
-    assert seen == [False, False] and core.chores == []
+    assert seen == [False, False] and core.after_unlock == []
 
 
 @pytest.mark.parametrize("prepare", [

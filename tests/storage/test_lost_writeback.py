@@ -65,7 +65,7 @@ a_log.close_handlers()
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="needs root and mkfs.ext4")
 def test_what_was_lost_while_a_file_was_closed_is_told_by_the_flush(tmp_path: Path) -> None:
-    """An fsync through a descriptor opened later is not told: the witness that was left behind is (fsync(2))."""
+    """An fsync through a descriptor opened later is not told: the probe that was left behind is (fsync(2))."""
     unshare = ["unshare", "-m", "sh", "-c", MOUNTS, "sh", str(tmp_path)]
     if subprocess.run([*unshare, "true"], capture_output=True).returncode:
         pytest.skip("no loop device may be mounted here")

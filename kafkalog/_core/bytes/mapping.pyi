@@ -1,6 +1,6 @@
 from typing import final
 
 @final
-class Witness:
+class WritebackErrorProbe:
     def __init__(self, fd: int) -> None: ...
     def sync(self) -> None: ...

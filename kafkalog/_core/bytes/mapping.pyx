@@ -30,7 +30,7 @@ cdef enum:
 
 
 @cython.final
-cdef class Witness:
+cdef class WritebackErrorProbe:
     """An open file without its descriptor: one page that is mapped and never touched keeps the system's record of it.
 
     A failed write-back is told to the open files there were at that time, and else once to whoever comes first. What

@@ -151,8 +151,8 @@ cdef class AppendEngine:
             finally:
                 core.lock.give_back()
         finally:
-            if core.chores:
-                core.do_chores_after_append()
+            if core.after_unlock:
+                core.run_after_append()
         if info is None:
             return self.write(batch, epoch, now)
         if core.flush_messages:

@@ -17,7 +17,7 @@ cdef class LogFields:
     cdef public LeaderLimits limits     # what a leader takes
     cdef public object producers
     cdef public object health           # its `cause` is why no more writes are taken, or None
-    cdef public list chores             # run after the lock is released
+    cdef public list after_unlock             # run after the lock is released
     cdef public object milliseconds     # the wall clock
     cdef public int64_t flush_messages  # so many records may lie behind the recovery point; 0: any number
     cdef public int32_t leader_epoch

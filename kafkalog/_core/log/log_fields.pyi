@@ -15,7 +15,7 @@ class LogFields:
     limits: LeaderLimits
     producers: object
     health: object
-    chores: list[Callable[[], object]]
+    after_unlock: list[Callable[[], object]]
     milliseconds: Callable[[], int]
     flush_messages: int
     leader_epoch: int

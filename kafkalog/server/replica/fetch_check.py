@@ -68,7 +68,7 @@ class FetchCheck:
         """
         log = self.log
         while True:
-            truncations, segments = log.cuts, log.segments
+            truncations, segments = log.truncation_count, log.segments
             try:
                 found = log.read(offset, max_length, isolation, min_one_message)
                 if found.first_entry_incomplete or not found.records.size:

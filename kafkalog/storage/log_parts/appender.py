@@ -125,7 +125,7 @@ class LogAppender:
             if leader_epoch > state.leader_epoch:
                 self._writer.begin_epoch_locked(leader_epoch, state.log_end_offset)
                 core.state = state.replace(leader_epoch=leader_epoch)
-        core.do_chores()
+        core.run_after_unlock()
 
     def append_as_follower(self, buffer: Data, leader_epoch: int) -> LogAppendInfo:
         """Append the batches of `buffer`, keeping their offsets, epochs and times (LOG-3). Return a LogAppendInfo.
@@ -150,8 +150,8 @@ class LogAppender:
             if state is None:
                 state = self._append_kept(data, table, now_ms, first_offset)
         finally:
-            if core.chores:
-                core.do_chores_after_append()
+            if core.after_unlock:
+                core.run_after_append()
         if core.flush_messages:
             self._flusher.flush_if_due()
         return append_info(table, first_offset, table.last_leader_epoch, -1, state.log_start_offset)
@@ -210,8 +210,8 @@ class LogAppender:
                 raise
             raise no_offsets_left(error, core.state.log_end_offset) from error
         finally:
-            if core.chores:
-                core.do_chores_after_append()
+            if core.after_unlock:
+                core.run_after_append()
         if core.flush_messages:
             self._flusher.flush_if_due()
         if place is not None:

@@ -74,8 +74,8 @@ class BatchWriter:
                 raise
             raise no_offsets_left(error, core.state.log_end_offset) from error
         finally:
-            if core.chores:
-                core.do_chores_after_append()
+            if core.after_unlock:
+                core.run_after_append()
         if core.flush_messages:
             self._flusher.flush_if_due()
         if duplicate is not None:
@@ -222,7 +222,7 @@ class BatchWriter:
         for row in range(table.count):
             if table.magic(row) < 2:
                 core.epochs.clear()
-                core.chores.append(core.write_epochs)
+                core.after_unlock.append(core.write_epochs)
             elif table.leader_epoch(row) > core.epochs.latest_epoch:
                 self.begin_epoch_locked(table.leader_epoch(row), table.base_offset(row))
 
@@ -230,4 +230,4 @@ class BatchWriter:
         """Record the start of an epoch; its file is written after the lock is released."""
         core = self._core
         core.epochs.assign(epoch, first_offset)
-        core.chores.append(core.write_epochs)
+        core.after_unlock.append(core.write_epochs)

@@ -50,8 +50,18 @@ class LogCore(LogFields):
     """
 
     __slots__ = (
-        "clock", "config", "cuts", "durable", "epochs", "fs", "metrics", "name", "path", "scheduler",
-        "topic_partition", "unsynced",
+        "clock",
+        "config",
+        "durable",
+        "epochs",
+        "fs",
+        "metrics",
+        "name",
+        "path",
+        "scheduler",
+        "topic_partition",
+        "truncation_count",
+        "unsynced",
     )  # fmt: skip
     active: LogSegment
     producers: ProducerStateManager
@@ -95,10 +105,10 @@ class LogCore(LogFields):
         self.state = state
         self.active = state.segments.active
         self.active.records.guard = self.lock
-        self.chores: list[Callable[[], object]] = []
+        self.after_unlock: list[Callable[[], object]] = []
         self.durable = 0  # below it records are on disk, even if their indexes are not
         self.unsynced = Unsynced()
-        self.cuts = 0  # incremented when a truncation of the end begins and when it ends
+        self.truncation_count = 0  # incremented when a truncation of the end begins and when it ends
         self.set_config_locked(config)
 
     def set_config_locked(self, config: LogConfig) -> None:
@@ -188,16 +198,16 @@ class LogCore(LogFields):
     def cutting_locked(self) -> Iterator[None]:
         """Enclose a truncation of the end: it cannot be interrupted, and readers with an older state can detect it."""
         with deferred_interrupts():
-            self.cuts += 1
+            self.truncation_count += 1
             try:
                 yield
             finally:
-                self.cuts += 1
+                self.truncation_count += 1
 
     def truncation_count_when_idle(self) -> int:
-        """Return `cuts` when no truncation is in progress; if it equals the value before a read, the read is valid."""
+        """Return `truncation_count` once no truncation is in progress; if it is that before a read, the read is valid."""
         with self.lock:
-            return self.cuts
+            return self.truncation_count
 
     def undo_write_locked(self, state: State, first_offset: int, error: BaseException) -> None:
         """Restore the segment to `state` after a failed write, or reject further writes; set the error's offset."""
@@ -222,32 +232,32 @@ class LogCore(LogFields):
     def emit_locked(self, event: str, **values: object) -> None:
         """Report an event to its subscribers after the lock is released."""
         if events.has_hooks(event):
-            self.chores.append(lambda: self.emit(event, **values))
+            self.after_unlock.append(lambda: self.emit(event, **values))
 
     def emit(self, event: str, **values: object) -> None:
         """Report an event to its subscribers now."""
         events.emit(event, self.path, self.topic_partition, **values)
 
-    def do_chores(self) -> None:
+    def run_after_unlock(self) -> None:
         """Run the work deferred until the lock is released: write epochs, schedule flushes and deletes."""
-        while self.chores:
+        while self.after_unlock:
             try:
-                chore = self.chores.pop(0)
+                task = self.after_unlock.pop(0)
             except IndexError:  # another thread ran the last one
                 break
-            chore()
-            del chore  # releases deleted segments: the epochs may need their space on a full disk
+            task()
+            del task  # releases deleted segments: the epochs may need their space on a full disk
         self.write_epochs()
 
-    def do_chores_after_append(self) -> None:
+    def run_after_append(self) -> None:
         """Run the work deferred by a successful append; the next flush retries and reports failures."""
         try:
-            self.do_chores()
+            self.run_after_unlock()
         except StorageError as error:
             _LOG.warning("retrying at the next append or flush: %s", error)
             self.health.notice(error)
             if self.epochs.has_changed:
-                self.chores.append(self.write_epochs)
+                self.after_unlock.append(self.write_epochs)
 
     def write_epochs(self) -> None:
         """Write the epochs' file if it is out of date; retry if the directory was renamed meanwhile."""

@@ -52,7 +52,7 @@ class LogCutter:
             else:
                 with core.cutting_locked():
                     self._cut_locked(state, plan, keeps_begin)
-        core.do_chores()
+        core.run_after_unlock()
         return plan is not None
 
     def _cut_locked(self, state: State, plan: TruncatePlan, keeps_begin: bool) -> None:
@@ -82,9 +82,9 @@ class LogCutter:
             raise
         if plan.deleted:
             core.unsynced.entries_changed()
-            core.chores.append(self._flusher.sync_entries)
-            core.chores.append(lambda: self._remover.delete_later(plan.deleted))
-        core.chores.append(lambda: self._flusher.sync_cut(segments.active))
+            core.after_unlock.append(self._flusher.sync_entries)
+            core.after_unlock.append(lambda: self._remover.delete_later(plan.deleted))
+        core.after_unlock.append(lambda: self._flusher.sync_cut(segments.active))
         self._record_truncation_locked(end, state)
 
     def _record_truncation_locked(self, offset: int, before: State) -> None:
@@ -97,7 +97,7 @@ class LogCutter:
         with core.lock:
             core.ready_locked()
             self._start_anew_locked(offset, log_start_offset)
-        core.do_chores()
+        core.run_after_unlock()
 
     def _start_anew_locked(self, offset: int, log_start_offset: int | None) -> None:
         core = self._core
@@ -119,8 +119,8 @@ class LogCutter:
             emptied = at_end(state, segments, offset, log_start_offset=start, leader_epoch=-1)
             emptied = emptied.replace(first_unstable_offset=-1)
             core.publish_locked(high_watermark_updated(emptied, emptied.end_metadata))
-            core.chores.append(self._flusher.sync_entries)
-            core.chores.append(lambda: self._remover.delete_later(old))
+            core.after_unlock.append(self._flusher.sync_entries)
+            core.after_unlock.append(lambda: self._remover.delete_later(old))
             self._record_truncation_locked(offset, state)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
@@ -130,7 +130,7 @@ class LogCutter:
         """
         with self._core.lock:
             changed = self._increment_log_start_locked(offset)
-        self._core.do_chores()
+        self._core.run_after_unlock()
         return changed
 
     def _increment_log_start_locked(self, offset: int) -> bool:
@@ -154,7 +154,7 @@ class LogCutter:
             with deferred_interrupts():
                 self._delete_first_segments_locked()
             start: int = core.state.log_start_offset
-        core.do_chores()
+        core.run_after_unlock()
         return start
 
     def delete_old_segments(self, now_ms: int | None = None) -> int:
@@ -173,7 +173,7 @@ class LogCutter:
                 if removed:
                     with deferred_interrupts():
                         deleted += self._delete_segments_locked(removed, reason.replace(" ", "_"))
-        core.do_chores()
+        core.run_after_unlock()
         return deleted
 
     def _delete_segments_locked(self, removed: tuple[LogSegment, ...], reason: str) -> int:
@@ -213,8 +213,8 @@ class LogCutter:
             core.unsynced.entries_changed()
             if renamed:
                 # the first segment's name may define the log start from now on: the deletion must be durable
-                core.chores.append(self._flusher.sync_entries)
-                core.chores.append(lambda: self._remover.delete_later(renamed))
+                core.after_unlock.append(self._flusher.sync_entries)
+                core.after_unlock.append(lambda: self._remover.delete_later(renamed))
         size = sum(segment.size for segment in removed)
         core.metrics.deleted(reason, len(removed), size)
         core.emit_locked("delete", base_offsets=tuple(s.base_offset for s in removed), size=size, reason=reason)

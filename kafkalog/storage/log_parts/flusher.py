@@ -27,7 +27,7 @@ T = TypeVar("T")
 class SyncRun(NamedTuple):
     """A sync in progress: the log's state when it began, at `began_s` of the performance counter."""
 
-    cuts: int
+    truncations: int
     state: State
     pending: PendingSync
     snapshots: tuple[tuple[int, str], ...]
@@ -64,7 +64,7 @@ class LogFlusher:
         end = done.state.log_end_offset
         with core.lock:
             core.unsynced.entries_synced(done.pending)
-            if done.cuts == core.cuts:
+            if done.truncation_count == core.truncation_count:
                 core.durable = max(core.durable, end)
             seconds = self._count_flush_locked(done)
         core.emit("flush", offset=end, duration_ms=seconds * 1000)
@@ -97,7 +97,7 @@ class LogFlusher:
             producer_snapshots = core.producers.snapshots
             producer_snapshots.unsynced = tuple(one for one in producer_snapshots.unsynced if one not in done.snapshots)
             if covered:
-                if done.cuts == core.cuts:
+                if done.truncation_count == core.truncation_count:
                     core.state = flushed_to(core.state, end)
                     core.durable = max(core.durable, core.state.recovery_point)
                 self.last_flush_time = core.milliseconds()
@@ -117,14 +117,14 @@ class LogFlusher:
         """Call `sync` without the lock and return the state it began with and its result; retry if files were lost."""
         core = self._core
         while True:
-            cuts = core.cuts
+            truncations = core.truncation_count
             with core.lock:
                 snapshots = core.producers.snapshots.unsynced
-                run = SyncRun(cuts, core.state, core.unsynced.pending_sync(), snapshots, perf_counter())
+                run = SyncRun(truncations, core.state, core.unsynced.pending_sync(), snapshots, perf_counter())
             try:
                 return run, sync(run)
             except BaseException as error:
-                self._flush_failed(error, run.state, cuts)
+                self._flush_failed(error, run.state, truncations)
 
     def _sync_files(self, run: SyncRun, offset: int | None) -> tuple[LogSegment, ...]:
         """Sync the segments up to `offset` (None: all) and all other unsynced files; return the segments."""
@@ -175,20 +175,20 @@ class LogFlusher:
 
     def sync_cut(self, segment: LogSegment) -> None:
         """Sync the new end of a segment: data that was cut off must not reappear beneath new records."""
-        cuts, state = self._core.cuts, self._core.state
+        truncations, state = self._core.truncation_count, self._core.state
         try:
             segment.records.flush()
         except BaseException as error:
-            self._flush_failed(error, state, cuts)
+            self._flush_failed(error, state, truncations)
 
-    def _flush_failed(self, error: BaseException, state: State, cuts: int) -> None:
+    def _flush_failed(self, error: BaseException, state: State, truncations: int) -> None:
         """Poison the log and raise, unless the unsynced file was deleted, truncated or renamed meanwhile (LOG-52)."""
         core = self._core
         with core.lock:
             is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
             if is_gone and not core.health.closed:
                 segments = core.state.segments
-                if cuts != core.cuts or any(segments.get(s.base_offset) is not s for s in state.segments):
+                if truncations != core.truncation_count or any(segments.get(s.base_offset) is not s for s in state.segments):
                     return
             if isinstance(error, LogClosed):
                 core.health.check()

@@ -45,7 +45,7 @@ class LogReader:
     def tail_damage(self) -> MisplacedBatch | None:
         """The last batch, if recovery accepted it although it begins below the end of the previous batch."""
         found, state = self._misplaced_end, self._core.state
-        if found is None or self._core.cuts or state.log_end_offset != found.last_offset + 1:
+        if found is None or self._core.truncation_count or state.log_end_offset != found.last_offset + 1:
             return None
         return found if state.log_start_offset <= found.last_offset else None
 
@@ -83,18 +83,18 @@ class LogReader:
         """Call `query` and return its result; retry if the end moved back or segments were removed meanwhile."""
         core = self._core
         while True:
-            cuts, segments = core.cuts, core.state.segments
+            truncations, segments = core.truncation_count, core.state.segments
             try:
                 found = query(*args, **kwargs)
             except KafkalogError as error:
                 self._check_readable()
-                if not self._was_truncated(cuts) and core.state.segments is segments:
+                if not self._was_truncated(truncations) and core.state.segments is segments:
                     core.health.notice(error)
                     raise
                 continue
             if core.health.cause is not None:
                 self._check_readable()
-            if cuts == core.cuts and not cuts & 1 or not self._was_truncated(cuts):
+            if truncations == core.truncation_count and not truncations & 1 or not self._was_truncated(truncations):
                 return found
 
     def _check_readable(self) -> None:
@@ -103,7 +103,7 @@ class LogReader:
             self._core.health.check()
 
     def _was_truncated(self, before: int) -> bool:
-        """Return True if the end moved back since `cuts` was `before`, so that a read may mix two states of the log."""
+        """Return True if the end moved back since `truncation_count` was `before`: a read may mix two states."""
         return self._core.truncation_count_when_idle() != before
 
     def readable_end(self, isolation: Isolation) -> LogOffsetMetadata:

@@ -24,7 +24,7 @@ class LogRemover:
         """Discard the snapshot at the base of a segment that is removed, and its file (LOG-69)."""
         marked = self._core.producers.snapshots.mark_deleted(segment.base_offset)
         if marked is not None:
-            self._core.chores.append(lambda: self.delete_later((), (marked,)))
+            self._core.after_unlock.append(lambda: self.delete_later((), (marked,)))
 
     def delete_later(self, segments: Iterable[LogSegment], files: Iterable[str] = ()) -> None:
         """Delete the files of segments renamed to .deleted, after file.delete.delay.ms if there is a scheduler.

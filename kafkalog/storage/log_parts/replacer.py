@@ -33,7 +33,7 @@ class LogReplacer:
 
     @contextmanager
     def being_cleaned(self) -> Iterator[int]:
-        """Hold the exclusive right to clean the log; remove files of an earlier clean and yield `cuts`.
+        """Hold the exclusive right to clean the log; remove files of an earlier clean and yield `truncation_count`.
 
         IllegalState if the log is already being cleaned; StorageError, LogClosed.
         """
@@ -44,10 +44,10 @@ class LogReplacer:
                 core.ready_locked()
                 if self._is_being_cleaned:
                     raise IllegalState(f"log {core.name} is already being cleaned", path=core.path)
-                cuts = core.cuts
+                truncations = core.truncation_count
                 self._is_being_cleaned = acquired = True  # one statement: Ctrl-C cannot come between two assignments
             self._remove_cleaned_files()
-            yield cuts
+            yield truncations
         finally:
             if acquired:
                 self._is_being_cleaned = False
@@ -71,11 +71,11 @@ class LogReplacer:
         segment.begin()
         return segment
 
-    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment], cuts: int) -> None:
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment], truncations: int) -> None:
         """Replace `old` by `new`, synced `.cleaned` files that hold the records of `old` (LOG-79).
 
         Readers that hold an old segment continue with it; its files are deleted as those of a deleted segment. After
-        a crash at any moment the log has either the old segments or the new ones. `cuts` is its value when the first
+        a crash at any moment the log has either the old segments or the new ones. `truncations` is the count when the first
         byte of `old` was read. CleaningAborted if the log was truncated, or lost one of them, since then;
         CorruptRecord if a new one does not begin between the old ones and the next one. Nothing has changed then,
         nor after an error before the new files take effect. After a later error the log has the new segments and
@@ -85,24 +85,24 @@ class LogReplacer:
         try:
             with core.lock:
                 core.ready_locked()
-                self._check_replaced_locked(old, cuts)
+                self._check_replaced_locked(old, truncations)
                 self._check_places_locked(new, old)
                 with deferred_interrupts():
                     self._replace_locked(tuple(new), tuple(old))
         finally:
-            core.do_chores()
+            core.run_after_unlock()
 
-    def check_unchanged(self, segments: Sequence[LogSegment], cuts: int) -> None:
+    def check_unchanged(self, segments: Sequence[LogSegment], truncations: int) -> None:
         """Raise CleaningAborted, as `replace_segments` does, if the log has changed these segments."""
         with self._core.lock:
-            self._check_replaced_locked(segments, cuts)
+            self._check_replaced_locked(segments, truncations)
 
-    def _check_replaced_locked(self, old: Sequence[LogSegment], cuts: int) -> None:
+    def _check_replaced_locked(self, old: Sequence[LogSegment], truncations: int) -> None:
         """Raise CleaningAborted if retention or a truncation came first (KAFKA-7278)."""
         core = self._core
         segments = core.state.segments
         missing = [s.base_offset for s in old if segments.get(s.base_offset) is not s or s is core.active]
-        if missing or cuts != core.cuts:
+        if missing or truncations != core.truncation_count:
             what = f"lost the segment at {missing[0]}" if missing else "was truncated or renamed"
             raise CleaningAborted(
                 f"log {core.name} {what} while it was being cleaned", path=core.path, hint="clean it again"
@@ -145,8 +145,8 @@ class LogReplacer:
         except BaseException as error:  # the next opening determines which renames were parts
             core.health.poison(error)
             raise self._reported(error) from error
-        core.chores.append(self._flusher.sync_entries)
-        core.chores.append(lambda: self._remover.delete_later(old))
+        core.after_unlock.append(self._flusher.sync_entries)
+        core.after_unlock.append(lambda: self._remover.delete_later(old))
         kept = {segment.base_offset for segment in new}
         for segment in old:
             if segment.base_offset not in kept:

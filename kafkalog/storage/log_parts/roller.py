@@ -36,7 +36,7 @@ class LogRoller:
         with core.lock:
             core.ready_locked()
             segment = self.roll_locked(expected_next_offset)
-        core.do_chores()
+        core.run_after_unlock()
         return segment
 
     def roll_locked(self, expected_offset: int | None) -> LogSegment:
@@ -70,10 +70,10 @@ class LogRoller:
                 if state.recovery_point >= plan.base_offset:
                     core.unsynced.sealed(old)
             else:
-                core.chores.append(lambda: self._remover.delete_later((old,)))
+                core.after_unlock.append(lambda: self._remover.delete_later((old,)))
             segments = state.segments.with_added(segment)
             core.publish_locked(at_end(state, segments, plan.base_offset))
-            core.chores.append(lambda: self._flusher.flush_later(plan.base_offset))
+            core.after_unlock.append(lambda: self._flusher.flush_later(plan.base_offset))
             core.metrics.rolls += 1
             core.emit_locked("roll", base_offset=plan.base_offset)
             return segment

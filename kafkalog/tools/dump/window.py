@@ -15,7 +15,7 @@ class FileWindow:
     that grows while it is read ends at its first end; one that is truncated ends at its new one.
     """
 
-    __slots__ = ("_file", "buffer", "end", "start", "stop", "position")
+    __slots__ = ("_file", "buffer", "end", "position", "start", "stop")
 
     def __init__(self, file: File, end: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._file = file
