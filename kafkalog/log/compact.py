@@ -132,7 +132,11 @@ def _compact(opened: WritableLog, options: CompactOptions, interrupts: deferred_
     result = result._replace(end_offset=max(result.end_offset, to_clean.first_dirty_offset))  # 0: nothing was dirty
     if has_checkpoint and not options.dry_run:
         key, end = opened.topic_partition, result.end_offset
-        if not record_cleaner_offset(directory, key, end, fs=fs, is_still_valid=lambda: log.truncation_count == truncations):
+
+        def is_unchanged() -> bool:
+            return log.truncation_count == truncations
+
+        if not record_cleaner_offset(directory, key, end, fs=fs, is_still_valid=is_unchanged):
             reason = f"log {key} was truncated while it was being cleaned"
             raise CleaningAborted(reason, path=opened.path, hint="clean it again")
     return result

@@ -205,7 +205,7 @@ class LogCore(LogFields):
                 self.truncation_count += 1
 
     def truncation_count_when_idle(self) -> int:
-        """Return `truncation_count` once no truncation is in progress; if it is that before a read, the read is valid."""
+        """Return `truncation_count` once no truncation is in progress; a read is valid if it did not change."""
         with self.lock:
             return self.truncation_count
 

@@ -188,7 +188,9 @@ class LogFlusher:
             is_gone = isinstance(error, LogClosed) or isinstance(error, OSError) and error.errno == ENOENT
             if is_gone and not core.health.closed:
                 segments = core.state.segments
-                if truncations != core.truncation_count or any(segments.get(s.base_offset) is not s for s in state.segments):
+                if truncations != core.truncation_count:
+                    return
+                if any(segments.get(segment.base_offset) is not segment for segment in state.segments):
                     return
             if isinstance(error, LogClosed):
                 core.health.check()

@@ -75,8 +75,8 @@ class LogReplacer:
         """Replace `old` by `new`, synced `.cleaned` files that hold the records of `old` (LOG-79).
 
         Readers that hold an old segment continue with it; its files are deleted as those of a deleted segment. After
-        a crash at any moment the log has either the old segments or the new ones. `truncations` is the count when the first
-        byte of `old` was read. CleaningAborted if the log was truncated, or lost one of them, since then;
+        a crash at any moment the log has either the old segments or the new ones. `truncations` is the count when
+        the first byte of `old` was read. CleaningAborted if the log was truncated, or lost one of them, since then;
         CorruptRecord if a new one does not begin between the old ones and the next one. Nothing has changed then,
         nor after an error before the new files take effect. After a later error the log has the new segments and
         rejects further writes.
