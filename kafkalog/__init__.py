@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.records.batch import RecordBatch as RecordBatch
     from kafkalog.records.convert import convert as convert
     from kafkalog.tools.repair.directories import repair as repair
-    from kafkalog.tools.verify.paths import verify as verify
+    from kafkalog.tools.verify.directories import verify as verify
     from kafkalog.types import EARLIEST_TIMESTAMP as EARLIEST
     from kafkalog.types import LATEST_TIMESTAMP as LATEST
     from kafkalog.types import OffsetAndTimestamp as OffsetAndTimestamp
@@ -54,7 +54,7 @@ _NAMES = {
     "open_dirs": ("dirs.log_dirs", "open_dirs"),
     "open_files": ("util.descriptors", "DESCRIPTORS"),
     "repair": ("tools.repair.directories", "repair"),
-    "verify": ("tools.verify.paths", "verify"),
+    "verify": ("tools.verify.directories", "verify"),
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from kafkalog._version import version
-from kafkalog.inspect.width import shown
+from kafkalog.inspect.width import escape_text
 from kafkalog.util.fileio import OS
 from kafkalog.util.filesystems import file_system_of
 from kafkalog.util.readahead import usable_cores
@@ -80,8 +80,8 @@ def header(settings: Settings, around: Surroundings) -> Iterator[str]:
     raw = settings.num * settings.record_bytes
     yield f"kafkalog:    {around.version}, Python {around.python}, {around.system}"
     yield f"CPU:         {around.cpu}, {around.cores} core{'' if around.cores == 1 else 's'}"
-    yield f"Directory:   {shown(around.directory)}"
-    yield f"File system: {shown(around.file_system)}"
+    yield f"Directory:   {escape_text(around.directory)}"
+    yield f"File system: {escape_text(around.file_system)}"
     if settings.only_reads:
         yield f"Entries:     at most {settings.num:,} of those that are there, read only"
     else:

@@ -11,24 +11,24 @@ from textual.binding import Binding
 from textual.widgets import DataTable, Input, Static
 from textual.worker import get_current_worker
 
-from kafkalog.browse.fitting import fitted
+from kafkalog.browse.fitting import fit_columns
 from kafkalog.browse.levels import BatchLevel, ListLevel, Row, segment_level
 from kafkalog.browse.moves import (
     Frame,
-    first_of,
-    frames_at,
-    last_of,
-    level_in,
-    offset_at,
-    offset_of,
-    stepped,
-    turned,
+    find_offset_at,
+    first_anchor,
+    frames_for_offset,
+    last_screenful,
+    open_level,
+    parse_offset,
+    step_rows,
+    turn_page,
 )  # fmt: skip
 from kafkalog.browse.pages import Pages
-from kafkalog.browse.search import find_key, key_of
+from kafkalog.browse.search import find_key, parse_key
 from kafkalog.errors import KafkalogError, LogClosed
 from kafkalog.inspect.segment import Segment
-from kafkalog.inspect.width import cut, shown
+from kafkalog.inspect.width import cut, escape_text
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.text import human_size
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["BrowseApp"]
 
 _KEYS: Final = "Enter in  Left out  / key  o offset  t time  n next  q quit"
-_ASKED: Final = {
+_PLACEHOLDERS: Final = {
     "key": "key, \\xff for a byte", "offset": "offset, negative from the end", "time": "time, 2026-11-20T12:00 or ms",
 }  # fmt: skip
 _RIGHT: Final = frozenset({"count", "number", "size", "duration", "ratio", "rate", "share"})
@@ -56,7 +56,7 @@ Pages > .datatable--cursor, Pages:focus > .datatable--cursor {
     color: #e4eefb; background: #10233c; text-style: bold reverse;
 }
 """
-Then = Callable[[], None]
+Action = Callable[[], None]
 
 
 class BrowseApp(App[None]):
@@ -75,10 +75,10 @@ class BrowseApp(App[None]):
         super().__init__()
         self._fs = fs
         self._frames = [Frame(top, top.start)]
-        self._asked = "key"
+        self._question = "key"
         self._key: bytes | None = None
         self._is_searching = False
-        self._goes_straight_in = len(top.things) == 1
+        self._opens_directly = len(top.things) == 1
 
     # Display
 
@@ -101,7 +101,7 @@ class BrowseApp(App[None]):
         return self.query_one(Pages)
 
     @property
-    def room(self) -> int:
+    def height(self) -> int:
         """Number of rows on the screen."""
         return max(1, self.pages.size.height - 1)
 
@@ -111,7 +111,7 @@ class BrowseApp(App[None]):
 
     def resized(self) -> None:
         """Read the rows for the new screen size."""
-        if self._goes_straight_in:
+        if self._opens_directly:
             self.frame.rows = self.frame.level.after(self.frame.level.start, 1)
             self.open_row()
         else:
@@ -125,7 +125,7 @@ class BrowseApp(App[None]):
         if frame is not self.frame:
             return
         columns = frame.level.columns
-        heads, cells = fitted(columns, [row.thing for row in frame.rows], max(self.size.width, 20))
+        heads, cells = fit_columns(columns, [row.thing for row in frame.rows], max(self.size.width, 20))
         table.clear(columns=True)
         sides = ["right" if column.kind in _RIGHT else "left" for column in columns]
         for head, side in zip(heads, sides, strict=False):
@@ -134,13 +134,13 @@ class BrowseApp(App[None]):
             table.add_row(*(Text(cell, justify=side) for cell, side in zip(row, sides, strict=False)))  # type: ignore[arg-type]
         frame.cursor = max(0, min(frame.cursor, len(cells) - 1))
         table.move_cursor(row=frame.cursor)
-        titles = [shown(one.level.title) for one in self._frames]
+        titles = [escape_text(one.level.title) for one in self._frames]
         self.query_one("#path", Static).update(cut(" > ".join(titles), max(self.size.width, 20), middle=True))
-        self.say(frame.level.note or ("" if frame.rows else "(nothing)"))
+        self.say(frame.level.note or ("" if frame.rows else "(empty)"))
 
     def say(self, text: str) -> None:
         """Show an escaped line below the table."""
-        self.query_one("#note", Static).update(shown(text))
+        self.query_one("#note", Static).update(escape_text(text))
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Store the cursor, and show its position in the log."""
@@ -156,7 +156,7 @@ class BrowseApp(App[None]):
 
     # Reading, in a thread
 
-    def _work(self, work: Callable[[], Then]) -> None:
+    def _run_in_thread(self, work: Callable[[], Action]) -> None:
         """Run `work` in a thread, then its result in the app's thread; a new call cancels the previous one.
 
         An error becomes the line below the table.
@@ -164,52 +164,48 @@ class BrowseApp(App[None]):
 
         def body() -> None:
             worker = get_current_worker()
-            then: Then
+            action: Action
             try:
-                then = work()
+                action = work()
             except LogClosed:
                 return
             except (KafkalogError, OSError) as error:
-                told = str(error)
-                then = partial(self.say, told)
+                message = str(error)
+                action = partial(self.say, message)
             if not worker.is_cancelled:
-                self.call_from_thread(then)
+                self.call_from_thread(action)
 
         self.run_worker(body, thread=True, exclusive=True, group="read")
 
     def _show_from(self, frame: Frame, anchor: int | Place, cursor: int = 0) -> None:
         """Read a screenful from `anchor` on and show it."""
-        room = self.room
+        height = self.height
+        self._run_in_thread(lambda: self._show_rows(frame, frame.level.after(anchor, height), cursor))
 
-        def work() -> Then:
-            return self._filled(frame, frame.level.after(anchor, room), cursor)
-
-        self._work(work)
-
-    def _filled(self, frame: Frame, rows: list[Row], cursor: int) -> Then:
-        def then() -> None:
+    def _show_rows(self, frame: Frame, rows: list[Row], cursor: int) -> Action:
+        def action() -> None:
             frame.rows, frame.cursor = rows, cursor
             frame.anchor = rows[0].anchor if rows else frame.level.start
             self._show(frame)
 
-        return then
+        return action
 
-    def _push(self, frames: list[Frame], below: int) -> Then:
+    def _push(self, frames: list[Frame], below: int) -> Action:
         """Show the last of `frames`, placed on top of the first `below` frames."""
 
-        def then() -> None:
-            self._goes_straight_in = False
-            self._leave(below)
+        def action() -> None:
+            self._opens_directly = False
+            self._drop_frames(below)
             self._frames += frames
             self._show(self.frame)
 
-        return then
+        return action
 
-    def _leave(self, below: int) -> None:
+    def _drop_frames(self, below: int) -> None:
         """Drop the frames from number `below` on, and close the logs that no frame uses."""
-        gone = {one.level.view for one in self._frames[below:]}
+        dropped = {one.level.view for one in self._frames[below:]}
         del self._frames[below:]
-        for view in gone - {one.level.view for one in self._frames}:
+        for view in dropped - {one.level.view for one in self._frames}:
             if view is not None:
                 view.close()
 
@@ -217,75 +213,67 @@ class BrowseApp(App[None]):
 
     def step(self, *, forward: bool) -> None:
         """Move one row past the edge of the screen."""
-        frame, room = self.frame, self.room
-        if not frame.rows:
-            return
-
-        def work() -> Then:
-            return self._filled(frame, *stepped(frame.level, frame.rows, room, forward=forward))
-
-        self._work(work)
+        frame, height = self.frame, self.height
+        if frame.rows:
+            self._run_in_thread(
+                lambda: self._show_rows(frame, *step_rows(frame.level, frame.rows, height, forward=forward))
+            )
 
     def turn(self, *, forward: bool) -> None:
         """Move a screenful on or back; at the edge of the level the cursor moves to the edge."""
-        frame, room = self.frame, self.room
-        if not frame.rows:
-            return
-
-        def work() -> Then:
-            return self._filled(frame, *turned(frame.level, frame.rows, room, frame.cursor, forward=forward))
-
-        self._work(work)
+        frame, height = self.frame, self.height
+        if frame.rows:
+            self._run_in_thread(
+                lambda: self._show_rows(
+                    frame, *turn_page(frame.level, frame.rows, height, frame.cursor, forward=forward)
+                )
+            )
 
     def edge(self, *, last: bool) -> None:
         """Show the first screenful, or the current last one."""
-        frame, room = self.frame, self.room
-        if not last:
-            self._show_from(frame, first_of(frame.level))
-            return
-
-        def work() -> Then:
-            return self._filled(frame, *last_of(frame.level, room))
-
-        self._work(work)
+        frame, height = self.frame, self.height
+        if last:
+            self._run_in_thread(lambda: self._show_rows(frame, *last_screenful(frame.level, height)))
+        else:
+            self._show_from(frame, first_anchor(frame.level))
 
     def action_again(self) -> None:
         """Read the files again."""
         frame = self.frame
         view = frame.level.view
 
-        def work() -> Then:
+        def work() -> Action:
             if view is not None:
                 view.refresh()
                 if frame.level.columns is not None and frame.thing.__class__ is Segment:
                     frame.level = segment_level(view)
-            return self._filled(frame, frame.level.after(frame.anchor, self.room), frame.cursor)
+            return self._show_rows(frame, frame.level.after(frame.anchor, self.height), frame.cursor)
 
-        self._work(work)
+        self._run_in_thread(work)
 
     def open_row(self) -> None:
         """Open the item under the cursor."""
-        frame, room, depth = self.frame, self.room, len(self._frames)
+        frame, height, depth = self.frame, self.height, len(self._frames)
         thing, view = frame.thing, frame.level.view
         if thing is None or isinstance(thing, tuple) and not hasattr(thing, "_fields"):
             return
 
-        def work() -> Then:
-            level = level_in(thing, view, self._fs)
-            return self._push([Frame(level, level.start, level.after(level.start, room))], depth)
+        def work() -> Action:
+            level = open_level(thing, view, self._fs)
+            return self._push([Frame(level, level.start, level.after(level.start, height))], depth)
 
-        self._work(work)
+        self._run_in_thread(work)
 
     def action_out(self) -> None:
         """Leave the level; an open question or search is ended first."""
         if self.query_one("#ask", Input).display:
-            self._asked_enough()
+            self._close_input()
         elif self._is_searching:
             self.workers.cancel_group(self, "read")
             self._is_searching = False
-            self.say("the search was ended")
+            self.say("search cancelled")
         elif len(self._frames) > 1:
-            self._leave(len(self._frames) - 1)
+            self._drop_frames(len(self._frames) - 1)
             self._show(self.frame)
 
     # Searching
@@ -293,49 +281,45 @@ class BrowseApp(App[None]):
     def action_ask(self, what: str) -> None:
         """Ask for a key, an offset or a time."""
         if self.frame.level.view is None:
-            self.say("open a partition first: Enter")
+            self.say("open a partition first (Enter)")
             return
-        self._asked = what
+        self._question = what
         ask = self.query_one("#ask", Input)
-        ask.placeholder = _ASKED[what]
+        ask.placeholder = _PLACEHOLDERS[what]
         ask.value = ""
         ask.display = True  # in place of the keys, so that the table keeps its size
         self.query_one("#keys").display = False
         ask.focus()
 
-    def _asked_enough(self) -> None:
+    def _close_input(self) -> None:
         self.query_one("#ask", Input).display = False
         self.query_one("#keys").display = True
         self.pages.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Search for the submitted text."""
-        self._asked_enough()
+        self._close_input()
         text, view = event.value.strip(), self.frame.level.view
         if not text or view is None:
             return
-        if self._asked == "key":
-            self._key = key_of(event.value)
-            self._look_for_key(view, self._here())
-        elif self._asked == "offset":
-            self._go(view, lambda: offset_of(text, view))
+        if self._question == "key":
+            self._key = parse_key(event.value)
+            self._search_key(view, self._current_offset())
+        elif self._question == "offset":
+            self._jump(view, lambda: parse_offset(text, view))
         else:
-            self._go(view, lambda: offset_at(text, view))
+            self._jump(view, lambda: find_offset_at(text, view))
 
-    def _go(self, view: LogView, find: Callable[[], int]) -> None:
-        room = self.room
+    def _jump(self, view: LogView, find: Callable[[], int]) -> None:
+        height = self.height
+        self._run_in_thread(lambda: self._push_offset(view, find(), height))
 
-        def work() -> Then:
-            return self._at(view, find(), room)
-
-        self._work(work)
-
-    def _at(self, view: LogView, offset: int, room: int) -> Then:
+    def _push_offset(self, view: LogView, offset: int, height: int) -> Action:
         """Push the frames with the batch of an offset and, if a record has it, the record."""
-        below = next(at for at, one in enumerate(self._frames) if one.level.view is view) + 1
-        return self._push(frames_at(view, offset, room), below)
+        below = next(number for number, one in enumerate(self._frames) if one.level.view is view) + 1
+        return self._push(frames_for_offset(view, offset, height), below)
 
-    def _here(self) -> int:
+    def _current_offset(self) -> int:
         """Return the offset of the item under the cursor or of the level around it; 0 without one."""
         for frame in reversed(self._frames):
             for name in ("offset", "base_offset"):
@@ -348,37 +332,37 @@ class BrowseApp(App[None]):
         """Find the next record with the last key."""
         view = self.frame.level.view
         if view is None or self._key is None:
-            self.say("no key was looked for: /")
+            self.say("no key to search for: press / first")
         else:
-            self._look_for_key(view, self._here() + 1)
+            self._search_key(view, self._current_offset() + 1)
 
-    def _look_for_key(self, view: LogView, start: int) -> None:
-        key, room = self._key or b"", self.room
+    def _search_key(self, view: LogView, start: int) -> None:
+        key, height = self._key or b"", self.height
         self._is_searching = True
 
-        def work() -> Then:
+        def work() -> Action:
             worker = get_current_worker()
 
-            def goes_on(offset: int, read: int) -> bool:
+            def keep_going(offset: int, read: int) -> bool:
                 if not worker.is_cancelled:
-                    self.call_from_thread(self.say, f"at offset {offset:,}, {human_size(read)} read; Esc ends it")
+                    self.call_from_thread(self.say, f"at offset {offset:,}, {human_size(read)} read; Esc cancels")
                 return not worker.is_cancelled
 
             try:
-                found = find_key(view, key, start, goes_on)
+                found = find_key(view, key, start, keep_going)
             finally:
                 self._is_searching = False
             if found.offset is not None:
-                return self._at(view, found.offset, room)
+                return self._push_offset(view, found.offset, height)
             if found.is_done:
-                return lambda: self.say(f"not in the records from offset {start:,} to the end at {found.next_offset:,}")
-            at = self._at(view, found.next_offset, room)
-            told = f"not in {human_size(found.read_bytes)} up to offset {found.next_offset:,}; n goes on from here"
+                return lambda: self.say(f"not found from offset {start:,} to the end at {found.next_offset:,}")
+            push = self._push_offset(view, found.next_offset, height)
+            message = f"not found in {human_size(found.read_bytes)} up to offset {found.next_offset:,}; n continues"
 
-            def then() -> None:
-                at()
-                self.say(told)
+            def action() -> None:
+                push()
+                self.say(message)
 
-            return then
+            return action
 
-        self._work(work)
+        self._run_in_thread(work)

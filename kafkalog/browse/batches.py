@@ -20,14 +20,14 @@ from kafkalog.storage.file_slice import HEADER_BYTES, LARGEST_OFFSET, LOG_OVERHE
 from kafkalog.storage.readonly.segment import ViewSegment
 from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["BatchRow", "Place", "after", "before", "place_of"]
+__all__ = ["BatchRow", "Place", "after", "before", "find_place"]
 
 _CHUNK_BYTES: Final = 64 << 10
 _LARGE_BYTES: Final = 1 << 20
 """Largest batch that is read whole; of a larger one only the header is read, and its checksum is unknown."""
-_LEAST_SIZE: Final = 14 + LOG_OVERHEAD
+_MIN_SIZE: Final = 14 + LOG_OVERHEAD
 _V2_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_MOST_ROWS_BACK: Final = 100_000
+_MAX_ROWS_BACK: Final = 100_000
 """Most rows walked to find those before a place if no index entry helps."""
 
 
@@ -83,7 +83,7 @@ def after(view: LogView, place: Place, count: int) -> list[BatchRow]:
     position = place.position if segment is not None and segment.base_offset == place.segment else 0
     while segment is not None and len(found) < count:
         following = view.segments.higher(segment.base_offset)
-        found += islice(_walk(segment, position, segment.size, _bound(following)), count - len(found))
+        found += islice(_walk(segment, position, segment.size, _offset_bound(following)), count - len(found))
         segment, position = following, 0
     return found
 
@@ -95,27 +95,27 @@ def before(view: LogView, place: Place, count: int) -> list[BatchRow]:
     stop = place.position if segment is not None and segment.base_offset == place.segment else None
     while segment is not None and len(found) < count:
         end = segment.size if stop is None else min(stop, segment.size)
-        bound = _bound(view.segments.higher(segment.base_offset))
-        found = [*_ending_at(segment, end, count - len(found), bound), *found]
+        bound = _offset_bound(view.segments.higher(segment.base_offset))
+        found = [*_rows_before(segment, end, count - len(found), bound), *found]
         segment, stop = view.segments.lower(segment.base_offset), None
     return found
 
 
-def place_of(view: LogView, offset: int) -> Place:
+def find_place(view: LogView, offset: int) -> Place:
     """Return the place of the batch with `offset`, or the next one; the log's end for an offset after it.
 
     Raises StorageError.
     """
-    where = view.read(offset, 1).fetch_offset_metadata
-    return Place(where.segment_base_offset, where.relative_position_in_segment)
+    found = view.read(offset, 1).fetch_offset_metadata
+    return Place(found.segment_base_offset, found.relative_position_in_segment)
 
 
-def _bound(following: ViewSegment | None) -> int:
+def _offset_bound(following: ViewSegment | None) -> int:
     """Return the exclusive upper bound of a segment's offsets, given the segment after it."""
     return LARGEST_OFFSET if following is None else following.base_offset
 
 
-def _ending_at(segment: ViewSegment, stop: int, count: int, bound: int) -> list[BatchRow]:
+def _rows_before(segment: ViewSegment, stop: int, count: int, bound: int) -> list[BatchRow]:
     """Return the last `count` rows of a segment before position `stop`, walking from an index entry before them."""
     index = segment.offset_index
     low, high = 0, index.entries
@@ -127,12 +127,12 @@ def _ending_at(segment: ViewSegment, stop: int, count: int, bound: int) -> list[
         start = index.entry(number).position if number >= 0 else 0
         walk = _walk(segment, start, stop, bound)
         first = next(walk, None)
-        begins = first is not None and first.is_batch  # an index entry may be wrong
+        starts_at_batch = first is not None and first.is_batch  # an index entry may be wrong
         rows = deque([first] if first is not None else [], maxlen=count)
-        if begins or number < 0:
-            rows.extend(islice(walk, _MOST_ROWS_BACK))
-        leads_there = begins and rows[-1].next_place.position == stop
-        if number < 0 or (leads_there and len(rows) >= count):
+        if starts_at_batch or number < 0:
+            rows.extend(islice(walk, _MAX_ROWS_BACK))
+        reaches_stop = starts_at_batch and rows[-1].next_place.position == stop
+        if number < 0 or (reaches_stop and len(rows) >= count):
             return list(rows)
         number -= step
         step *= 2
@@ -155,27 +155,27 @@ def _walk(segment: ViewSegment, position: int, stop: int, bound: int) -> Iterato
                 position = _next_sound(segment, header.position, stop)
                 yield row._replace(size=position - header.position)
                 break
-            yield row._replace(problem=_problem_of(header, expected, bound))
+            yield row._replace(problem=_batch_problem(header, expected, bound))
             expected = header.next_offset
         if position > begin:
             continue
         size = claimed_size(data)
-        if len(data) < HEADER_BYTES or not _LEAST_SIZE <= size <= stop - position:
+        if len(data) < HEADER_BYTES or not _MIN_SIZE <= size <= stop - position:
             end = _next_sound(segment, position, stop)
-            yield _no_batch(Place(base, position), end - position)
+            yield _invalid_row(Place(base, position), end - position)
             position = end
         elif size <= _LARGE_BYTES:
             found = scan(segment.records.read(position, size), file_mode=True, base_position=position, max_batches=1)
             end = position + size if len(found) and found[0].is_valid else _next_sound(segment, position, stop)
-            row = _row(base, found[0]) if len(found) else _no_batch(Place(base, position), size)
+            row = _row(base, found[0]) if len(found) else _invalid_row(Place(base, position), size)
             yield row._replace(size=end - position)
             position = end
         else:
-            yield _large(Place(base, position), size, data)
+            yield _header_only_row(Place(base, position), size, data)
             position += size
 
 
-def _problem_of(header: BatchHeader, expected: int, bound: int) -> str:
+def _batch_problem(header: BatchHeader, expected: int, bound: int) -> str:
     """Return the conflict of an intact batch with its place; "" without one."""
     if not 0 <= header.magic <= MAGIC_V2:
         return f"format {header.magic}"
@@ -202,7 +202,7 @@ def _row(base: int, header: BatchHeader) -> BatchRow:
     )  # fmt: skip
 
 
-def _large(place: Place, size: int, data: bytes) -> BatchRow:
+def _header_only_row(place: Place, size: int, data: bytes) -> BatchRow:
     """Return the row of a batch whose header alone was read."""
     magic = data[16]
     if magic != MAGIC_V2:
@@ -216,5 +216,5 @@ def _large(place: Place, size: int, data: bytes) -> BatchRow:
     )  # fmt: skip
 
 
-def _no_batch(place: Place, size: int) -> BatchRow:
-    return BatchRow(place, max(size, 1), -1, -1, None, "", -1, -1, -1, False, False, "no batch")
+def _invalid_row(place: Place, size: int) -> BatchRow:
+    return BatchRow(place, max(size, 1), -1, -1, None, "", -1, -1, -1, False, False, "not a batch")

@@ -19,23 +19,22 @@ from kafkalog.inspect.segment import SEGMENT_COLUMNS, Segment
 from kafkalog.inspect.values import moment, plural
 from kafkalog.records.tables import batch_table
 from kafkalog.storage.readonly.view import LogView
-from kafkalog.tools.decoders.plain import shown
+from kafkalog.tools.decoders.plain import as_text
 from kafkalog.tools.directories import PartitionPath
 from kafkalog.tools.dump.control_text import control_value
-from kafkalog.tools.dump.record_readers import RecordReader
-from kafkalog.tools.internal_topics import internal_reader
+from kafkalog.tools.dump.record_readers import RecordReader, internal_reader
 from kafkalog.util.text import human_size
 
 if TYPE_CHECKING:
     from kafkalog._core.batch.decode import RecordTable
     from kafkalog._core.batch.record import Record
 
-__all__ = ["BatchLevel", "Level", "ListLevel", "fields_of", "partition_level", "record_level", "segment_level"]
+__all__ = ["BatchLevel", "Level", "ListLevel", "field_level", "partition_level", "record_level", "segment_level"]
 
-_MOST_BATCH_BYTES: Final = 64 << 20
+_MAX_BATCH_BYTES: Final = 64 << 20
 """Largest batch that is opened, on disk and decompressed."""
 _LINE_BYTES: Final = 48
-_MOST_VALUE_BYTES: Final = 64 << 10
+_MAX_VALUE_BYTES: Final = 64 << 10
 
 
 class Row(NamedTuple):
@@ -53,7 +52,7 @@ class Level:
     title: str
     view: LogView | None
     start: Any
-    note: str
+    note = ""
 
     def after(self, anchor: Any, count: int) -> list[Row]:
         """Return up to `count` rows from `anchor` on."""
@@ -73,8 +72,8 @@ class ListLevel(Level):
     """A level of items that are in memory, or that a table in memory creates one by one."""
 
     def __init__(
-        self, things: Sequence[Any], columns: Sequence[Column], title: str, *, view: LogView | None = None,
-        note: str = "",
+        self, things: Sequence[Any] | RecordTable, columns: Sequence[Column], title: str, *,
+        view: LogView | None = None, note: str = "",
     ) -> None:  # fmt: skip
         self.things = things
         self.columns = columns
@@ -116,12 +115,12 @@ BATCH_COLUMNS: Final = (
 class BatchLevel(Level):
     """Level of the batches of a log, from the one at `start` on."""
 
+    columns = BATCH_COLUMNS
+    title = "batches"
+
     def __init__(self, view: LogView, start: Place) -> None:
         self.view: LogView = view
-        self.columns = BATCH_COLUMNS
-        self.title = "batches"
         self.start = start
-        self.note = ""
 
     def after(self, anchor: Any, count: int) -> list[Row]:
         """Return the batches from a place on."""
@@ -155,28 +154,15 @@ def segment_level(view: LogView) -> ListLevel:
     """Return the level of a log's segments, from its directory listing."""
     found = tuple(view.segments)
     ends = [one.base_offset for one in found[1:]] + [view.log_end_offset]
-    made = [Segment(one, end) for one, end in zip(found, ends, strict=True)]
+    segments = [Segment(one, end) for one, end in zip(found, ends, strict=True)]
     note = f"offsets [{view.log_start_offset:,}, {view.log_end_offset:,}), {human_size(view.size)}"
     problems = view.problems
     if problems:
         note += f"; {plural(len(problems), 'problem')}: {problems[0].message}"
-    return ListLevel(made, SEGMENT_COLUMNS, str(view.topic_partition), view=view, note=note)
+    return ListLevel(segments, SEGMENT_COLUMNS, str(view.topic_partition), view=view, note=note)
 
 
-class _Records(Sequence[Any]):
-    """The records of a decoded batch; each is created on access."""
-
-    def __init__(self, table: RecordTable) -> None:
-        self._table = table
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._table[at]
-
-
-def _field(record: object, name: str) -> Any:
+def _safe_field(record: object, name: str) -> Any:
     """Return a key or a value, or its damage: in a message of an old format it may run past the end."""
     try:
         return getattr(record, name)
@@ -185,14 +171,14 @@ def _field(record: object, name: str) -> Any:
 
 
 def _size(record: object) -> int | None:
-    value = _field(record, "value_view")
+    value = _safe_field(record, "value_view")
     return None if value is None or isinstance(value, str) else len(value)
 
 
 RECORD_COLUMNS: Final = (
     Column("offset", lambda one: one.offset, "number"),
-    Column("key", lambda one: _field(one, "key"), "key"),
-    Column("value", lambda one: _said(one), "key"),
+    Column("key", lambda one: _safe_field(one, "key"), "key"),
+    Column("value", lambda one: _value_or_control(one), "key"),
     Column("size", _size, "size"),
     Column("time", lambda one: one.timestamp, "time"),
     Column("headers", lambda one: len(one.headers), "number"),
@@ -205,7 +191,7 @@ def record_columns(view: LogView) -> tuple[Column, ...]:
     if reader is None:
         return RECORD_COLUMNS
     key = Column("key", lambda one: _decoded(reader, one)[0], "key")
-    value = Column("value", lambda one: _said(one) if one.is_control else _decoded(reader, one)[1], "key")
+    value = Column("value", lambda one: _value_or_control(one) if one.is_control else _decoded(reader, one)[1], "key")
     return (RECORD_COLUMNS[0], key, value, *RECORD_COLUMNS[3:])
 
 
@@ -215,17 +201,17 @@ def _decoded(reader: RecordReader, record: Record) -> tuple[str | None, str | No
         key, value = reader(record.key, record.value, record.offset)
     except (DamagedField, KafkalogError) as error:
         return None, f"damaged: {error}"
-    return None if key is None else shown(key), None if value is None else shown(value)
+    return None if key is None else as_text(key), None if value is None else as_text(value)
 
 
-def _said(record: Record) -> bytes | str | None:
+def _value_or_control(record: Record) -> bytes | str | None:
     """Return a value, or the content of a control record."""
     if record.is_control:
         try:
             return str(control_value(record.key, record.value))
         except KafkalogError as error:
             return f"damaged: {error.message}"
-    value: bytes | str | None = _field(record, "value")
+    value: bytes | str | None = _safe_field(record, "value")
     return value
 
 
@@ -234,21 +220,21 @@ def record_level(view: LogView, row: BatchRow) -> ListLevel:
     title = f"batch {row.base_offset}"
     segment = view.segments.get(row.place.segment)
     if segment is None or not row.is_batch:
-        what = "its segment is gone" if segment is None else "these bytes are no batch"
-        return ListLevel((), RECORD_COLUMNS, title, view=view, note=what)
-    if row.size > _MOST_BATCH_BYTES:
-        note = f"a batch of {human_size(row.size)} is not opened here, at most {human_size(_MOST_BATCH_BYTES)}"
+        note = "its segment was deleted" if segment is None else "these bytes are not a batch"
+        return ListLevel((), RECORD_COLUMNS, title, view=view, note=note)
+    if row.size > _MAX_BATCH_BYTES:
+        note = f"a batch of {human_size(row.size)} is too large to open here (limit {human_size(_MAX_BATCH_BYTES)})"
         return ListLevel((), RECORD_COLUMNS, title, view=view, note=note)
     try:
         data = segment.records.read(row.place.position, row.size)
         table = scan(data, file_mode=True, max_batches=1)
         if not len(table):
-            return ListLevel((), RECORD_COLUMNS, title, view=view, note="no whole batch is there any more")
-        note = "" if table[0].is_valid else "the checksum does not match: what is shown may be wrong"
-        records = batch_table(data, table, 0, path=segment.path, lenient=True, limit_bytes=_MOST_BATCH_BYTES)
+            return ListLevel((), RECORD_COLUMNS, title, view=view, note="there is no longer a complete batch here")
+        note = "" if table[0].is_valid else "the checksum does not match: the content may be wrong"
+        records = batch_table(data, table, 0, path=segment.path, lenient=True, limit_bytes=_MAX_BATCH_BYTES)
     except KafkalogError as error:
         return ListLevel((), RECORD_COLUMNS, title, view=view, note=f"damaged: {error.message}")
-    return ListLevel(_Records(records), record_columns(view), title, view=view, note=note)
+    return ListLevel(records, record_columns(view), title, view=view, note=note)
 
 
 FIELD_COLUMNS: Final = (
@@ -257,28 +243,30 @@ FIELD_COLUMNS: Final = (
 )
 
 
-def fields_of(view: LogView | None, record: Record) -> ListLevel:
+def field_level(view: LogView | None, record: Record) -> ListLevel:
     """Return the level with all of one record, a line at a time; values are cut at 64 KiB."""
     found: list[tuple[str, bytes | str | None]] = [("offset", f"{record.offset:,}"), ("time", moment(record.timestamp))]
     reader = None if view is None or record.is_control else internal_reader(view.topic_partition.topic)
     key: bytes | str | None
-    key, said = (_field(record, "key"), None) if reader is None else _decoded(reader, record)
-    found += _lines("key", key)
+    key, text = (_safe_field(record, "key"), None) if reader is None else _decoded(reader, record)
+    found += _split_value("key", key)
     for name, value in record.headers:
-        found += _lines(f"header {name}", value)
+        found += _split_value(f"header {name}", value)
     if reader is not None:
-        found += [("value", said)]
+        found += [("value", text)]
+    elif record.is_control:
+        found += [("control", _value_or_control(record))]
     else:
-        found += [("control", _said(record))] if record.is_control else _lines("value", _field(record, "value"))
+        found += _split_value("value", _safe_field(record, "value"))
     return ListLevel(found, FIELD_COLUMNS, f"record {record.offset}", view=view)
 
 
-def _lines(name: str, data: bytes | str | None) -> list[tuple[str, bytes | str | None]]:
+def _split_value(name: str, data: bytes | str | None) -> list[tuple[str, bytes | str | None]]:
     """Split a key or a value into lines, between characters if it is UTF-8."""
     if not data or isinstance(data, str):
         return [(name, data)]
     found: list[tuple[str, bytes | str | None]] = []
-    at, end = 0, min(len(data), _MOST_VALUE_BYTES)
+    at, end = 0, min(len(data), _MAX_VALUE_BYTES)
     while at < end:
         stop = min(at + _LINE_BYTES, end)
         newline = data.find(b"\n", at, stop)
@@ -289,5 +277,5 @@ def _lines(name: str, data: bytes | str | None) -> list[tuple[str, bytes | str |
         found.append((name if not at else "", data[at:stop]))
         at = stop
     if end < len(data):
-        found.append(("", f"... {len(data) - end:,} bytes more"))
+        found.append(("", f"... {len(data) - end:,} more bytes"))
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kafkalog.browse.batches import Place, place_of
-from kafkalog.browse.levels import BatchLevel, Level, Row, fields_of, record_level, segment_level
+from kafkalog.browse.batches import Place, find_place
+from kafkalog.browse.levels import BatchLevel, Level, Row, field_level, record_level, segment_level
 from kafkalog.errors import StorageError
 from kafkalog.inspect.segment import Segment
 from kafkalog.storage.readonly.view import LogView
@@ -15,7 +15,16 @@ from kafkalog.util.fileio import FileSystem
 from kafkalog.util.times import text_ms
 
 __all__ = [
-    "Frame", "Screenful", "first_of", "frames_at", "last_of", "level_in", "offset_at", "offset_of", "stepped", "turned",
+    "Frame",
+    "Screenful",
+    "find_offset_at",
+    "first_anchor",
+    "frames_for_offset",
+    "last_screenful",
+    "open_level",
+    "parse_offset",
+    "step_rows",
+    "turn_page",
 ]  # fmt: skip
 
 
@@ -41,79 +50,79 @@ class Screenful(NamedTuple):
     cursor: int = 0
 
 
-def stepped(level: Level, rows: list[Row], room: int, *, forward: bool) -> Screenful:
-    """Return the rows one step past the edge of a screenful of `room` rows."""
+def step_rows(level: Level, rows: list[Row], height: int, *, forward: bool) -> Screenful:
+    """Return the rows one step past the edge of a screenful of `height` rows."""
     if not forward:
-        return Screenful([*level.before(rows[0].anchor, 1), *rows][:room])
-    rows = [*rows, *level.after(rows[-1].following, 1)][-room:]
+        return Screenful([*level.before(rows[0].anchor, 1), *rows][:height])
+    rows = [*rows, *level.after(rows[-1].following, 1)][-height:]
     return Screenful(rows, len(rows) - 1)
 
 
-def turned(level: Level, rows: list[Row], room: int, cursor: int, *, forward: bool) -> Screenful:
+def turn_page(level: Level, rows: list[Row], height: int, cursor: int, *, forward: bool) -> Screenful:
     """Return the screenful after `rows` or before them; at the edge of the level the cursor moves to the edge."""
-    found = level.after(rows[-1].following, room) if forward else level.before(rows[0].anchor, room)
-    if len(found) == room:
+    found = level.after(rows[-1].following, height) if forward else level.before(rows[0].anchor, height)
+    if len(found) == height:
         return Screenful(found, cursor)
     if not forward:
-        return Screenful([*found, *rows][:room])
-    rows = [*rows, *found][-room:]
+        return Screenful([*found, *rows][:height])
+    rows = [*rows, *found][-height:]
     return Screenful(rows, len(rows) - 1)
 
 
-def first_of(level: Level) -> Any:
+def first_anchor(level: Level) -> Any:
     """Return the anchor of the level's current first row; retention may have moved it."""
     first = level.view.segments.first if isinstance(level, BatchLevel) and level.view is not None else None
     return type(level.start)(first.base_offset, 0) if first is not None else level.start
 
 
-def last_of(level: Level, room: int) -> Screenful:
+def last_screenful(level: Level, height: int) -> Screenful:
     """Return the last screenful of the current files."""
     if level.view is not None:
         level.view.refresh()
-    rows = level.before(level.end, room)
+    rows = level.before(level.end, height)
     return Screenful(rows, max(len(rows) - 1, 0))
 
 
-def level_in(thing: Any, view: LogView | None, fs: FileSystem) -> Level:
+def open_level(thing: Any, view: LogView | None, fs: FileSystem) -> Level:
     """Return the level that a row's `thing` opens into; raise StorageError if it has none."""
     if isinstance(thing, PartitionPath):
         return segment_level(LogView(thing.path, fs=fs))
     if view is None:
-        raise StorageError("nothing is in it")
+        raise StorageError("there is nothing to open")
     if isinstance(thing, Segment):
         return BatchLevel(view, Place(thing.base_offset, 0))
-    return record_level(view, thing) if hasattr(thing, "place") else fields_of(view, thing)
+    return record_level(view, thing) if hasattr(thing, "place") else field_level(view, thing)
 
 
-def frames_at(view: LogView, offset: int, room: int) -> list[Frame]:
+def frames_for_offset(view: LogView, offset: int, height: int) -> list[Frame]:
     """Return a frame with the batch of an offset and, if a record has it, one with the record."""
-    level = BatchLevel(view, place_of(view, offset))
-    frames = [Frame(level, level.start, level.after(level.start, room))]
+    level = BatchLevel(view, find_place(view, offset))
+    frames = [Frame(level, level.start, level.after(level.start, height))]
     row = frames[0].thing
     if row is not None and row.base_offset <= offset <= row.last_offset:
         records = record_level(view, row)
         number = next((at for at, one in enumerate(records.things) if one.offset >= offset), None)
         if number is not None:
-            top = max(0, min(number, len(records.things) - room))
-            frames.append(Frame(records, top, records.after(top, room), number - top))
+            top = max(0, min(number, len(records.things) - height))
+            frames.append(Frame(records, top, records.after(top, height), number - top))
     return frames
 
 
-def offset_of(text: str, view: LogView) -> int:
+def parse_offset(text: str, view: LogView) -> int:
     """Parse an offset, a negative one from the end; raise StorageError for other text."""
     view.refresh()
     digits = text.replace(",", "").replace("_", "")
     try:
         offset = int(digits)
     except ValueError:
-        raise StorageError(f"{text[:40]!r} is no offset") from None
+        raise StorageError(f"{text[:40]!r} is not an offset") from None
     return offset + view.log_end_offset if offset < 0 else offset
 
 
-def offset_at(text: str, view: LogView) -> int:
+def find_offset_at(text: str, view: LogView) -> int:
     """Return the first offset at or after a typed time; raise StorageError without one."""
     view.refresh()
     found = view.offset_for_time(text_ms(text))
     if found is None:
-        raise StorageError("no record is at or after that time")
+        raise StorageError("there is no record at or after that time")
     return found.offset

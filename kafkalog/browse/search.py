@@ -11,7 +11,7 @@ from kafkalog.reading.chunks import batch_chunks, visible_chunks
 from kafkalog.records.tables import record_tables
 from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["SEARCH_BYTES", "Search", "find_key", "key_of"]
+__all__ = ["SEARCH_BYTES", "Search", "find_key", "parse_key"]
 
 SEARCH_BYTES: Final = 256 << 20
 """Bytes of batches after which a search stops and reports that; repeated, it continues."""
@@ -28,10 +28,10 @@ class Search(NamedTuple):
     """True if the log's end was reached or the record was found."""
 
 
-def key_of(text: str) -> bytes:
+def parse_key(text: str) -> bytes:
     r"""Parse a key from text: UTF-8, with `\xff` for any byte and `\\` for a backslash, as keys are displayed.
 
-    >>> key_of("u-17"), key_of(r"\\xff\\x00"), key_of(r"a\\\\b")
+    >>> parse_key("u-17"), parse_key(r"\\xff\\x00"), parse_key(r"a\\\\b")
     (b'u-17', b'\xff\x00', b'a\\b')
     """
 
@@ -42,22 +42,22 @@ def key_of(text: str) -> bytes:
 
 
 def find_key(
-    view: LogView, key: bytes, start: int, goes_on: Callable[[int, int], bool], most_bytes: int = SEARCH_BYTES
+    view: LogView, key: bytes, start: int, keep_going: Callable[[int, int], bool], most_bytes: int = SEARCH_BYTES
 ) -> Search:
     """Find the first record at or after `start` with exactly this key.
 
-    `goes_on` is called before each chunk with the offset and the bytes read so far; False ends the search. Raises
+    `keep_going` is called before each chunk with the offset and the bytes read so far; False ends the search. Raises
     CorruptRecord at damage; InvalidRecord, StorageError.
     """
     at, read = max(start, view.log_start_offset), 0
     end = view.log_end_offset
     for chunk in visible_chunks(view, batch_chunks(view, at, end, sequential=True), False, end, None):
-        if read >= most_bytes or not goes_on(at, read):
+        if read >= most_bytes or not keep_going(at, read):
             return Search(None, at, read, False)
         for table in record_tables(
             chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
         ):
-            found = _row_of(table, key, start)
+            found = _find_in_table(table, key, start)
             if found is not None:
                 return Search(found, found + 1, read, True)
         at = max(at, chunk.next_offset)
@@ -65,7 +65,7 @@ def find_key(
     return Search(None, end, read, True)
 
 
-def _row_of(table: RecordTable, key: bytes, start: int) -> int | None:
+def _find_in_table(table: RecordTable, key: bytes, start: int) -> int | None:
     """Return the offset of the first record with the key, at or after `start`; None without one."""
     from kafkalog.records.arrays import numpy
 

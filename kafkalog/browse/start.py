@@ -25,7 +25,7 @@ def make_app(found: Sequence[PartitionPath], fs: FileSystem = OS) -> BrowseApp:
         if (error.name or "").partition(".")[0] != "textual":
             raise
         raise MissingPackage(
-            "textual, which draws in the terminal, is not installed", hint="pip install 'kafkalog[browse]'"
+            "the package textual is not installed", hint="pip install 'kafkalog[browse]'"
         ) from None
     return BrowseApp(partition_level(found), fs)
 
@@ -34,5 +34,5 @@ def browse(found: Sequence[PartitionPath], fs: FileSystem = OS) -> None:
     """Run the browser until the user quits. Raises MissingPackage; IllegalState without a terminal."""
     app = make_app(found, fs)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise IllegalState("the browser needs a terminal", hint="`kafkalog stats` and `kafkalog dump` print")
+        raise IllegalState("the browser needs a terminal", hint="use `kafkalog stats` or `kafkalog dump`")
     app.run()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kafkalog.backup.manifest import Manifest, Offsets
 
 _LATEST = "latest"
-_target = click.argument("target", type=click.Path(), metavar="TARGET")
-_which = click.option("--id", "which", default=_LATEST, metavar="ID", help="Backup to use. Default: the last one.")
+_target_argument = click.argument("target", type=click.Path(), metavar="TARGET")
+_id_option = click.option("--id", "which", default=_LATEST, metavar="ID", help="Backup to use. Default: the last one.")
 
 
 class _Group(click.Group):
@@ -41,7 +41,7 @@ def command() -> None:
 
 @command.command("create")
 @common.dir_option
-@_target
+@_target_argument
 @click.option("--full", is_flag=True, help="Copy all files, as if there were no earlier backup.")
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Afterwards, delete all but the last N backups.")
 @common.json_option("Print one JSON object for the backup.")
@@ -74,20 +74,20 @@ def create(
         if text not in damaged:
             common.note(f"kafkalog: note: {text}", quiet=quiet)
     for text in damaged:
-        print(f"kafkalog: {text}; its bytes are in the backup as they are", file=sys.stderr)
+        print(f"kafkalog: {text}; the backup has its bytes unchanged", file=sys.stderr)
     if as_json:
         sizes = {"linked": report.linked, "cloned": report.cloned, "copied": report.copied}
         print(json.dumps({**_summary(manifest), "path": report.path, **sizes}))
     else:
         print(
-            f"{report.path}: {_told(manifest)}; {report.linked:,} bytes as in the last backup, "
+            f"{report.path}: {_describe(manifest)}; {report.linked:,} bytes linked to the last backup, "
             f"{report.cloned:,} cloned, {report.copied:,} copied"
         )
     return 1 if damaged else 0
 
 
 @command.command("list")
-@_target
+@_target_argument
 @common.json_option("Print one JSON object for each backup.")
 def list_(target: str, as_json: bool) -> int:
     """List the backups in TARGET, oldest first.
@@ -108,13 +108,13 @@ def list_(target: str, as_json: bool) -> int:
             print(f"kafkalog: {error}", file=sys.stderr)
             status = 1
         else:
-            print(json.dumps(_summary(manifest)) if as_json else f"{one}  {_told(manifest)}")
+            print(json.dumps(_summary(manifest)) if as_json else f"{one}  {_describe(manifest)}")
     return status
 
 
 @command.command("verify")
-@_target
-@_which
+@_target_argument
+@_id_option
 @click.option("--all", "everything", is_flag=True, help="Verify all backups.")
 @click.option("--deep", is_flag=True, help="Also verify the logs in the backup, including every record.")
 @common.json_option("Print one JSON object for each finding, and one for the report.")
@@ -146,9 +146,9 @@ def verify(
 
 
 @command.command("restore")
-@_target
+@_target_argument
 @common.dir_option
-@_which
+@_id_option
 @common.json_option("Print one JSON object for the restored backup.")
 @common.quiet_options
 def restore(
@@ -170,12 +170,12 @@ def restore(
     common.set_verbosity(quiet, verbose)
     with Meter("restore", None, quiet=quiet) as meter:
         manifest = restore_backup(target, common.need_dirs(dirs), which, tell=meter.add)
-    print(json.dumps(_summary(manifest)) if as_json else f"{manifest.id} restored: {_told(manifest)}")
+    print(json.dumps(_summary(manifest)) if as_json else f"{manifest.id} restored: {_describe(manifest)}")
     return 0
 
 
 @command.command("delete")
-@_target
+@_target_argument
 @click.argument("ids", nargs=-1, metavar="ID...")
 def delete(target: str, ids: tuple[str, ...]) -> int:
     """Delete backups; the other backups stay complete.
@@ -205,7 +205,7 @@ def _summary(manifest: Manifest) -> dict[str, object]:
     }
 
 
-def _told(manifest: Manifest) -> str:
+def _describe(manifest: Manifest) -> str:
     partitions = manifest.partitions
     offsets = sum(one.end_offset - one.start_offset for one in partitions)
     return (
@@ -217,12 +217,12 @@ def _told(manifest: Manifest) -> str:
 
 def committed(dirs: Sequence[str]) -> Offsets:
     """Return the committed offsets of groups, for the manifest; empty without `__consumer_offsets`."""
-    from kafkalog.cli.group_rows import groups_in
+    from kafkalog.cli.group_rows import read_groups
     from kafkalog.tools.directories import partitions
 
     if not partitions(dirs, topic="__consumer_offsets"):
         return {}
     found: Offsets = {}
-    for (group, topic, partition), one in groups_in(list(dirs)).committed.items():
+    for (group, topic, partition), one in read_groups(list(dirs)).committed.items():
         found.setdefault(group, {}).setdefault(topic, {})[partition] = one.offset
     return found

@@ -78,71 +78,75 @@ def command(
     from kafkalog.errors import UnsupportedCompression
 
     common.set_verbosity(quiet, verbose)
-    shown = _Shown(as_json=as_json, quiet=quiet)
+    output = _Output(as_json=as_json, quiet=quiet)
     settings = {name: value for name, value in given.items() if value is not None}
     try:
-        run(directory, benchmarks, use_existing=use_existing, keep=keep, begun=shown.begun, tell=shown.tell, **settings)
+        run(
+            directory, benchmarks, use_existing=use_existing, keep=keep, begun=output.print_header,
+            tell=output.print_result, **settings,
+        )  # fmt: skip
     except UnsupportedCompression as error:
         raise click.BadParameter(str(error), param_hint="--compression") from None
     except (KeyboardInterrupt, SystemExit):
-        shown.interrupted(keep)
+        output.interrupted(keep)
         raise
     if keep:
-        common.note(f"the logs are in {shown.directory}", quiet=quiet)
+        common.note(f"the logs are in {output.directory}", quiet=quiet)
 
 
-class _Shown:
+class _Output:
     """Output of the command: header and results as they arrive."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self._as_json = as_json
         self._quiet = quiet
         self._settings: Settings | None = None
-        self._around: Surroundings | None = None
-        self._done = 0
-        self._reads = False
+        self._surroundings: Surroundings | None = None
+        self._finished = 0
 
     @property
     def directory(self) -> str:
         """Directory of the logs."""
-        return "" if self._around is None else self._around.directory
+        return "" if self._surroundings is None else self._surroundings.directory
 
-    def begun(self, settings: Settings, around: Surroundings) -> None:
+    def print_header(self, settings: Settings, surroundings: Surroundings) -> None:
         """Print the header."""
         from kafkalog.bench.surroundings import header
         from kafkalog.inspect.text import terminal_columns
 
-        self._settings, self._around = settings, around
+        self._settings, self._surroundings = settings, surroundings
         if self._as_json:
             return
         width = terminal_columns()
-        for line in header(settings, around):
-            for part in _wrapped(line, width):
+        for line in header(settings, surroundings):
+            for part in _wrap_line(line, width):
                 print(part)
         print("-" * min(width, 60), flush=True)
 
-    def tell(self, result: Result) -> None:
+    def print_result(self, result: Result) -> None:
         """Print a result."""
         from kafkalog.bench.result import as_dict, lines
         from kafkalog.inspect.text import terminal_columns
 
-        assert self._settings is not None and self._around is not None
-        self._done += 1
+        assert self._settings is not None and self._surroundings is not None
+        self._finished += 1
         if self._as_json:
-            print(json.dumps(as_dict(result, self._settings, self._around)), flush=True)
+            print(json.dumps(as_dict(result, self._settings, self._surroundings)), flush=True)
         else:
             print("\n".join(lines(result, terminal_columns())), flush=True)
 
     def interrupted(self, keep: bool) -> None:
         """Report the state after a signal: finished benchmarks and logs."""
-        if self._around is None or self._settings is None:
+        if self._surroundings is None or self._settings is None:
             return
-        of = len(self._settings.benchmarks)
-        left = "" if self._settings.only_reads else f"; the logs are {'in ' + self.directory if keep else 'removed'}"
-        common.note(f"interrupted after {self._done} of {common.plural(of, 'benchmark')}{left}", quiet=self._quiet)
+        total = len(self._settings.benchmarks)
+        place = f"in {self.directory}" if keep else "removed"
+        logs = "" if self._settings.only_reads else f"; the logs are {place}"
+        text = f"interrupted after {self._finished} of {common.plural(total, 'benchmark')}{logs}"
+        common.note(text, quiet=self._quiet)
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def _wrap_line(line: str, width: int) -> list[str]:
     import textwrap
 
     indent = len(line) - len(line.partition(":")[2].lstrip())

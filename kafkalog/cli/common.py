@@ -31,6 +31,13 @@ _DIRS = "kafkalog.cli.dirs"
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
+def with_options(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    """Add options to a command, in the order of its help."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def dir_option(command: Command) -> Command:
     """Add -d/--dir, repeatable, default KAFKALOG_DIR (several joined by the path separator)."""
     return click.option(
@@ -51,14 +58,14 @@ def paths_argument(metavar: str = "(DIR | PARTITION)...") -> Callable[[Command],
     def add(command: Command) -> Command:
         command = click.option(
             "-d", "--dir", "dirs", multiple=True, type=click.Path(), metavar="DIR", expose_value=False, is_eager=True,
-            callback=_keep_dirs, help="Data directory, same as the argument; repeatable. [env: KAFKALOG_DIR]",
+            callback=_store_dirs, help="Data directory, same as the argument; repeatable. [env: KAFKALOG_DIR]",
         )(command)  # fmt: skip
         return click.argument("paths", nargs=-1, type=click.Path(), metavar=metavar, callback=_all_paths)(command)
 
     return add
 
 
-def _keep_dirs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
+def _store_dirs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
     ctx.meta[_DIRS] = value
 
 
@@ -78,7 +85,7 @@ def on_damage_option(command: Command) -> Command:
         type=click.Choice(["raise", "skip"]),
         default="raise",
         show_default=True,
-        help="At bytes that are no valid batch: stop with an error, or skip them, report them and continue.",
+        help="At bytes that are not a valid batch: stop with an error, or skip them, report them and continue.",
     )(command)
 
 
@@ -89,7 +96,7 @@ def report_skipped(skipped: Sequence[Skipped]) -> None:
         offsets = f"offsets {piece.offset} to {piece.next_offset - 1}" if has_offsets else "no offsets"
         size = plural(piece.size_bytes, "byte")
         place = f"{piece.path}, {size} from position {piece.position}, {offsets}"
-        print(f"kafkalog: left out: {place}: {piece.reason}", file=sys.stderr)
+        print(f"kafkalog: skipped: {place}: {piece.reason}", file=sys.stderr)
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -220,9 +227,9 @@ def isolation_level(option: str | None, settings: dict[str, str] | None = None) 
     level, flag = option, "--isolation-level"
     for name, value in (settings or {}).items():
         if name != _ISOLATION:
-            is_near = closest_match(name, (_ISOLATION,)) is not None
-            meant = f": did you mean {_ISOLATION}?" if is_near else f"; known is {_ISOLATION}"
-            raise click.BadParameter(f"{name!r} is no setting of a reader here{meant}", param_hint="-X")
+            is_similar = closest_match(name, (_ISOLATION,)) is not None
+            suggestion = f": did you mean {_ISOLATION}?" if is_similar else f"; the only one is {_ISOLATION}"
+            raise click.BadParameter(f"{name!r} is not a reader setting{suggestion}", param_hint="-X")
         if option is not None and option != value:
             raise click.BadParameter(f"{value!r} contradicts --isolation-level {option}", param_hint="-X " + name)
         level, flag = value, f"-X {_ISOLATION}"
@@ -265,7 +272,7 @@ def need_dirs(dirs: Sequence[str]) -> list[str]:
     return [os.fspath(one) for one in dirs]
 
 
-def where_they_lie(dirs: Sequence[str]) -> tuple[FileSystem, list[str]]:
+def locate_dirs(dirs: Sequence[str]) -> tuple[FileSystem, list[str]]:
     """Return the file system of data directories, local or of URLs (docs/remote.md), and their paths."""
     if any("://" in one for one in dirs):
         from kafkalog.storage.remote import locate_directories
@@ -284,7 +291,7 @@ def find_partitions(dirs: Sequence[str], topic: str | None, numbers: Sequence[in
     if topic is not None:
         return find(where, topic, numbers)
     if numbers:
-        raise click.UsageError("-p is of a topic: give -t TOPIC")
+        raise click.UsageError("-p needs a topic: give -t TOPIC")
     return partitions(where)
 
 
@@ -300,6 +307,15 @@ def set_verbosity(quiet: bool, verbose: int) -> None:
 
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(stream=sys.stderr, level=level, format="kafkalog: %(message)s")
+
+
+def show_server_log(quiet: bool, verbose: int) -> None:
+    """Log a server's progress with times: only warnings with -q, everything with -v."""
+    import logging
+
+    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
 def settings_text(settings: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ _OPTIONS = (
     common.paths_argument(),
     common.apply_option,
     common.topics_option,
-    click.option("--from-start", is_flag=True, help="Also clean segments that are clean, to remove expired deletes."),
+    click.option("--from-start", is_flag=True, help="Clean the clean part again, to drop expired tombstones."),
     click.option("--roll", is_flag=True, help="Roll a new segment first, so that the last one is cleaned too."),
     click.option("--delete-retention-ms", metavar="MS", help="Override each topic's delete.retention.ms."),
     click.option("--min-compaction-lag-ms", metavar="MS", help="Override each topic's min.compaction.lag.ms."),
@@ -60,9 +60,7 @@ _OPTIONS = (
 
 def compaction_options(command: common.Command) -> common.Command:
     """Add the options of what to clean, and by which rules; `compaction_of` converts them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return common.with_options(_OPTIONS, command)
 
 
 def compaction_of(
@@ -83,7 +81,7 @@ def compaction_of(
         "min.compaction.lag.ms": min_compaction_lag_ms,
         "cleanup.policy": cleanup_policy,
     }
-    asked: CompactArguments = {
+    arguments: CompactArguments = {
         "apply": not dry_run,
         "topics": topics,
         "settings": {name: value for name, value in given.items() if value is not None},
@@ -92,7 +90,7 @@ def compaction_of(
         "roll": roll,
         "now_ms": None if now_text is None else common.parse_time(now_text, "--now"),
     }
-    return asked if map_bytes is None else {**asked, "map_bytes": map_bytes}
+    return arguments if map_bytes is None else {**arguments, "map_bytes": map_bytes}
 
 
 @click.command("compact")
@@ -113,17 +111,17 @@ def command(
 
     Example: kafkalog compact data --apply --topic profiles
 
-    Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
+    Exit status: 0 fine, 1 damage, or a named item is missing, 2 wrong usage.
     """
     from kafkalog.tools.compact.directories import compact, plan_compact
 
     common.set_verbosity(quiet, verbose)
-    asked = compaction_of(**given)
+    arguments = compaction_of(**given)
     meter = Meter("compact", None, quiet=quiet)
     if meter.shown and sys.stderr.isatty():
-        plan: dict[str, Any] = {name: value for name, value in asked.items() if name != "apply"}
+        plan: dict[str, Any] = {name: value for name, value in arguments.items() if name != "apply"}
         meter = Meter("compact", plan_compact(paths, **plan).total_bytes(), quiet=quiet)
     with meter:
-        report = compact(paths, **asked, progress=meter.add if meter.shown else None)
+        report = compact(paths, **arguments, progress=meter.add if meter.shown else None)
     for line in report.json_lines() if as_json else report.lines():
         print(line)

@@ -114,18 +114,18 @@ def command(**given: Unpack[_Given]) -> int:
 
     Example: kafkalog consume -d data -t orders -o -10 -J
 
-    Exit status: 0 all was printed, 1 damage or a named thing absent (also with --on-damage skip), 2 wrong usage.
+    Exit status: 0 all was printed, 1 damage, or a named item is missing (also with --on-damage skip), 2 wrong usage.
     """
     common.set_verbosity(given["quiet"], given["verbose"])
     reset = given["settings"].pop("auto.offset.reset", None) if given["group"] is not None else None
     given["isolation_level"] = common.isolation_level(given["isolation_level"], given["settings"])
     dirs = common.need_dirs(given["dirs"])
     if given["topic"] is None:
-        raise click.UsageError("no topic: give -t TOPIC (`kafkalog topics list` shows what there is)")
+        raise click.UsageError("no topic: give -t TOPIC (`kafkalog topics list` lists them)")
     if given["as_json"] and (given["fmt"] is not None or given["key_delimiter"] is not None):
-        raise click.UsageError("-J has its own format: leave -f and -K out")
+        raise click.UsageError("-J has its own format: omit -f and -K")
     if given["follow"] and given["exit_at_end"]:
-        raise click.UsageError("--follow waits at the end, -e stops there: give one of them")
+        raise click.UsageError("--follow waits at the end, -e stops there: give only one")
     group = None
     if given["group"] is not None:
         from kafkalog.cli.consume_group import Group
@@ -147,8 +147,8 @@ class _Consumer:
         self.dirs = dirs
         self.given = given
         self.left: int = -1 if given["count"] is None else given["count"]
-        words = given["offsets"] + (("beginning",) if given["from_beginning"] else ())
-        self.bounds = parse_bounds(words, text_ms)
+        offset_words = given["offsets"] + (("beginning",) if given["from_beginning"] else ())
+        self.bounds = parse_bounds(offset_words, text_ms)
         self.out: BinaryIO = sys.stdout.buffer
         self.isolation = isolation_of(given["isolation_level"])
         self.serdes = self._serdes()
@@ -164,7 +164,7 @@ class _Consumer:
 
         if given["serdes"]:
             return parse_serdes(given["serdes"], given["schemas"])
-        from kafkalog.tools.internal_topics import internal_reader
+        from kafkalog.tools.dump.record_readers import internal_reader
 
         reader = internal_reader(given["topic"])
         return None if reader is None else Serdes(reader=reader)
@@ -175,7 +175,7 @@ class _Consumer:
         from kafkalog.storage.readonly.view import LogView
         from kafkalog.tools.directories import find
 
-        fs, dirs = common.where_they_lie(self.dirs)
+        fs, dirs = common.locate_dirs(self.dirs)
         found = find(dirs, self.given["topic"], self.given["partitions"], fs=fs)
         with ExitStack() as stack:
             views = [LogView(path, fs=fs) for _, path in found]
@@ -221,11 +221,11 @@ class _Consumer:
                 time.sleep(common.SETTLE_S)
                 view.refresh()
             if view.damage is not None:
-                self._end_in_damage(view, view.damage)
+                self._report_damage(view, view.damage)
             for problem in view.problems:
                 common.note(f"note: {problem}", quiet=self.given["quiet"])
 
-    def _end_in_damage(self, view: LogView, damage: CorruptRecord) -> None:
+    def _report_damage(self, view: LogView, damage: CorruptRecord) -> None:
         from kafkalog.storage.damage import Skipped, note_skipped
 
         if self.skipped is None:
@@ -236,7 +236,7 @@ class _Consumer:
 
     def _template(self, partition: int) -> Pieces:
         from kafkalog.tools.consume import templates
-        from kafkalog.tools.escapes import literal
+        from kafkalog.tools.escapes import unescape
 
         given = self.given
         encodings: _Encodings = {"key_encoding": given["key_encoding"], "value_encoding": given["value_encoding"]}
@@ -247,8 +247,8 @@ class _Consumer:
             return templates.formatted(given["fmt"], topic=given["topic"], partition=partition, null=null, **encodings)
         key_delimiter = given["key_delimiter"]
         return templates.delimited(
-            delimiter=literal(given["delimiter"]),
-            key_delimiter=None if key_delimiter is None else literal(key_delimiter),
+            delimiter=unescape(given["delimiter"]),
+            key_delimiter=None if key_delimiter is None else unescape(key_delimiter),
             null=null,
             **encodings,
         )
@@ -290,11 +290,6 @@ class _Consumer:
         return stop if self.left != 0 else written.next_offset
 
     def _metered(self, chunks: Iterator[Chunk], meter: Meter) -> Iterator[Chunk]:
-        if not (meter.shown or self.given["unbuffered"]):
-            return chunks
-        return self._watched(chunks, meter)
-
-    def _watched(self, chunks: Iterator[Chunk], meter: Meter) -> Iterator[Chunk]:
         for chunk in chunks:
             yield chunk
             meter.add(len(chunk.data))
@@ -307,13 +302,13 @@ class _Consumer:
 
         waiting = Waiting(None)
         while self.left != 0 and not all(self._past_end_time(view) for view in views):
-            news = False
+            has_news = False
             for number, view in enumerate(views):
                 view.refresh()
-                after = self._write(view, starts[number], templates[number], meter)
-                news = news or after != starts[number]
-                starts[number] = after
-            if news:
+                next_offset = self._write(view, starts[number], templates[number], meter)
+                has_news = has_news or next_offset != starts[number]
+                starts[number] = next_offset
+            if has_news:
                 self.out.flush()
                 waiting.restart()
             else:

@@ -30,7 +30,7 @@ class Group:
         from kafkalog.cursors.store import check_cursor_name
 
         if reset not in _RESETS:
-            raise click.BadParameter(f"{reset!r}: earliest, latest or none", param_hint="-X auto.offset.reset")
+            raise click.BadParameter(f"{reset!r} is not earliest, latest or none", param_hint="-X auto.offset.reset")
         with common.usage_of("-G"):
             self.name = check_cursor_name(name)
         self._store = store
@@ -42,30 +42,31 @@ class Group:
     def open(self, views: list[LogView], bounds: Bounds, stack: ExitStack) -> list[int]:
         """Return the offset to continue from, for each partition; `stack` closes the cursors at the end."""
         for view in views:
-            cursor = self._opened(view, bounds)
+            cursor = self._open_cursor(view, bounds)
             stack.callback(cursor.close)
             self._cursors[view.path] = cursor
             if cursor.lost is not None:
-                text = f"note: {view.name}: {cursor.lost}; cursor {self.name} goes on at {cursor.position}"
+                text = f"note: {view.name}: {cursor.lost}; cursor {self.name} continues at {cursor.position}"
                 common.note(text, quiet=self._quiet)
         return [self._cursors[view.path].position for view in views]
 
-    def _opened(self, view: LogView, bounds: Bounds) -> Cursor:
+    def _open_cursor(self, view: LogView, bounds: Bounds) -> Cursor:
         from kafkalog.cursors.cursor import Options, open_cursor
         from kafkalog.cursors.store import CursorStore
         from kafkalog.errors import IllegalArgument
         from kafkalog.reading.source import end_of, isolation_of
 
         start: int | str = "earliest" if self._reset == "error" else self._reset
-        asked = bounds.start is not None or bounds.since_ms is not None
+        has_start = bounds.start is not None or bounds.since_ms is not None
         if CursorStore(self._store).read(view.path, self.name) is None:
             if bounds.start == "stored":
-                hint = "leave out -o stored, and a new one begins at the beginning"
+                hint = "without -o stored, a new cursor starts at the beginning"
                 raise IllegalArgument(f"cursor {self.name} of {view.name} has no position", hint=hint)
-            if asked:
+            if has_start:
                 start = bounds.first_offset(view, end_of(view, isolation_of(self._isolation)))
-        elif asked and bounds.start != "stored":
-            text = f"note: cursor {self.name} of {view.name} has a position; -o is for new ones (see offsets reset)"
+        elif has_start and bounds.start != "stored":
+            name = f"cursor {self.name} of {view.name}"
+            text = f"note: {name} has a position; -o is only for new cursors (see offsets reset)"
             common.note(text, quiet=self._quiet)
         options = Options(start=start, reset=self._reset, isolation=self._isolation)
         return open_cursor(view, self.name, options, store=self._store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 from contextlib import ExitStack
@@ -13,14 +12,14 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog.cli.group_rows import KeptGroups
+    from kafkalog.cli.group_rows import StoredGroups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import KafkalogError
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.types import TopicPartition
 
     _Row = dict[str, str | int | None]
-    _Way = Literal["to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by"]
+    _Target = Literal["to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by"]
 
     class _Reset(common.Verbosity):
         """Values of the options of `reset`."""
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED")
 _FIELDS: Final = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "committed_ms")
-_WAYS: Final[tuple[_Way, ...]] = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
-_group_option = common.group_option("Name of the cursor.", required=True)
+_TARGETS: Final[tuple[_Target, ...]] = ("to_earliest", "to_latest", "to_offset", "to_datetime", "shift_by")
 
 
 @click.command("groups")
@@ -63,25 +61,25 @@ def groups(
 
     Example: kafkalog offsets groups -d data -G billing
     """
-    from kafkalog.cli.group_rows import groups_in
+    from kafkalog.cli.group_rows import read_groups
 
     common.set_verbosity(given["quiet"], given["verbose"])
     given_dirs = common.need_dirs(dirs)
-    found = groups_in(given_dirs)
+    found = read_groups(given_dirs)
     damage = found.damage
     rows, kept = _rows(given_dirs, cursors), _group_rows(given_dirs, found)
     if kept:
         rows = [row | {"kept": "cursor"} for row in rows] + kept
         rows.sort(key=lambda row: (row["group"], row["topic"] or "", row["partition"] or 0, row["kept"]))
-    rows = [row for row in rows if _is_wanted(row, topic, group)]
+    rows = [row for row in rows if _is_selected(row, topic, group)]
     if as_json:
         for row in rows:
             print(json.dumps(row))
     elif rows:
-        _print_table([(*_COLUMNS, "KEPT") if kept else _COLUMNS, *(_shown(row) for row in rows)])
+        _print_table([(*_COLUMNS, "KEPT") if kept else _COLUMNS, *(_cells(row) for row in rows)])
     if damage:
         _note_damage(damage[:-1])
-        common.note("note: what groups committed behind damage is not shown", quiet=given["quiet"])
+        common.note("note: offsets that groups committed after the damage are not shown", quiet=given["quiet"])
         raise damage[-1]
 
 
@@ -107,13 +105,13 @@ def _rows(dirs: list[str], cursors: str | None) -> list[_Row]:
     return sorted(rows, key=lambda row: (row["group"], row["topic"], row["partition"]))
 
 
-def _group_rows(dirs: list[str], found: KeptGroups) -> list[_Row]:
+def _group_rows(dirs: list[str], found: StoredGroups) -> list[_Row]:
     """Return a row for each committed offset of a group in these directories, and one for groups without any."""
     from kafkalog.tools.directories import partitions
     from kafkalog.types import TopicPartition
 
-    wanted = {TopicPartition(topic, partition) for _, topic, partition in found.committed}
-    ends = {place: _ends(path) for place, path in partitions(dirs) if place in wanted} if wanted else {}
+    committed = {TopicPartition(topic, partition) for _, topic, partition in found.committed}
+    ends = {place: _ends(path) for place, path in partitions(dirs) if place in committed} if committed else {}
     rows = []
     for (group, topic, partition), one in found.committed.items():
         place = TopicPartition(topic, partition)
@@ -128,14 +126,14 @@ def _group_rows(dirs: list[str], found: KeptGroups) -> list[_Row]:
 def _row(
     group: str, place: TopicPartition, position: int, committed_ms: int, start: int | None, end: int | None
 ) -> _Row:
-    is_there = start is not None and end is not None and start <= position <= end
+    is_in_log = start is not None and end is not None and start <= position <= end
     return {
         "group": group,
         "topic": place.topic,
         "partition": place.partition,
         "current_offset": position,
         "log_end_offset": end,
-        "lag": end - position if is_there and end is not None else None,
+        "lag": end - position if is_in_log and end is not None else None,
         "committed_ms": committed_ms,
     }
 
@@ -151,17 +149,17 @@ def _ends(path: str) -> tuple[int | None, int | None]:
         return None, None
 
 
-def _is_wanted(row: _Row, topic: str | None, group: str | None) -> bool:
+def _is_selected(row: _Row, topic: str | None, group: str | None) -> bool:
     return topic in (None, row["topic"]) and group in (None, row["group"])
 
 
-def _shown(row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    from kafkalog.inspect.values import moment
+
     values = dict(row)
     committed_ms = values.pop("committed_ms")
     kept = [values.pop("kept")] if "kept" in values else []
-    when = "-"
-    if committed_ms is not None:
-        when = datetime.datetime.fromtimestamp(committed_ms / 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = moment(None if committed_ms is None else committed_ms // 1000 * 1000)
     return (*("-" if one is None else str(one) for one in values.values()), when, *kept)
 
 
@@ -195,22 +193,22 @@ def reset(**given: Unpack[_Reset]) -> None:
 
     Example: kafkalog offsets reset -d data -G billing -t orders --to-earliest --apply
     """
-    from kafkalog.cli.group_rows import commit_in, groups_in
+    from kafkalog.cli.group_rows import commit_in, read_groups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.directories import find
 
     common.set_verbosity(given["quiet"], given["verbose"])
-    ways = [way for way in _WAYS if given[way] is not None and given[way] is not False]
-    if len(ways) != 1:
+    targets = [target for target in _TARGETS if given[target] is not None and given[target] is not False]
+    if len(targets) != 1:
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime and --shift-by")
     if given["execute"] and given["dry_run"]:
-        raise click.UsageError("--execute does it, --dry-run does not: give one of them")
+        raise click.UsageError("--execute and --dry-run contradict each other: give one")
     store, dirs, group = CursorStore(given["cursors"]), common.need_dirs(given["dirs"]), given["group"]
-    committed, kinds, damage = groups_in(dirs)
+    committed, kinds, damage = read_groups(dirs)
     _note_damage(damage)
     if group in kinds:
-        raise _of_a_broker(group, kinds[group], "--reset-offsets")
+        raise _broker_group_error(group, kinds[group], "--reset-offsets")
     is_group = any(key[0] == group for key in committed)
     moved = {}
     with ExitStack() as stack:
@@ -219,25 +217,25 @@ def reset(**given: Unpack[_Reset]) -> None:
             if is_group:
                 one = committed.get((group, *topic_partition))
                 old = None if one is None else one.offset
-                new = moved[topic_partition] = _new_position(view, ways[0], given, old)
+                new = moved[topic_partition] = _new_position(view, targets[0], given, old)
             else:
-                old, new = _move(store, view, ways[0], given)
+                old, new = _move(store, view, targets[0], given)
             shown = "-" if old is None else str(old)
             print(f"{group} {topic_partition.topic}:{topic_partition.partition} {shown} {new}")
     if moved and given["execute"]:
         commit_in(dirs, group, moved, time.time_ns() // 1_000_000)
     if not given["execute"]:
-        common.note("nothing is changed; --execute does it", quiet=given["quiet"])
+        common.note("nothing was changed; --execute makes the changes", quiet=given["quiet"])
 
 
-def _of_a_broker(group: str, kind: str, option: str) -> KafkalogError:
+def _broker_group_error(group: str, kind: str, option: str) -> KafkalogError:
     from kafkalog.errors import IllegalState
 
-    words = f"{ascii(group)} is a {kind} group of a broker, and nothing of it is changed here"
-    return IllegalState(words, hint=f"start the broker, and run kafka-{kind}-groups {option}")
+    text = f"{ascii(group)} is a {kind} group of a broker, which only the broker can change"
+    return IllegalState(text, hint=f"start the broker, and run kafka-{kind}-groups {option}")
 
 
-def _move(store: CursorStore, view: LogView, way: _Way, given: _Reset) -> tuple[int | None, int]:
+def _move(store: CursorStore, view: LogView, target: _Target, given: _Reset) -> tuple[int | None, int]:
     """Return the (old, new) position; with --execute, store the new one."""
     from kafkalog.cursors.cursor import Options, open_cursor
     from kafkalog.errors import CorruptCheckpoint
@@ -251,7 +249,7 @@ def _move(store: CursorStore, view: LogView, way: _Way, given: _Reset) -> tuple[
         if given["execute"]:
             store.acquire(view.path, name).delete()
     old = None if state is None else state.position
-    new = _new_position(view, way, given, old)
+    new = _new_position(view, target, given, old)
     if given["execute"]:
         with open_cursor(view, name, Options(reset="earliest", auto_commit_ms=None), store=store.root) as cursor:
             cursor.seek(new)
@@ -259,23 +257,23 @@ def _move(store: CursorStore, view: LogView, way: _Way, given: _Reset) -> tuple[
     return old, new
 
 
-def _new_position(view: LogView, way: _Way, given: _Reset, old: int | None) -> int:
+def _new_position(view: LogView, target: _Target, given: _Reset, old: int | None) -> int:
     from kafkalog.errors import IllegalArgument
 
-    if way == "shift_by" and old is None:
+    if target == "shift_by" and old is None:
         name = given["group"]
-        raise IllegalArgument(f"cursor {name} of {view.name} has no position to shift", hint="use one of the others")
-    return min(max(_target(view, way, given, old or 0), view.log_start_offset), view.log_end_offset)
+        raise IllegalArgument(f"cursor {name} of {view.name} has no position to shift", hint="use another option")
+    return min(max(_target_offset(view, target, given, old or 0), view.log_start_offset), view.log_end_offset)
 
 
-def _target(view: LogView, way: _Way, given: _Reset, old: int) -> int:
-    if way == "to_earliest":
+def _target_offset(view: LogView, target: _Target, given: _Reset, old: int) -> int:
+    if target == "to_earliest":
         return view.log_start_offset
-    if way == "to_offset":
+    if target == "to_offset":
         return int(given["to_offset"])
-    if way == "shift_by":
+    if target == "shift_by":
         return old + int(given["shift_by"])
-    if way == "to_datetime":
+    if target == "to_datetime":
         found = view.offset_for_time(common.parse_time(given["to_datetime"], "--to-datetime"))
         return view.log_end_offset if found is None else found.offset
     return view.log_end_offset
@@ -284,7 +282,7 @@ def _target(view: LogView, way: _Way, given: _Reset, old: int) -> int:
 @click.command("delete")
 @common.dir_option
 @common.topic_option()
-@_group_option
+@common.group_option("Name of the cursor.", required=True)
 @common.cursors_option
 @common.quiet_options
 def delete(
@@ -296,7 +294,7 @@ def delete(
 
     Example: kafkalog offsets delete -d data -G billing -t orders
     """
-    from kafkalog.cli.group_rows import groups_in
+    from kafkalog.cli.group_rows import read_groups
     from kafkalog.cursors.store import CursorStore
     from kafkalog.errors import UnknownTopicOrPartition
 
@@ -315,11 +313,11 @@ def delete(
             found = file.delete() or found
             print(f"{group} {topic_partition.topic}:{topic_partition.partition}")
     if not found:
-        hint = "`kafkalog offsets groups` shows those there are"
-        committed, kinds, damage = groups_in(common.need_dirs(dirs))
+        hint = "`kafkalog offsets groups` lists the existing ones"
+        committed, kinds, damage = read_groups(common.need_dirs(dirs))
         _note_damage(damage)
         if group in kinds:
-            raise _of_a_broker(group, kinds[group], "--delete")
+            raise _broker_group_error(group, kinds[group], "--delete")
         if any(key[0] == group for key in committed):
-            hint = "it is a group of a server, which deletes it: kafka-consumer-groups --delete, or any admin client"
+            hint = "it is a group of a server: delete it with kafka-consumer-groups --delete or another admin client"
         raise UnknownTopicOrPartition(f"there is no cursor {group}", path=store.root, hint=hint)

@@ -151,6 +151,3 @@ def _options(given: _Given) -> DumpOptions:
         max_message_size=given["max_message_size"],
         reader=_reader(given),
     )
-
-
-dump = command

@@ -18,12 +18,12 @@ _TOPIC: Final = "__consumer_offsets"
 _PARTITIONS: Final = 50
 _SETTINGS: Final = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 """A broker's default settings of the topic."""
-_AT_ONCE: Final = 500
+_RECORDS_PER_APPEND: Final = 500
 
 Committed = dict[tuple[str, str, int], "CommittedOffset"]
 
 
-class KeptGroups(NamedTuple):
+class StoredGroups(NamedTuple):
     """Groups of data directories: committed offsets by group, topic and partition, and the damage found.
 
     `kinds` has "share" or "streams" for each group that only a broker serves. Of a damaged partition only records
@@ -35,14 +35,14 @@ class KeptGroups(NamedTuple):
     damage: list[KafkalogError]
 
 
-def groups_in(dirs: list[str]) -> KeptGroups:
+def read_groups(dirs: list[str]) -> StoredGroups:
     """Return the groups stored in these directories; change nothing.
 
     Offsets of open transactions are left out.
     """
     from kafkalog.tools.directories import partitions
 
-    found = KeptGroups({}, {}, [])
+    found = StoredGroups({}, {}, [])
     for _, path in partitions(dirs, topic=_TOPIC):
         replay, error = _replay_of(path)
         for group_id in replay.offsets.groups():
@@ -78,17 +78,20 @@ def commit_in(dirs: list[str], group_id: str, offsets: dict[TopicPartition, int]
     DirectoryLocked, StorageError.
     """
     import kafkalog
+
+    records = [_record(group_id, topic, partition, offset, now_ms) for (topic, partition), offset in offsets.items()]
+    with kafkalog.open(_partition_of_group(dirs, group_id), "a") as log:
+        log.append(records)
+        log.flush()
+
+
+def _record(group_id: str, topic: str, partition: int, offset: int, now_ms: int) -> tuple[bytes, bytes | None, int]:
+    """Return the record of a committed offset, as a server writes it, with its timestamp."""
     from kafkalog.server.groups.records import offset_record
     from kafkalog.server.groups.values import CommittedOffset
 
-    path = _home_of(dirs, group_id)
-    records: list[tuple[bytes, bytes | None, int]] = []
-    for (topic, partition), offset in offsets.items():
-        key, value = offset_record(group_id, topic, partition, CommittedOffset(offset, -1, "", now_ms))
-        records.append((key, value, now_ms))
-    with kafkalog.open(path, "a") as log:
-        log.append(records)
-        log.flush()
+    key, value = offset_record(group_id, topic, partition, CommittedOffset(offset, -1, "", now_ms))
+    return key, value, now_ms
 
 
 def commit_all(directory: str, groups: Offsets) -> None:
@@ -100,41 +103,40 @@ def commit_all(directory: str, groups: Offsets) -> None:
     """
     import kafkalog
     from kafkalog.errors import IllegalState, UnknownTopicOrPartition
-    from kafkalog.server.groups.records import offset_record
-    from kafkalog.server.groups.values import CommittedOffset
     from kafkalog.util.java_hash import partition_of
 
     now_ms = time.time_ns() // 1_000_000
-    taken = sorted(groups.keys() & groups_in([directory]).kinds.keys())
+    broker_groups = sorted(groups.keys() & read_groups([directory]).kinds.keys())
     with kafkalog.open_dirs(directory, "a") as dirs:
         if _TOPIC not in dirs.topics:
             dirs.create_topic(_TOPIC, _PARTITIONS, _SETTINGS)
         numbers = dirs.topics[_TOPIC].partitions
         if numbers != tuple(range(len(numbers))):
             raise UnknownTopicOrPartition(
-                f"not all partitions of {_TOPIC} are here, which groups are spread over", path=directory,
-                hint="commit the offsets by a client: `kafka-consumer-groups --reset-offsets`",
+                f"some partitions of {_TOPIC} are missing here, and groups are spread over all of them", path=directory,
+                hint="commit the offsets with a client: `kafka-consumer-groups --reset-offsets`",
             )  # fmt: skip
         for group_id, found in groups.items():
-            if group_id in taken:
+            if group_id in broker_groups:
                 continue
             log = dirs[_TOPIC, partition_of(group_id, len(numbers))]
-            records: list[tuple[bytes, bytes | None, int]] = []
-            for topic, offsets in found.items():
-                for partition, offset in offsets.items():
-                    one = CommittedOffset(offset, -1, "", now_ms)
-                    records.append((*offset_record(group_id, topic, partition, one), now_ms))
-            for first in range(0, len(records), _AT_ONCE):
-                log.append(records[first : first + _AT_ONCE])
+            records = [
+                _record(group_id, topic, partition, offset, now_ms)
+                for topic, offsets in found.items()
+                for partition, offset in offsets.items()
+            ]
+            for first in range(0, len(records), _RECORDS_PER_APPEND):
+                log.append(records[first : first + _RECORDS_PER_APPEND])
             log.flush()
-    if taken:
+    if broker_groups:
+        names = ", ".join(map(ascii, broker_groups))
         raise IllegalState(
-            f"no offsets were committed for {', '.join(map(ascii, taken))}: a broker has share or streams groups of "
-            "these names", path=directory, hint="the partitions and the offsets of all other groups are there",
+            f"no offsets were committed for {names}: a broker has share or streams groups with these names",
+            path=directory, hint="the partitions and the offsets of all other groups were written",
         )  # fmt: skip
 
 
-def _home_of(dirs: list[str], group_id: str) -> str:
+def _partition_of_group(dirs: list[str], group_id: str) -> str:
     """Return the partition with a group's offsets; other partitions may be on other brokers."""
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.server.groups.replay import replay_log

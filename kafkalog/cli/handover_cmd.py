@@ -56,9 +56,9 @@ def command(
         raise click.UsageError("--keep-records and --let-expire contradict each other: give one")
     if undo:
         if topics or adopt or keep_records or let_expire or settings:
-            raise click.UsageError("--undo takes the newest handover back whole: give only -d and --metadata-dir")
+            raise click.UsageError("--undo reverts the newest handover as a whole: give only -d and --metadata-dir")
         journal = undo_handover(homes, metadata_dir=metadata_dir)
-        common.note(f"took {common.plural(len(journal.topics), 'topic')} back", quiet=quiet)
+        common.note(f"undid the handover of {common.plural(len(journal.topics), 'topic')}", quiet=quiet)
         return 0
     options = HandoverOptions(topics, keep_records, let_expire, adopt, settings)
     report = handover(homes, apply=not dry_run, metadata_dir=metadata_dir, options=options)

@@ -60,14 +60,14 @@ def command(
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     if len(where) != 1:
-        raise click.UsageError("an import goes to one data directory: give -d once")
+        raise click.UsageError("an import writes to one data directory: give -d once")
     from kafkalog.exchange.kafka_dir import is_exported
 
     with Meter("import", None, quiet=quiet) as meter:
         if format == "kafka-dir" or len(files) == 1 and is_exported(files[0]):
             return _import_directory(files, where[0], given, as_json, meter)
         if given["group_offsets"]:
-            raise click.UsageError("files of records hold no offsets of groups: --group-offsets is of kafka-dir")
+            raise click.UsageError("record files contain no group offsets: --group-offsets needs --format kafka-dir")
         from kafkalog.exchange.import_ import import_records
 
         report = import_records(
@@ -79,7 +79,7 @@ def command(
         print(json.dumps(report._asdict()))
     else:
         how = "with their offsets" if report.kept else "appended"
-        there = f"; {report.before:,} were there before" if report.before else ""
+        there = f"; {report.before:,} existed already" if report.before else ""
         print(f"{common.plural(report.records, 'record')} of {common.plural(report.files, 'file')} {how}{there}")
     return 0
 
@@ -90,7 +90,7 @@ def _import_directory(files: tuple[str, ...], data: str, given: _Given, as_json:
     from kafkalog.exchange.kafka_dir import import_directory
 
     if len(files) != 1:
-        raise click.UsageError("kafka-dir is of one data directory: name one")
+        raise click.UsageError("kafka-dir imports one data directory: name one")
     topics = () if given["topic"] is None else (given["topic"],)
     commit = commit_all if given["group_offsets"] else None
     found = import_directory(

@@ -33,12 +33,12 @@ def list_(paths: tuple[str, ...], topics: tuple[str, ...], as_json: bool) -> int
 
     Example: kafkalog kept list data
 
-    Exit status: 0 listed, 1 damage or a named thing absent, 2 wrong usage.
+    Exit status: 0 listed, 1 damage, or a named item is missing, 2 wrong usage.
     """
-    from kafkalog.tools.kept import list_kept, shown
+    from kafkalog.tools.kept import describe, list_kept
 
     for one in list_kept(paths, topics=topics):
-        print(json.dumps(one.as_json()) if as_json else shown(one))
+        print(json.dumps(one.as_json()) if as_json else describe(one))
     return 0
 
 
@@ -64,7 +64,7 @@ def restore(
 
     Example: kafkalog kept restore data --to rescued
 
-    Exit status: 0 restored, 1 nothing is kept, damage or a named thing absent, 2 wrong usage.
+    Exit status: 0 restored, 1 nothing is kept, damage, or a named item is missing, 2 wrong usage.
     """
     from kafkalog.tools.kept import restore_kept
 
@@ -73,7 +73,7 @@ def restore(
     for one in done:
         print(json.dumps(one.as_json()) if as_json else one)
     if not done:
-        common.note("kafkalog: nothing is kept there", quiet=quiet)
+        common.note("kafkalog: there are no kept records", quiet=quiet)
     return 0 if done else 1
 
 
@@ -99,15 +99,15 @@ def remove(
 
     Example: kafkalog kept remove data -t orders --apply
 
-    Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
+    Exit status: 0 fine, 1 damage, or a named item is missing, 2 wrong usage.
     """
-    from kafkalog.tools.kept import remove_kept, shown
+    from kafkalog.tools.kept import describe, remove_kept
 
     common.set_verbosity(quiet, verbose)
     found = remove_kept(paths, apply=not dry_run, topics=topics, entries=entries)
     for one in found:
         removed = {**one.as_json(), "removed": not dry_run}
-        print(json.dumps(removed) if as_json else f"{'remove' if dry_run else 'removed'} {shown(one)}")
+        print(json.dumps(removed) if as_json else f"{'remove' if dry_run else 'removed'} {describe(one)}")
     if found and dry_run:
         common.note("nothing was changed: give --apply", quiet=quiet)
     return 0

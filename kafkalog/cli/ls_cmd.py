@@ -39,10 +39,10 @@ def command(
 
     common.set_verbosity(quiet, verbose)
     found = common.find_partitions(dirs, topic, partitions)
-    for home in dirs:
-        lies_on = file_system_of(home)
-        if verbose or not lies_on.is_safe:
-            common.note(f"{home}: {lies_on}", quiet=quiet)
+    for directory in dirs:
+        file_system = file_system_of(directory)
+        if verbose or not file_system.is_safe:
+            common.note(f"{directory}: {file_system}", quiet=quiet)
     for topic_partition, path in found:
         files = list_files(path)
         if as_json:

@@ -1,6 +1,6 @@
 """The `kafkalog` command: a table of commands, each imported when it runs, and error handling.
 
-Exit status: 0 fine (an empty topic and a closed pipe too), 1 damage or a named thing absent, 2 wrong
+Exit status: 0 fine (an empty topic and a closed pipe too), 1 damage, or a named item is missing, 2 wrong
 usage, 130 after Ctrl-C. Data goes to stdout, notes, progress and errors to stderr.
 """
 
@@ -96,8 +96,8 @@ def build() -> click.Group:
             if args and args[0] not in COMMANDS and not args[0].startswith("-"):
                 from difflib import get_close_matches
 
-                near = get_close_matches(args[0], COMMANDS, n=2, cutoff=0.5)
-                hint = f" Did you mean {' or '.join(near)}?" if near else ""
+                matches = get_close_matches(args[0], COMMANDS, n=2, cutoff=0.5)
+                hint = f" Did you mean {' or '.join(matches)}?" if matches else ""
                 ctx.fail(f"No such command {args[0]!r}.{hint}")
             return super().resolve_command(ctx, args)
 
@@ -121,7 +121,7 @@ def _version() -> str:
     return version
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     from kafkalog.util.text import one_message
 
     try:
@@ -192,7 +192,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, OSError) and not isinstance(error, errors.KafkalogError) and error.filename is None:
         text = f"cannot write the output: {error.strerror or error}"
         _silence_stdout()
-    _say(f"kafkalog: {text}")
+    _print_error(f"kafkalog: {text}")
     usage = (errors.ConfigError, errors.InvalidTopic, errors.IllegalArgument, errors.InvalidReplicationFactor)
     is_usage = isinstance(error, usage) and error.position is None  # with a position: about a file's content
     return USAGE if is_usage else FAILED
@@ -220,11 +220,11 @@ def _open_standard_files() -> None:
 
     Reading from 0 and writing to 1 still fail; output to 2 is lost.
     """
-    for fd, way in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+    for fd, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, way)  # gets the lowest free number, which is fd
+            os.open(os.devnull, mode)  # gets the lowest free number, which is fd
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)
     if sys.stderr is None:

@@ -26,14 +26,10 @@ def command(
 
     Example: kafkalog mirror --from broker1:9092,broker2:9092 -d data -t orders --once
     """  # fmt: skip
-    import logging
-
     from kafkalog.server.client.settings import peer_settings
     from kafkalog.server.mirror.running import run_mirror
 
-    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    common.show_server_log(quiet, verbose)
     peers = peer_settings({"client.id": "kafkalog-mirror", **settings})
     return run_mirror(common.need_dirs(dirs), _addresses(source), topics, peers, once=once)
 

@@ -67,8 +67,8 @@ def get(
         with LogView(path) as view:
             found = view.offset_for_time(time, isolation)
         if as_json:
-            shown = {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()
-            print(json.dumps({**topic_partition._asdict(), **shown}))
+            fields = {"offset": None, "timestamp": None, "leader_epoch": None} if found is None else found._asdict()
+            print(json.dumps({**topic_partition._asdict(), **fields}))
             continue
         offset = "" if found is None else str(found.offset)
         when = f":{found.timestamp}" if verbose and found is not None and found.timestamp >= 0 else ""

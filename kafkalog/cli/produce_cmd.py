@@ -104,7 +104,7 @@ class _Request:
         self.null: bytes | None = b"" if given["nulls"] else None
         self.headers = [_header(text) for text in given["headers"]]
         if self.as_json and (self.key_delimiter or self.key or self.headers or self.null is not None):
-            raise click.UsageError("-J takes keys, headers and nulls from the lines: leave -K, -k, -H and -Z out")
+            raise click.UsageError("-J takes keys, headers and nulls from the lines: omit -K, -k, -H and -Z")
         common.set_verbosity(self.quiet, given["verbose"])
 
     def _number(self, name: str) -> int:
@@ -112,7 +112,7 @@ class _Request:
         if text is None:
             return PRODUCER_SETTINGS[name]
         if not text.isascii() or not text.isdigit() or len(text) > 10:
-            raise click.BadParameter(f"{name}={text!r} is no number", param_hint="-X")
+            raise click.BadParameter(f"{name}={text!r} is not a number", param_hint="-X")
         return int(text)
 
 
@@ -129,9 +129,9 @@ def _compression(text: str | None) -> Compression | None:
 
 
 def _delimiter(text: str, flag: str) -> bytes:
-    from kafkalog.tools.escapes import literal
+    from kafkalog.tools.escapes import unescape
 
-    raw = literal(text)
+    raw = unescape(text)
     if not raw:
         raise click.BadParameter("the delimiter is empty", param_hint=flag)
     return raw
@@ -156,14 +156,14 @@ def _produce(request: _Request) -> None:
     validate_topic(request.topic)
     with ExitStack() as stack:
         inputs = stack.enter_context(Inputs(request.files))
-        home = _home(request)
+        directory = _choose_directory(request)
         # locked for the whole run: the clean-shutdown marker is written once, after all logs are closed
-        log_dir = LogDir.acquire(home)
+        log_dir = LogDir.acquire(directory)
         stack.callback(log_dir.release)
-        logs = _open_logs(request, home, stack)
-        started = [log.log.log_end_offset for log in logs]
-        typed = "-" in request.files and os.isatty(0)
-        meter = stack.enter_context(Meter("produce", inputs.total, quiet=request.quiet or typed))
+        logs = _open_logs(request, directory, stack)
+        start_offsets = [log.log.log_end_offset for log in logs]
+        is_interactive = "-" in request.files and os.isatty(0)
+        meter = stack.enter_context(Meter("produce", inputs.total, quiet=request.quiet or is_interactive))
         producer = _producer(request, logs, meter)
         stack.callback(producer.close)
         try:
@@ -179,49 +179,49 @@ def _produce(request: _Request) -> None:
             # after invalid input or Ctrl-C, complete records read so far are written; after a failed write, none
             with suppress(KafkalogError):
                 producer.flush()
-            _report(request, logs, started)
+            _report(request, logs, start_offsets)
             raise
-    _report(request, logs, started)
+    _report(request, logs, start_offsets)
 
 
-def _home(request: _Request) -> str:
+def _choose_directory(request: _Request) -> str:
     """Return the data directory that has the topic, else the first one, created if missing."""
     from kafkalog.dirs.create import make_data_directory
     from kafkalog.tools.directories import partitions
 
-    there = [one for one in request.dirs if os.path.isdir(one)]
-    for directory in there:
+    existing = [one for one in request.dirs if os.path.isdir(one)]
+    for directory in existing:
         if partitions([directory], topic=request.topic):
             return directory
     return make_data_directory(request.dirs[0])
 
 
-def _open_logs(request: _Request, home: str, stack: ExitStack) -> list[WritableLog]:
+def _open_logs(request: _Request, directory: str, stack: ExitStack) -> list[WritableLog]:
     """Return the logs of the partitions to write to: all of the topic, or the one of -p."""
     from kafkalog.dirs.create import check_name_is_free
     from kafkalog.errors import UnknownTopicOrPartition
     from kafkalog.log.open_writable import open_for_append
     from kafkalog.tools.catalog import partition_count
 
-    hint = "`kafkalog topics alter --partitions N` gives it more"
+    hint = "`kafkalog topics alter --partitions N` adds more"
     try:
-        count = partition_count([home], request.topic)
+        count = partition_count([directory], request.topic)
     except UnknownTopicOrPartition:
         hint = "`kafkalog topics create --partitions N` creates it with more"
-        check_name_is_free([one for one in request.dirs if os.path.isdir(one)], request.topic, home)
+        check_name_is_free([one for one in request.dirs if os.path.isdir(one)], request.topic, directory)
         count = 1
     numbers: Sequence[int] = range(count)
     if request.partition is not None:
         if request.partition >= count:
             raise UnknownTopicOrPartition(
                 f"topic {request.topic} has no partition {request.partition}",
-                path=home,
+                path=directory,
                 hint=f"it has {count}; {hint}",
             )
         numbers = [request.partition]
     logs = []
     for number in numbers:
-        path = os.path.join(home, f"{request.topic}-{number}")
+        path = os.path.join(directory, f"{request.topic}-{number}")
         with RecoveryMeter(os.path.basename(path), quiet=request.quiet) as meter:
             log = open_for_append(
                 path, request.settings, sync=request.sync, on_damage=request.on_damage, progress=meter.tell
@@ -267,8 +267,8 @@ def _producer(request: _Request, logs: Sequence[WritableLog], meter: Meter) -> P
     )
 
 
-def _report(request: _Request, logs: Sequence[WritableLog], started: Sequence[int]) -> None:
-    for log, start in zip(logs, started, strict=True):
+def _report(request: _Request, logs: Sequence[WritableLog], start_offsets: Sequence[int]) -> None:
+    for log, start in zip(logs, start_offsets, strict=True):
         count = log.log.log_end_offset - start
         if count or len(logs) == 1:
             offsets = f", offsets {start} to {start + count - 1}" if count > 1 else f", offset {start}" if count else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -23,13 +22,13 @@ class _Bar:
 
     def __init__(self, what: str, *, quiet: bool) -> None:
         self._what = what
-        self._began = time.monotonic()
+        self._start_time = time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self.shown = not quiet and sys.stderr.isatty()
 
     def _is_due(self) -> bool:
-        return self._bar is None and self.shown and time.monotonic() - self._began > SHOW_AFTER_S
+        return self._bar is None and self.shown and time.monotonic() - self._start_time > SHOW_AFTER_S
 
     def _show(self, *columns: ProgressColumn, total: int | None, completed: int = 0) -> None:
         from rich.console import Console
@@ -46,9 +45,7 @@ class _Bar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -79,23 +76,21 @@ class RecoveryMeter:
         self._what = f"recover {name}"
         self._quiet = quiet
         self._meter: Meter | None = None
-        self._told = 0
+        self._reported = 0
 
     def tell(self, progress: RecoveryProgress) -> None:
         """Update the progress of the recovery."""
         if self._meter is None:
             self._meter = Meter(self._what, progress.bytes, quiet=self._quiet)
-        self._meter.add(progress.bytes_done - self._told)
-        self._told = progress.bytes_done
+        self._meter.add(progress.bytes_done - self._reported)
+        self._reported = progress.bytes_done
 
     def __enter__(self) -> RecoveryMeter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._meter is not None:
-            self._meter.__exit__(kind, error, trace)
+            self._meter.__exit__()
 
 
 class TaskMeter(_Bar):

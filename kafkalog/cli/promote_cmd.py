@@ -47,15 +47,15 @@ def command(address: str, force: bool, config_file: str | None) -> int:
 
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise click.UsageError(f"{address!r} is no HOST:PORT")
+        raise click.UsageError(f"{address!r} is not HOST:PORT")
     settings = peer_settings(read_server_properties(config_file) if config_file else {})
     settings = replace(settings, request_ms=max(settings.request_ms, _PATIENCE_MS))
     (old_term, old), (term, leader) = asyncio.run(_promote(host.strip("[]"), int(port), settings, force))
     if (old_term, old) == (term, leader):
-        click.echo(f"{address} led already: node {leader}, in term {term}")
+        click.echo(f"{address} is already the leader: node {leader}, in term {term}")
     else:
-        before = f"after node {old} in term {old_term}" if old >= 0 else "nobody was known to lead"
-        click.echo(f"{address} leads: node {leader}, in term {term}, {before}")
+        before = f"after node {old} in term {old_term}" if old >= 0 else "no leader was known"
+        click.echo(f"{address} is now the leader: node {leader}, in term {term}, {before}")
     return 0
 
 
@@ -78,12 +78,12 @@ async def _promote(
         answer = await connection.request(_ELECT_LEADERS, tree)
         code = int(answer.error_code)
         if code:
-            told = [row.error_message for one in answer.replica_election_results for row in one.partition_result]
-            words = (told and told[0]) or ErrorCode(code).message or ""
+            messages = [row.error_message for one in answer.replica_election_results for row in one.partition_result]
+            text = (messages and messages[0]) or ErrorCode(code).message or ""
             if code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
-                hint = "the logs of the servers say which are ahead, or away; --force gives up what this one lacks"
-                raise ElectionFailed(words, hint=hint)
-            raise from_code(code, words)
+                hint = "the servers' logs show which are ahead or unreachable; --force discards what this one lacks"
+                raise ElectionFailed(text, hint=hint)
+            raise from_code(code, text)
         return before, read_described(await connection.request(DESCRIBE_QUORUM, describe_request()))
     finally:
         await connection.close()

@@ -60,11 +60,11 @@ def command(
     common.set_verbosity(quiet, verbose)
     for name in settings:
         if name != _INTERVAL:
-            raise click.BadParameter(f"{name} does not change a repair; {_INTERVAL} does", param_hint="-X")
+            raise click.BadParameter(f"{name} does not affect a repair; only {_INTERVAL} does", param_hint="-X")
     try:
         interval = int(settings[_INTERVAL]) if settings else None
     except ValueError:
-        raise click.BadParameter(f"{settings[_INTERVAL]!r} is no number", param_hint="-X") from None
+        raise click.BadParameter(f"{settings[_INTERVAL]!r} is not a number", param_hint="-X") from None
     every = not (rebuild_indexes or truncate_tail or all_indexes or checkpoints)
     with Meter("repair", total_bytes(paths) if sys.stderr.isatty() else None, quiet=quiet) as meter:
         report = repair(

@@ -45,20 +45,20 @@ def command(
     from kafkalog.tools.report import REPORT_BYTES, make_report, total_bytes, write_report
 
     common.set_verbosity(quiet, verbose)
-    where = list(paths) if paths else common.need_dirs(dirs)
-    with Meter("report", total_bytes(where, topics) if sys.stderr.isatty() else None, quiet=quiet) as meter:
+    selected = list(paths) if paths else common.need_dirs(dirs)
+    with Meter("report", total_bytes(selected, topics) if sys.stderr.isatty() else None, quiet=quiet) as meter:
         report = make_report(
-            where, topics=topics, sample_bytes=None if exact else REPORT_BYTES, keys=keys, tell=meter.add
+            selected, topics=topics, sample_bytes=None if exact else REPORT_BYTES, keys=keys, tell=meter.add
         )
     text = page(report)
     if output == "-":
         print(text, end="")
     else:
         write_report(text, output)
-    told = [*report.problems, *(problem for one in report.logs for problem in one.problems)]
+    found_problems = [*report.problems, *(problem for one in report.logs for problem in one.problems)]
     for one in report.logs:
         if one.sampled() and verbose:
             common.note(f"{one.name}: {one.sampled()}", quiet=quiet)
-    problems = f"; {common.plural(len(told), 'problem')}, see the page" if told else ""
+    problems = f"; {common.plural(len(found_problems), 'problem')}, see the page" if found_problems else ""
     common.note(f"{common.plural(len(report.logs), 'partition')} in {output}{problems}", quiet=quiet)
-    return 1 if told else 0
+    return 1 if found_problems else 0

@@ -42,9 +42,7 @@ _OPTIONS = (
 
 def retention_options(command: common.Command) -> common.Command:
     """Add the options of what to delete, and the retention; `retention_of` converts them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return common.with_options(_OPTIONS, command)
 
 
 def retention_of(
@@ -85,7 +83,7 @@ def command(
 
     Example: kafkalog retain data --apply --retention-ms 86400000
 
-    Exit status: 0 fine, 1 damage or a named thing absent, 2 wrong usage.
+    Exit status: 0 fine, 1 damage, or a named item is missing, 2 wrong usage.
     """
     from kafkalog.tools.retain.directories import retain
 

@@ -29,11 +29,11 @@ offsets_option = click.option(
 
 def print_export(report: object, *, as_json: bool) -> None:
     """Print the result of an export; `report` has records, files, bytes, and the records before it."""
-    told = {name: getattr(report, name) for name in ("records", "files", "bytes", "before")}
+    counts = {name: getattr(report, name) for name in ("records", "files", "bytes", "before")}
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(counts))
     else:
         print(
-            f"exported {common.plural(told['records'], 'record')} into {common.plural(told['files'], 'file')}, "
-            f"{told['bytes']:,} bytes; {told['before']:,} were there before"
+            f"exported {common.plural(counts['records'], 'record')} into {common.plural(counts['files'], 'file')}, "
+            f"{counts['bytes']:,} bytes; {counts['before']:,} were exported earlier"
         )

@@ -66,6 +66,7 @@ def command(
 
     Example: kafkalog serve -d data --add-user alice --password-file password.txt
     """
+    from kafkalog.metrics import prometheus_text
     from kafkalog.server.node.temporary_dirs import in_memory
     from kafkalog.server.running import run
     from kafkalog.server.settings.config import ServerConfig, read_server_properties
@@ -81,21 +82,21 @@ def command(
         given["kafkalog.on.damage"] = on_damage
     config = ServerConfig(given)
     if memory and (is_given or read_only or add_user):
-        raise click.UsageError("--memory has a directory of its own: leave -d, --read-only and --add-user out")
+        raise click.UsageError("--memory creates its own directory: omit -d, --read-only and --add-user")
     directories = [] if memory else common.need_dirs(dirs or config.directories)
     if add_user is not None:
         if read_only:
-            raise click.UsageError("--read-only writes nothing, and --add-user writes a user: leave one of them out")
+            raise click.UsageError("--read-only writes nothing, and --add-user writes a user: omit one of them")
         return _add_user(directories, add_user, password_file, quiet)
     if password_file is not None:
         raise click.UsageError("--password-file is for --add-user")
-    _show_log(quiet, verbose)
+    common.show_server_log(quiet, verbose)
     with in_memory() if memory else nullcontext() as path:
         return run(
             [path] if path is not None else directories,
             config,
             ready_file=ready_file,
-            log_metrics=_log_metrics,
+            log_metrics=prometheus_text,
             is_read_only=read_only,
             kept_positions=_kept_positions(directories, cursors),
         )
@@ -125,12 +126,6 @@ def _kept_positions(directories: list[str], cursors: str | None) -> list[KeptPos
     return found
 
 
-def _log_metrics() -> str:
-    from kafkalog.metrics import prometheus_text
-
-    return prometheus_text()
-
-
 def _add_user(directories: Sequence[str], name: str, password_file: str | None, quiet: bool) -> int:
     import sys
 
@@ -138,13 +133,5 @@ def _add_user(directories: Sequence[str], name: str, password_file: str | None, 
 
     password = read_password(password_file, is_asked_for=sys.stdin.isatty())
     add_user(directories[0], name, password, others=directories[1:])
-    common.note(f"{name} can log in by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", quiet=quiet)
+    common.note(f"{name} can log in with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", quiet=quiet)
     return 0
-
-
-def _show_log(quiet: bool, verbose: int) -> None:
-    import logging
-
-    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -50,11 +50,11 @@ def command(
     with spark_options.session(master, conf, "ingest", quiet=quiet, verbose=verbose) as (spark, tell):
         from kafkalog.spark.jobs.ingest import ingest
         from kafkalog.spark.jobs.row_columns import RowColumns
-        from kafkalog.tools.escapes import literal
+        from kafkalog.tools.escapes import unescape
 
         report = ingest(
-            spark, files, dir, header=not no_header, columns=RowColumns(**columns), delimiter=literal(delimiter),
-            key_delimiter=None if key_delimiter is None else literal(key_delimiter), tell=tell, **given,
+            spark, files, dir, header=not no_header, columns=RowColumns(**columns), delimiter=unescape(delimiter),
+            key_delimiter=None if key_delimiter is None else unescape(key_delimiter), tell=tell, **given,
         )  # fmt: skip
     if as_json:
         print(json.dumps(report._asdict()))

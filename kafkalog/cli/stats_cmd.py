@@ -34,9 +34,7 @@ _OPTIONS = (
 
 def stats_options(command: common.Command) -> common.Command:
     """Add the options that select partitions and figures."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return common.with_options(_OPTIONS, command)
 
 
 @click.command("stats")
@@ -65,32 +63,32 @@ def command(
 
     Example: kafkalog stats -d data -t orders --sizes
 
-    Exit status: 0 fine, 1 something is damaged, could not be read, or a named thing is absent, 2 wrong usage.
+    Exit status: 0 fine, 1 something is damaged, could not be read, or a named item is missing, 2 wrong usage.
     """
     from kafkalog.inspect.stats import checked
 
     common.set_verbosity(quiet, verbose)
-    found = _found(paths, dirs, topic, partitions)
+    found = _select_partitions(paths, dirs, topic, partitions)
     is_sound = True
     if as_json:
-        for stats in _told(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet or sys.stdout.isatty()):
+        for stats in _collect_stats(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet or sys.stdout.isatty()):
             print(json.dumps(stats.as_dict()), flush=True)
             is_sound = is_sound and not stats.problems
         return 0 if is_sound else 1
-    every = list(_told(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet))
-    for number, table in enumerate(_tables(every, batches=batches, segments=segments)):
+    all_stats = list(_collect_stats(found, sizes=sizes, keys=by_key, exact=exact, quiet=quiet))
+    for number, table in enumerate(_tables(all_stats, batches=batches, segments=segments)):
         print(("\n" if number else "") + table.text())
-    if every:
-        common.note(f"checksums: {checked(every)}", quiet=quiet)
-    for stats in every:
+    if all_stats:
+        common.note(f"checksums: {checked(all_stats)}", quiet=quiet)
+    for stats in all_stats:
         if stats.sampled() and not quiet:
             common.note(f"{stats.name}: {stats.sampled()}")
         for problem in stats.problems:
             common.note(f"{stats.name}: problem: {problem}")
-    return 1 if any(stats.problems for stats in every) else 0
+    return 1 if any(stats.problems for stats in all_stats) else 0
 
 
-def _found(
+def _select_partitions(
     paths: Sequence[str], dirs: Sequence[str], topic: str | None, partitions: Sequence[int]
 ) -> list[PartitionPath]:
     from kafkalog.tools.directories import partitions_below
@@ -101,31 +99,31 @@ def _found(
     return [one for one in found if not partitions or one.topic_partition.partition in partitions]
 
 
-def _told(
+def _collect_stats(
     found: Sequence[PartitionPath], *, sizes: bool, keys: bool, exact: bool, quiet: bool
 ) -> Iterator[LogStats]:
     """Yield the figures of each partition; on a terminal, a bar counts the bytes of the logs, sampled or not."""
     from kafkalog.inspect.sample import SAMPLE_BYTES
     from kafkalog.log.open import open as open_log
-    from kafkalog.tools.report import by_share, segment_bytes
+    from kafkalog.tools.report import report_share, segment_bytes
 
     most = None if exact else SAMPLE_BYTES
     lengths = [segment_bytes(one.path) for one in found] if sys.stderr.isatty() else [0] * len(found)
     with Meter("stats", sum(lengths), quiet=quiet) as meter:
         for one, length in zip(found, lengths, strict=True):
-            progress = by_share(meter.add, length)
+            progress = report_share(meter.add, length)
             with open_log(one.path) as log:
                 stats = log.stats(sizes=sizes, keys=keys, sample_bytes=most, progress=progress)
             progress(1.0)
             yield stats
 
 
-def _tables(every: Sequence[LogStats], *, batches: bool, segments: bool) -> Iterator[Rows[Any]]:
+def _tables(all_stats: Sequence[LogStats], *, batches: bool, segments: bool) -> Iterator[Rows[Any]]:
     """Yield one table of all partitions, then the requested tables of each."""
-    from kafkalog.inspect.partition_rows import partition_rows
+    from kafkalog.inspect.stats import partition_rows
 
-    yield partition_rows(every)
-    for stats in every:
+    yield partition_rows(all_stats)
+    for stats in all_stats:
         if segments:
             yield stats.segment_rows
         if batches:

@@ -107,8 +107,8 @@ def create(
     common.set_verbosity(quiet, verbose)
     if replication_factor != 1:
         raise InvalidReplicationFactor(
-            f"replication factor {replication_factor} cannot be had: kafkalog writes one copy on this machine",
-            hint="leave --replication-factor out, or give 1",
+            f"replication factor {replication_factor} is not supported: kafkalog writes one copy on this machine",
+            hint="omit --replication-factor, or give 1",
         )
     where = common.need_dirs(dirs)
     try:
@@ -148,9 +148,9 @@ def alter(
     from kafkalog.tools.topic_changes import alter_topic
 
     common.set_verbosity(quiet, verbose)
-    twice = [name for name in deleted if name in settings]
-    if twice:
-        raise click.UsageError(f"{twice[0]} is set and deleted at once")
+    both = [name for name in deleted if name in settings]
+    if both:
+        raise click.UsageError(f"{both[0]} is both set and deleted")
     if not settings and not deleted and partitions is None:
         raise click.UsageError("nothing to change: give --config, --delete-config or --partitions")
     where = common.need_dirs(dirs)
@@ -158,8 +158,8 @@ def alter(
         entry = alter_topic(where, topic, {**settings, **dict.fromkeys(deleted)})
         common.note(f"{topic}: " + (common.settings_text(entry.settings) or "no settings of its own"), quiet=quiet)
     if partitions is not None:
-        made = add_partitions(where, topic, partitions)
-        common.note(f"{topic}: {common.plural(made, 'partition')} made, it has {partitions}", quiet=quiet)
+        added = add_partitions(where, topic, partitions)
+        common.note(f"{topic}: added {common.plural(added, 'partition')}, it now has {partitions}", quiet=quiet)
 
 
 @command.command("delete")
@@ -175,17 +175,17 @@ def delete(dirs: tuple[str, ...], topic: str, if_exists: bool, quiet: bool, verb
     Example: kafkalog topics delete -d data -t orders --if-exists
     """
     from kafkalog.errors import UnknownTopicOrPartition
-    from kafkalog.tools.topic_changes import delete_topic, is_broker_s
+    from kafkalog.tools.topic_changes import delete_topic, is_in_broker_metadata
 
     common.set_verbosity(quiet, verbose)
     where = common.need_dirs(dirs)
     try:
-        gone = delete_topic(where, topic)
+        deleted_partitions = delete_topic(where, topic)
     except UnknownTopicOrPartition:
         if not if_exists:
             raise
         common.note(f"there is no topic {topic}", quiet=quiet)
         return
-    common.note(f"deleted topic {topic} with {common.plural(len(gone), 'partition')}", quiet=quiet)
-    if is_broker_s(where, topic):
-        common.note(f"the broker's metadata still has {topic}: a broker makes it anew, empty", quiet=quiet)
+    common.note(f"deleted topic {topic} with {common.plural(len(deleted_partitions), 'partition')}", quiet=quiet)
+    if is_in_broker_metadata(where, topic):
+        common.note(f"the broker's metadata still has {topic}: a broker recreates it, empty", quiet=quiet)

@@ -30,7 +30,7 @@ def command(
 
     Example: kafkalog transactions -d data -t orders
 
-    Exit status: 0 listed (even if none is open), 1 damage or a named thing absent, 2 wrong usage.
+    Exit status: 0 listed (even if none is open), 1 damage, or a named item is missing, 2 wrong usage.
     """
     from kafkalog.tools.directories import partitions as all_partitions
     from kafkalog.tools.open_transactions import STATE_TOPIC, open_transactions, transactions_table
@@ -39,12 +39,12 @@ def command(
     common.set_verbosity(quiet, verbose)
     found = common.find_partitions(dirs, topic, partitions)
     states = [one for one in all_partitions(common.need_dirs(dirs)) if one.topic_partition.topic == STATE_TOPIC]
-    held, problems = open_transactions(found, states, OS)
+    open_ones, problems = open_transactions(found, states, OS)
     if as_json:
-        for one in held:
+        for one in open_ones:
             print(json.dumps(one.as_json()))
-    elif held:
-        print(transactions_table(held).text())
+    elif open_ones:
+        print(transactions_table(open_ones).text())
     else:
         common.note("no transaction is open", quiet=quiet)
     for problem in problems:

@@ -38,14 +38,14 @@ def command(
 
     Exit status: 0 no problem found, 1 repairable, damaged or unreadable, 2 wrong usage.
     """
-    from kafkalog.tools.verify.paths import total_bytes, verify
+    from kafkalog.tools.verify.directories import total_bytes, verify
 
     common.set_verbosity(quiet, verbose)
     if deep and indexes:
-        raise click.UsageError("--deep reads records, --indexes leaves them out: give one of them")
+        raise click.UsageError("--deep reads records, --indexes skips them: give one of them")
     if master is not None:
         if threads is not None:
-            raise click.UsageError("-j is of this process; with --spark the master says how many cores there are")
+            raise click.UsageError("-j applies to this process; with --spark, the master decides the number of cores")
         return spark_verify.run(
             paths, master, {}, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose
         )

@@ -16,6 +16,4 @@ _OPTIONS = (
 
 def check_options(command: common.Command) -> common.Command:
     """Add the options of what to check, how thoroughly, and the output."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return common.with_options(_OPTIONS, command)

@@ -41,8 +41,8 @@ class SegmentDamage(NamedTuple):
 
 def damage_in_sample(segment: str, position: int, last: int) -> DamagedPlace:
     """Return damage met in a sample. Its end is not searched for, since that could take the whole segment."""
-    what = "no sound batch, or one that contradicts those before it; `kafkalog verify` shows how far it goes"
-    where = f"position {position:,} and on, behind offset {last:,}"
+    what = "no sound batch, or one that contradicts earlier ones; `kafkalog verify` shows the extent"
+    where = f"from position {position:,} on, after offset {last:,}"
     return DamagedPlace(segment, position, 0, last, None, "sample", where, what)
 
 

@@ -25,7 +25,7 @@ __all__ = ["DETAIL_BYTES", "DetailTally", "KeyCount", "KeySpread"]
 
 DETAIL_BYTES: Final = 32 << 20
 """Bytes of batches whose records are decoded; of a larger sample only every n-th chunk is."""
-_MOST_DECODED: Final = 128 << 20
+_MAX_DECODED: Final = 128 << 20
 """Decompressed bytes after which decoding stops; the compressed size of a log predicts them poorly."""
 _TOP_KEYS: Final = 20
 _POINTS: Final = 100
@@ -86,7 +86,7 @@ class DetailTally:
     @property
     def is_full(self) -> bool:
         """True when no more records are to be decoded."""
-        return self.decoded_bytes >= _MOST_DECODED
+        return self.decoded_bytes >= _MAX_DECODED
 
     def add(self, data: bytes, table: BatchTable, path: str) -> None:
         """Decode the records of a chunk, without markers; damage ends the decoding and is noted."""
@@ -130,22 +130,22 @@ class DetailTally:
             chosen = lengths == length
             kept = min(length, _LONG_KEY)
             keys = raw[positions[chosen, None] + numpy.arange(kept)]
-            hashes = self._hashed(keys)
+            hashes = self._hash_keys(keys)
             if length > kept:
-                hashes = self._hashed_long(raw, positions[chosen].tolist(), length)
-            different, first = numpy.unique(hashes, return_index=True)
-            self._texts.append((different, numpy.arange(1, len(first) + 1) * kept, keys[first].tobytes()))
+                hashes = self._hash_long_keys(raw, positions[chosen].tolist(), length)
+            distinct_hashes, first = numpy.unique(hashes, return_index=True)
+            self._texts.append((distinct_hashes, numpy.arange(1, len(first) + 1) * kept, keys[first].tobytes()))
             self._hashes.append(hashes)
             self._sizes.append(sizes[chosen])
 
-    def _hashed_long(self, raw: Octets, positions: list[int], length: int) -> Hashes:
+    def _hash_long_keys(self, raw: Octets, positions: list[int], length: int) -> Hashes:
         from kafkalog.records.arrays import numpy
 
         secret = self._secret.to_bytes(8, "big")
         found = (blake2b(raw[at : at + length].data, digest_size=8, key=secret).digest() for at in positions)
         return numpy.frombuffer(b"".join(found), numpy.uint64)
 
-    def _hashed(self, keys: Octets) -> Hashes:
+    def _hash_keys(self, keys: Octets) -> Hashes:
         """Return a hash for each row of a matrix of bytes."""
         from kafkalog.records.arrays import numpy
 

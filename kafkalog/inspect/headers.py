@@ -23,7 +23,7 @@ _LEGACY_ATTRIBUTES_AT: Final = 17
 _ATTRIBUTES_AT: Final = 22
 """Position of the low byte of a v2 batch's attributes, which has all bits with a meaning."""
 _BASE_TIMESTAMP_AT: Final = 27
-_MOST_RECORDS: Final = 2**31 - 1
+_MAX_RECORDS: Final = 2**31 - 1
 
 
 class HeaderColumns(NamedTuple):
@@ -68,9 +68,9 @@ def header_columns(data: bytes, table: BatchTable, before: int) -> HeaderColumns
     is_wrapper = ~is_v2 & (counts < 0)
     if is_wrapper.any():
         first = numpy.where(is_wrapper, numpy.concatenate(([before], last[:-1])) + 1, first)
-    spans = numpy.clip(numpy.where(last >= first, last - first, 0), 0, _MOST_RECORDS) + 1
+    spans = numpy.clip(numpy.where(last >= first, last - first, 0), 0, _MAX_RECORDS) + 1
     counts = numpy.where(is_wrapper, spans, counts)
-    claimed = numpy.clip(numpy.where(is_control, 0, counts), 0, _MOST_RECORDS)
+    claimed = numpy.clip(numpy.where(is_control, 0, counts), 0, _MAX_RECORDS)
     times = numpy.asarray(table.max_timestamps)
     times = numpy.where((times >= 0) & (times <= LAST_MS), times, -1)
     return HeaderColumns(

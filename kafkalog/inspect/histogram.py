@@ -67,16 +67,16 @@ class Histogram:
     @classmethod
     def merged(cls, several: Iterable[Histogram]) -> Histogram:
         """Return a histogram with the numbers of several."""
-        made = cls()
+        result = cls()
         for one in several:
             if one.count:
-                made.smallest = min(made.smallest, one.smallest) if made.count else one.smallest
-                made.largest = max(made.largest, one.largest)
-                made.count += one.count
-                made.total += one.total
-                made._counts += one._counts
-                made._totals += one._totals
-        return made
+                result.smallest = min(result.smallest, one.smallest) if result.count else one.smallest
+                result.largest = max(result.largest, one.largest)
+                result.count += one.count
+                result.total += one.total
+                result._counts += one._counts
+                result._totals += one._totals
+        return result
 
     def quantile(self, share: float) -> float | None:
         """Return roughly the number that a `share` of all numbers does not exceed; None without numbers."""

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.inspect.values import text_of
-from kafkalog.inspect.width import shown
+from kafkalog.inspect.width import escape_text
 
 if TYPE_CHECKING:
     from kafkalog.inspect.rows import Column, Rows
@@ -71,4 +71,4 @@ def _class(column: Column) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(shown(text))
+    return escape(escape_text(text))

@@ -67,9 +67,9 @@ def index_summary(directory: str, base_offset: int, size: int, fs: FileSystem = 
     problems = [offsets.problem]
     times = TimeIndexView(os.path.join(directory, time_index_file_name(base_offset)), base_offset, fs=fs)
     problems.append(times.problem)
-    told = "; ".join(problem.message for problem in problems if problem is not None)
+    problem_text = "; ".join(problem.message for problem in problems if problem is not None)
     last_timestamp = times.last_entry.timestamp if times.entries else -1
-    return IndexSummary(base_offset, size, count, times.entries, last, last_timestamp, told)
+    return IndexSummary(base_offset, size, count, times.entries, last, last_timestamp, problem_text)
 
 
 def index_summaries(name: str, directory: str, segments: Iterable[Segment], fs: FileSystem = OS) -> Rows[IndexSummary]:
@@ -141,15 +141,15 @@ def aborted_txns(name: str, directory: str, segments: Iterable[Segment], fs: Fil
 PRODUCER_COLUMNS: Final = (
     Column("producer id", lambda one: one.producer_id, "number"),
     Column("epoch", lambda one: one.producer_epoch, "number"),
-    Column("last sequence", lambda one: _known(one.last_sequence), "number"),
-    Column("last offset", lambda one: _known(one.last_offset), "number"),
+    Column("last sequence", lambda one: _non_negative(one.last_sequence), "number"),
+    Column("last offset", lambda one: _non_negative(one.last_offset), "number"),
     Column("last time", lambda one: one.last_timestamp, "time"),
-    Column("open transaction from", lambda one: _known(one.current_txn_first_offset), "number"),
-    Column("coordinator epoch", lambda one: _known(one.coordinator_epoch), "number"),
+    Column("open transaction from", lambda one: _non_negative(one.current_txn_first_offset), "number"),
+    Column("coordinator epoch", lambda one: _non_negative(one.coordinator_epoch), "number"),
 )
 
 
-def _known(value: int) -> int | None:
+def _non_negative(value: int) -> int | None:
     return value if value >= 0 else None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
-from kafkalog.inspect.series import nice_end, rates, thinned
+from kafkalog.inspect.series import average_runs, axis_end, rates
 from kafkalog.inspect.stats import LogStats
-from kafkalog.inspect.width import cut, shown, shown_bytes
+from kafkalog.inspect.width import cut, escape_bytes, escape_text
 from kafkalog.util.text import human_size
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "LogPlot", "plot"]
 
-_MOST_COLUMNS: Final = 400
-_MOST_KEYS: Final = 10
+_MAX_COLUMNS: Final = 400
+_MAX_KEYS: Final = 10
 _A, _B, _C, _DIM = "#2f6fde", "#0d8a7f", "#c2620a", "#8a94a3"
 
 
@@ -29,7 +29,7 @@ def _rate(axes: Axes, stats: LogStats) -> None:
 
     series = rates(stats.spans)
     if series is None:
-        return _nothing(axes, "no record has a time")
+        return _draw_message(axes, "no record has a timestamp")
     from kafkalog.records.arrays import numpy
 
     edges = series.start_ms + series.step_ms * numpy.arange(len(series.records) + 1)
@@ -43,7 +43,7 @@ def _rate(axes: Axes, stats: LogStats) -> None:
     other.set_ylabel("bytes/s", color=_B)
     other.set_ylim(bottom=0)
     other.tick_params(labelsize=8)
-    _in_bytes(other.yaxis, max(series.bytes))
+    _format_bytes_axis(other.yaxis, max(series.bytes))
     other.spines[["top"]].set_visible(False)
     locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call,unused-ignore]
     axes.xaxis.set_major_locator(locator)
@@ -52,9 +52,9 @@ def _rate(axes: Axes, stats: LogStats) -> None:
 
 
 def _segments(axes: Axes, stats: LogStats) -> None:
-    runs = thinned([one.size for one in stats.segments], _MOST_COLUMNS)
+    runs = average_runs([one.size for one in stats.segments], _MAX_COLUMNS)
     if not any(mean for _, _, mean in runs):
-        return _nothing(axes, "no segment holds anything")
+        return _draw_message(axes, "all segments are empty")
     _columns(axes, [mean for _, _, mean in runs], _A)
     axes.set_xlabel(f"{len(stats.segments):,} segments, oldest first")
     return None
@@ -63,11 +63,11 @@ def _segments(axes: Axes, stats: LogStats) -> None:
 def _batches(axes: Axes, stats: LogStats) -> None:
     steps = stats.batch_sizes.octaves()
     if not steps:
-        return _nothing(axes, "no batch")
+        return _draw_message(axes, "no batches")
     axes.bar(range(len(steps)), [one.number for one in steps], width=1, align="edge", color=_A, edgecolor="white")
-    some = range(0, len(steps) + 1, max(1, -(-len(steps) // 8)))
-    labels = [human_size(steps[at].low) if at < len(steps) else human_size(steps[-1].high) for at in some]
-    axes.set_xticks(list(some), labels, rotation=20)
+    ticks = range(0, len(steps) + 1, max(1, -(-len(steps) // 8)))
+    labels = [human_size(steps[at].low) if at < len(steps) else human_size(steps[-1].high) for at in ticks]
+    axes.set_xticks(list(ticks), labels, rotation=20)
     axes.set_ylabel("batches")
     return None
 
@@ -75,7 +75,7 @@ def _batches(axes: Axes, stats: LogStats) -> None:
 def _compression(axes: Axes, stats: LogStats) -> None:
     known = [one for one in stats.codecs if one.ratio is not None]
     if not known:
-        return _nothing(axes, "no batch tells")
+        return _draw_message(axes, "no known ratio")
     _bars(axes, [(one.codec, one.ratio or 0.0, f"{one.ratio:.2f} : 1, {human_size(one.bytes)}") for one in known], _B)
     axes.axvline(1, color=_DIM, linewidth=1, linestyle="--")
     return None
@@ -84,10 +84,10 @@ def _compression(axes: Axes, stats: LogStats) -> None:
 def _keys(axes: Axes, stats: LogStats) -> None:
     keys = stats.keys
     if keys is None or not keys.distinct:
-        return _nothing(axes, "no record has a key")
-    top = keys.top[:_MOST_KEYS]
+        return _draw_message(axes, "no record has a key")
+    top = keys.top[:_MAX_KEYS]
     total = max(keys.records, 1)
-    names = [_drawable(cut(shown_bytes(one.key), 24)).replace("$", r"\$") for one in top]
+    names = [_escape_missing_glyphs(cut(escape_bytes(one.key), 24)).replace("$", r"\$") for one in top]
     shares = [one.records / total for one in top]
     _bars(axes, [(name, share, f"{share:.1%}") for name, share in zip(names, shares, strict=True)], _A)
     least = "" if keys.is_whole else "at least "
@@ -98,25 +98,25 @@ def _keys(axes: Axes, stats: LogStats) -> None:
 def _dirty(axes: Axes, stats: LogStats) -> None:
     dirty = stats.dirty
     if dirty is None:
-        return _nothing(axes, "not known to be compacted")
+        return _draw_message(axes, "not known to be compacted")
     rows = [("clean", dirty.clean_bytes, human_size(dirty.clean_bytes)),
             ("dirty", dirty.dirty_bytes, f"{human_size(dirty.dirty_bytes)}, {dirty.ratio:.1%}")]  # fmt: skip
     _bars(axes, rows, _C)
-    _in_bytes(axes.xaxis, max(dirty.clean_bytes, dirty.dirty_bytes))
+    _format_bytes_axis(axes.xaxis, max(dirty.clean_bytes, dirty.dirty_bytes))
     return None
 
 
 def _index(axes: Axes, stats: LogStats) -> None:
     known = [one.bytes_per_entry for one in stats.indexes if one.bytes_per_entry]
     if not known:
-        return _nothing(axes, "no index has an entry")
-    runs = thinned(known, _MOST_COLUMNS)
+        return _draw_message(axes, "no index has an entry")
+    runs = average_runs(known, _MAX_COLUMNS)
     _columns(axes, [mean for _, _, mean in runs], _B)
     axes.set_xlabel("bytes from one index entry to the next, by segment")
     return None
 
 
-_DRAWN: Final[dict[str, tuple[str, Callable[[Axes, LogStats], None]]]] = {
+_PLOTS: Final[dict[str, tuple[str, Callable[[Axes, LogStats], None]]]] = {
     "rate": ("Rate over time", _rate),
     "segments": ("Size by segment", _segments),
     "batches": ("Batches by size", _batches),
@@ -125,7 +125,7 @@ _DRAWN: Final[dict[str, tuple[str, Callable[[Axes, LogStats], None]]]] = {
     "dirty": ("Dirty ratio", _dirty),
     "index": ("Index density", _index),
 }
-KINDS: Final = tuple(_DRAWN)
+KINDS: Final = tuple(_PLOTS)
 """Names of the plots."""
 
 
@@ -144,7 +144,7 @@ class LogPlot:
         try:
             self.figure.savefig(path, dpi=dpi)
         except OSError as error:
-            raise StorageError.from_os(error, "write the picture", path=path) from error
+            raise StorageError.from_os(error, "write the plot", path=path) from error
 
     def _repr_png_(self) -> bytes:
         from io import BytesIO
@@ -160,12 +160,12 @@ class LogPlot:
 def check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     """Return the requested plots, all if none is named; raise IllegalArgument for an unknown name."""
     for kind in kinds:
-        if kind not in _DRAWN:
+        if kind not in _PLOTS:
             from difflib import get_close_matches
 
-            nearest = get_close_matches(str(kind), KINDS, n=1)
-            meant = f"did you mean {nearest[0]!r}? " if nearest else ""
-            raise IllegalArgument(f"there is no picture {kind!r}", hint=f"{meant}there are {', '.join(KINDS)}")
+            matches = get_close_matches(str(kind), KINDS, n=1)
+            suggestion = f"did you mean {matches[0]!r}? " if matches else ""
+            raise IllegalArgument(f"unknown plot {kind!r}", hint=f"{suggestion}the plots are {', '.join(KINDS)}")
     return tuple(dict.fromkeys(kinds)) or KINDS
 
 
@@ -183,7 +183,7 @@ def plot(stats: LogStats, kinds: Sequence[str] = ()) -> LogPlot:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackage(
-            f"plot() needs matplotlib ({error}); `kafkalog report` draws without it",
+            f"plot() needs matplotlib ({error}); `kafkalog report` needs no matplotlib",
             hint="pip install 'kafkalog[viz]'",
         ) from None
     columns = min(len(chosen), 2)
@@ -194,18 +194,18 @@ def plot(stats: LogStats, kinds: Sequence[str] = ()) -> LogPlot:
     for at, kind in enumerate(chosen):
         is_last_alone = at == len(chosen) - 1 and columns == 2 and at % 2 == 0
         axes = figure.add_subplot(grid[-1, :] if is_last_alone else grid[at // columns, at % columns])
-        title, draw = _DRAWN[kind]
+        title, draw = _PLOTS[kind]
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
         draw(axes, stats)
     note = stats.sampled()
-    name = shown(stats.name) + (f"\n{note}" if note else "")
+    name = escape_text(stats.name) + (f"\n{note}" if note else "")
     figure.suptitle(name, x=0.01, ha="left", fontsize=12 if not note else 10)
     return LogPlot(stats, chosen, figure)
 
 
-def _drawable(text: str) -> str:
+def _escape_missing_glyphs(text: str) -> str:
     """Escape characters that no matplotlib font has: otherwise matplotlib warns and draws boxes."""
     if text.isascii():
         return text
@@ -234,17 +234,17 @@ def _columns(axes: Axes, sizes: Sequence[float], color: str) -> None:
     axes.bar(range(len(sizes)), sizes, width=0.8, color=color)
     axes.set_xlim(-0.7, max(len(sizes) - 0.3, 7.7))
     axes.set_xticks([])
-    _in_bytes(axes.yaxis, max(sizes))
+    _format_bytes_axis(axes.yaxis, max(sizes))
 
 
-def _in_bytes(axis: Axis, most: float) -> None:
+def _format_bytes_axis(axis: Axis, most: float) -> None:
     """Format an axis of bytes, with a tick at each quarter of a power of two."""
-    end = nice_end(most, binary=True)
+    end = axis_end(most, binary=True)
     axis.set_ticks([end * part / 4 for part in range(5) if end * part / 4 <= most * 1.3])
     axis.set_major_formatter(_bytes)
 
 
-def _nothing(axes: Axes, why: str) -> None:
+def _draw_message(axes: Axes, why: str) -> None:
     axes.text(0.5, 0.5, why, ha="center", va="center", color=_DIM, transform=axes.transAxes)
     axes.set_xticks([])
     axes.set_yticks([])

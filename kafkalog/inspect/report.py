@@ -9,20 +9,19 @@ from kafkalog._version import version
 from kafkalog.inspect import svg
 from kafkalog.inspect.html import table
 from kafkalog.inspect.page_style import STYLE
-from kafkalog.inspect.partition_rows import partition_rows
 from kafkalog.inspect.pictures import pictures, rate_pictures
-from kafkalog.inspect.stats import LogStats, checked
+from kafkalog.inspect.stats import LogStats, checked, partition_rows
 from kafkalog.inspect.values import moment, plural, rate
 from kafkalog.util.text import human_size
 
-__all__ = ["MOST_TOPICS", "Report", "page"]
+__all__ = ["MAX_TOPICS", "Report", "page"]
 
-MOST_TOPICS: Final = 40
+MAX_TOPICS: Final = 40
 """Number of topics, the largest, that have their own charts; the others are only in the table."""
-MOST_ROWS: Final = 2000
+MAX_ROWS: Final = 2000
 _OPEN_TOPICS: Final = 3
-_MOST_BARS: Final = 12
-_MOST_PROBLEMS: Final = 100
+_MAX_BARS: Final = 12
+_MAX_PROBLEMS: Final = 100
 
 
 class Report(NamedTuple):
@@ -44,27 +43,27 @@ class Report(NamedTuple):
 def page(report: Report) -> str:
     """Return the HTML document. All external text is escaped."""
     title = f"kafkalog: {', '.join(report.directories)}"
-    parts = (_head(report), _cards(report), _notes(report), _overview(report), _topics(report), _table(report))
+    sections = (_head(report), _cards(report), _notes(report), _overview(report), _topics(report), _table(report))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">'
         f"<title>{svg.text(title)}</title><style>{STYLE}</style></head>"
-        f"<body><main>{''.join(parts)}{_foot()}</main></body></html>\n"
+        f"<body><main>{''.join(sections)}{_foot()}</main></body></html>\n"
     )
 
 
 def _head(report: Report) -> str:
     where = ", ".join(svg.text(one) for one in report.directories)
-    said = f"as of {_second(report.made_ms)}"
+    times_text = f"as of {_time_html(report.made_ms)}"
     times = [one for one in report.logs if one.first_ms >= 0]
     if times:
         first, last = min(one.first_ms for one in times), max(one.last_ms for one in times)
-        said += f"; records from {_second(first)} to {_second(last)}"
-    return f'<header><h1>{where}</h1><div class="dim">{said}</div></header>'
+        times_text += f"; records from {_time_html(first)} to {_time_html(last)}"
+    return f'<header><h1>{where}</h1><div class="dim">{times_text}</div></header>'
 
 
-def _second(ms: int) -> str:
+def _time_html(ms: int) -> str:
     return f'<span class="at">{moment(ms // 1000 * 1000)}</span>'
 
 
@@ -75,16 +74,16 @@ def _cards(report: Report) -> str:
     known = [(one.size, one.ratio) for one in logs if one.ratio is not None and one.size]
     ratio = sum(part * known_ratio for part, known_ratio in known) / sum(part for part, _ in known) if known else None
     cards = [
-        _counted(len(report.topics()), "topic"), _counted(len(logs), "partition"),
-        _counted(sum(one.records for one in logs), "record", about), (human_size(size), "on disk"),
-        _counted(sum(len(one.segments) for one in logs), "segment"),
+        _count_card(len(report.topics()), "topic"), _count_card(len(logs), "partition"),
+        _count_card(sum(one.records for one in logs), "record", about), (human_size(size), "on disk"),
+        _count_card(sum(len(one.segments) for one in logs), "segment"),
         ("-" if ratio is None else f"{ratio:.2f} : 1", "compression"),
     ]  # fmt: skip
-    shown = "".join(f'<div class="card"><b>{svg.text(value)}</b>{name}</div>' for value, name in cards)
-    return f'<div class="cards">{shown}</div>'
+    rows = "".join(f'<div class="card"><b>{svg.text(value)}</b>{name}</div>' for value, name in cards)
+    return f'<div class="cards">{rows}</div>'
 
 
-def _counted(count: int, noun: str, about: str = "") -> tuple[str, str]:
+def _count_card(count: int, noun: str, about: str = "") -> tuple[str, str]:
     number, _, name = plural(count, noun).partition(" ")
     return about + number, name
 
@@ -104,11 +103,11 @@ def _notes(report: Report) -> str:
     if report.logs:
         lines.append(f"Checksums: {checked(report.logs)}.")
     found = [*report.problems, *(f"{one.name}: {problem}" for one in report.logs for problem in one.problems)]
-    parts = [f"<p>{svg.text(line)}</p>" for line in lines]
-    parts += [f'<p class="bad">{svg.text(line)}</p>' for line in found[:_MOST_PROBLEMS]]
-    if len(found) > _MOST_PROBLEMS:
-        parts.append(f'<p class="bad">{plural(len(found) - _MOST_PROBLEMS, "more problem")}</p>')
-    return f'<div class="note">{"".join(parts)}</div>' if parts else ""
+    sections = [f"<p>{svg.text(line)}</p>" for line in lines]
+    sections += [f'<p class="bad">{svg.text(line)}</p>' for line in found[:_MAX_PROBLEMS]]
+    if len(found) > _MAX_PROBLEMS:
+        sections.append(f'<p class="bad">{plural(len(found) - _MAX_PROBLEMS, "more problem")}</p>')
+    return f'<div class="note">{"".join(sections)}</div>' if sections else ""
 
 
 def _overview(report: Report) -> str:
@@ -117,14 +116,14 @@ def _overview(report: Report) -> str:
     topics = report.topics()
     sizes = [(name, sum(one.size for one in logs)) for name, logs in topics]
     most = max(sizes[0][1], 1)
-    rows = [(name, size / most, human_size(size)) for name, size in sizes[:_MOST_BARS]]
+    rows = [(name, size / most, human_size(size)) for name, size in sizes[:_MAX_BARS]]
     more = f"the largest {len(rows)} of {len(sizes):,}" if len(rows) < len(sizes) else ""
-    parts = [*rate_pictures(report.logs), svg.figure("Size by topic", more, svg.bars(rows))]
-    fast = sorted(topics, key=lambda item: -_rate(item[1]))[:_MOST_BARS]
-    quickest = max(_rate(fast[0][1]), 1e-9)
-    rows = [(name, _rate(logs) / quickest, f"{rate(_rate(logs))} records/s") for name, logs in fast]
-    parts.append(svg.figure("Rate by topic", "between its first record and its last one", svg.bars(rows, kind="b")))
-    return f'<h2>Overview</h2><div class="grid">{"".join(parts)}</div>'
+    sections = [*rate_pictures(report.logs), svg.figure("Size by topic", more, svg.bars(rows))]
+    fastest = sorted(topics, key=lambda item: -_rate(item[1]))[:_MAX_BARS]
+    highest_rate = max(_rate(fastest[0][1]), 1e-9)
+    rows = [(name, _rate(logs) / highest_rate, f"{rate(_rate(logs))} records/s") for name, logs in fastest]
+    sections.append(svg.figure("Rate by topic", "between its first record and its last one", svg.bars(rows, kind="b")))
+    return f'<h2>Overview</h2><div class="grid">{"".join(sections)}</div>'
 
 
 def _rate(logs: Iterable[LogStats]) -> float:
@@ -135,10 +134,10 @@ def _topics(report: Report) -> str:
     topics = report.topics()
     if not topics:
         return ""
-    parts = [_topic(name, logs, at < _OPEN_TOPICS) for at, (name, logs) in enumerate(topics[:MOST_TOPICS])]
-    left = len(topics) - MOST_TOPICS
+    sections = [_topic(name, logs, at < _OPEN_TOPICS) for at, (name, logs) in enumerate(topics[:MAX_TOPICS])]
+    left = len(topics) - MAX_TOPICS
     more = f'<p class="dim">{plural(left, "smaller topic")} without pictures: see the table</p>' if left > 0 else ""
-    return f"<h2>Topics</h2>{''.join(parts)}{more}"
+    return f"<h2>Topics</h2>{''.join(sections)}{more}"
 
 
 def _topic(name: str, logs: Sequence[LogStats], is_open: bool) -> str:
@@ -154,10 +153,10 @@ def _topic(name: str, logs: Sequence[LogStats], is_open: bool) -> str:
 def _table(report: Report) -> str:
     if not report.logs:
         return ""
-    shown = report.logs[:MOST_ROWS]
-    left = len(report.logs) - len(shown)
+    rows = report.logs[:MAX_ROWS]
+    left = len(report.logs) - len(rows)
     more = f'<p class="dim">{plural(left, "more partition")} not shown</p>' if left else ""
-    return f'<h2>Partitions</h2><div class="rows">{table(partition_rows(shown))}</div>{more}'
+    return f'<h2>Partitions</h2><div class="rows">{table(partition_rows(rows))}</div>{more}'
 
 
 def _foot() -> str:

@@ -47,11 +47,11 @@ class Rows(tuple[T, ...], Generic[T]):
         cls, things: Iterable[T], columns: Iterable[Column], *, title: str = "", notes: Iterable[str] = ()
     ) -> Rows[T]:
         """Create the table of `things`; `notes` are lines below it."""
-        made = super().__new__(cls, things)
-        made.columns = tuple(columns)
-        made.title = title
-        made.notes = tuple(notes)
-        return made
+        rows = super().__new__(cls, things)
+        rows.columns = tuple(columns)
+        rows.title = title
+        rows.notes = tuple(notes)
+        return rows
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class Rows(tuple[T, ...], Generic[T]):
             for column in self.columns:
                 if column.name == key:
                     return [column.get(thing) for thing in self]
-            raise IllegalArgument(f"there is no column {key!r}", hint=f"there are {', '.join(self.names)}")
+            raise IllegalArgument(f"there is no column {key!r}", hint=f"the columns are {', '.join(self.names)}")
         if isinstance(key, slice):
             return Rows(super().__getitem__(key), self.columns, title=self.title)
         return super().__getitem__(key)

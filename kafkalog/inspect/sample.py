@@ -10,7 +10,7 @@ __all__ = ["SAMPLE_BYTES", "WINDOW_BYTES", "Sample", "Window", "windows"]
 SAMPLE_BYTES: Final = 128 << 20
 """Largest log in bytes that is read whole, and the default number of bytes read of a larger one."""
 WINDOW_BYTES: Final = 1 << 20
-_LEAST_WINDOW: Final = 64 << 10
+_MIN_WINDOW: Final = 64 << 10
 
 
 class Window(NamedTuple):
@@ -47,7 +47,7 @@ def windows(sizes: Sequence[int], most_bytes: int | None) -> tuple[list[Window],
     total = sum(sizes)
     if most_bytes is None or total <= most_bytes:
         return [Window(number, 0, size) for number, size in enumerate(sizes) if size], True
-    size = min(WINDOW_BYTES, max(_LEAST_WINDOW, most_bytes // 16))
+    size = min(WINDOW_BYTES, max(_MIN_WINDOW, most_bytes // 16))
     count = max(2, most_bytes // size)
     found: list[Window] = []
     number, before = 0, 0  # segment number, and bytes of the segments before it

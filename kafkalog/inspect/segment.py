@@ -61,7 +61,7 @@ class IndexEntries(Sequence[E], Generic[E]):
         entries = index.entries
         at = number + entries if number < 0 else number
         if not 0 <= at < entries:
-            raise IndexError(f"entry {number} of an {self._kind} of {entries}")
+            raise IndexError(f"entry {number} is out of range: the {self._kind} has {entries}")
         entry: E = index.entry(at)
         return entry
 

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from kafkalog.inspect.tally import Span
 
-__all__ = ["Series", "nice_end", "rates", "thinned"]
+__all__ = ["Series", "average_runs", "axis_end", "rates"]
 
 STEPS: Final = 96
-_FEW: Final = 0.001
+_OUTLIER_SHARE: Final = 0.001
 """Share of the records left out of the time axis if they would stretch it more than tenfold."""
 
 
@@ -37,10 +37,10 @@ def rates(spans: Iterable[Span], steps: int = STEPS) -> Series | None:
     """
     from kafkalog.records.arrays import numpy
 
-    some = sorted(span for span in spans if span.records > 0 or span.bytes > 0)
-    if not some:
+    used_spans = sorted(span for span in spans if span.records > 0 or span.bytes > 0)
+    if not used_spans:
         return None
-    table = numpy.array(some, dtype=numpy.float64)
+    table = numpy.array(used_spans, dtype=numpy.float64)
     first, last = table[:, 0], numpy.maximum(table[:, 1], table[:, 0] + 1)
     weights = table[:, 2] if table[:, 2].sum() else table[:, 3]
     low, high = _range(first, last, weights)
@@ -48,8 +48,8 @@ def rates(spans: Iterable[Span], steps: int = STEPS) -> Series | None:
     sums = []
     for column in (table[:, 2], table[:, 3]):
         density = column / (last - first)
-        upto = [float((density * numpy.clip(edge - first, 0, last - first)).sum()) for edge in edges]
-        sums.append(numpy.diff(upto) / ((high - low) / steps / 1000))
+        cumulative = [float((density * numpy.clip(edge - first, 0, last - first)).sum()) for edge in edges]
+        sums.append(numpy.diff(cumulative) / ((high - low) / steps / 1000))
     inside = float(sums[0].sum() * (high - low) / steps / 1000)
     total = float(table[:, 2].sum())
     outside = max(0.0, 1 - inside / total) if total else 0.0
@@ -65,16 +65,16 @@ def _range(first: object, last: object, weights: object) -> tuple[float, float]:
     low, high = float(starts.min()), float(ends.max())
     order = numpy.argsort(starts)
     share = numpy.cumsum(counts[order]) / max(float(counts.sum()), 1.0)
-    inner_low = float(starts[order][int(numpy.searchsorted(share, _FEW / 2))])
-    at = min(int(numpy.searchsorted(share, 1 - _FEW / 2)), len(order) - 1)
+    inner_low = float(starts[order][int(numpy.searchsorted(share, _OUTLIER_SHARE / 2))])
+    at = min(int(numpy.searchsorted(share, 1 - _OUTLIER_SHARE / 2)), len(order) - 1)
     inner_high = max(float(ends[order][: at + 1].max()), inner_low + 1)
     return (inner_low, inner_high) if high - low > 10 * (inner_high - inner_low) else (low, high)
 
 
-def nice_end(value: float, *, binary: bool = False) -> float:
+def axis_end(value: float, *, binary: bool = False) -> float:
     """Return the end of an axis that reaches `value`: 1, 2, 4 or 5 times a power of ten, or a power of two for bytes.
 
-    >>> nice_end(37), nice_end(0.12), nice_end(0), nice_end(3000, binary=True)
+    >>> axis_end(37), axis_end(0.12), axis_end(0), axis_end(3000, binary=True)
     (40.0, 0.2, 1.0, 4096.0)
     """
     if value <= 0:
@@ -88,10 +88,10 @@ def nice_end(value: float, *, binary: bool = False) -> float:
     return 10 * unit
 
 
-def thinned(values: Sequence[float], most: int) -> list[tuple[int, int, float]]:
+def average_runs(values: Sequence[float], most: int) -> list[tuple[int, int, float]]:
     """Split `values` into at most `most` runs of about equal length and return (first, last, mean) of each.
 
-    >>> thinned([1, 3, 5, 7], 2), thinned([1, 2], 9)
+    >>> average_runs([1, 3, 5, 7], 2), average_runs([1, 2], 9)
     ([(0, 1, 2.0), (2, 3, 6.0)], [(0, 0, 1.0), (1, 1, 2.0)])
     """
     count = min(most, len(values))

@@ -85,6 +85,17 @@ CODEC_COLUMNS: Final = (
     Column("bytes", lambda one: one.bytes, "size"),
     Column("ratio", lambda one: one.ratio, "ratio"),
 )
+PARTITION_COLUMNS: Final = (
+    Column("partition", lambda one: one.name, "name"),
+    Column("records", lambda one: f"{one.about}{one.records:,}", "count"),
+    Column("bytes", lambda one: one.size, "size"),
+    Column("segments", lambda one: len(one.segments), "number"),
+    Column("batches", lambda one: f"{one.about}{one.batches:,}", "count"),
+    Column("records/s", lambda one: one.records_per_second, "rate"),
+    Column("ratio", lambda one: one.ratio, "ratio"),
+    Column("dirty", lambda one: None if one.dirty is None else one.dirty.ratio, "share"),
+    Column("last", lambda one: one.last_ms // 1000 * 1000 if one.last_ms >= 0 else None, "time"),
+)
 _FACT_COLUMNS: Final = (Column("what", lambda row: row[0]), Column("value", lambda row: row[1]))
 
 
@@ -200,7 +211,7 @@ class LogStats:
         entries = sum(one.offset_entries for one in self.indexes)
         if entries:
             apart = human_size(sum(one.size for one in self.indexes) // entries)
-            yield "indexes", f"an entry each {apart}, {entries:,} in the offset indexes"
+            yield "indexes", f"one entry every {apart}, {entries:,} in the offset indexes"
         if self.dirty is not None:
             yield "dirty", f"{self.dirty.ratio:.1%}: {human_size(self.dirty.dirty_bytes)} from offset " + (
                 f"{self.dirty.first_dirty_offset:,} on"
@@ -227,7 +238,7 @@ class LogStats:
         text = f"{least}{keys.distinct:,} different"
         if keys.top and keys.distinct:
             text += f"; the most frequent has {keys.share_of_top(1):.1%} of the records"
-        return text + (f"; {keys.null_records:,} records without" if keys.null_records else "")
+        return text + (f"; {keys.null_records:,} records without a key" if keys.null_records else "")
 
     @property
     def segment_rows(self) -> Rows[SegmentStats]:
@@ -290,6 +301,12 @@ class LogStats:
         from kafkalog.inspect.html import fragment
 
         return fragment(self.tables(), most=100)
+
+
+def partition_rows(logs: Sequence[LogStats]) -> Rows[LogStats]:
+    """Return a row for each partition; `dirty` is omitted if no topic is compacted."""
+    has_dirty = any(one.dirty is not None for one in logs)
+    return Rows(logs, [one for one in PARTITION_COLUMNS if has_dirty or one.name != "dirty"])
 
 
 def checked(logs: Sequence[LogStats]) -> str:

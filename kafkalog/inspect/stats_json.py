@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.inspect.width import shown_bytes
+from kafkalog.inspect.width import escape_bytes
 
 if TYPE_CHECKING:
     from kafkalog.inspect.details import KeySpread
@@ -34,7 +34,7 @@ def as_dict(stats: LogStats) -> dict[str, object]:
         "records_per_second": stats.records_per_second,
         "bytes_per_second": stats.bytes_per_second,
         "ratio": stats.ratio,
-        "codecs": {one.codec: _without(one._asdict(), "codec") for one in stats.codecs},
+        "codecs": {one.codec: _drop_field(one._asdict(), "codec") for one in stats.codecs},
         "formats": {f"v{magic}": count for magic, count in sorted(stats.formats.items())},
         "batch_bytes": _histogram(stats.batch_sizes),
         "batch_records": _histogram(stats.batch_records),
@@ -58,7 +58,7 @@ def as_dict(stats: LogStats) -> dict[str, object]:
 
 
 def _keys(keys: KeySpread) -> dict[str, object]:
-    top = [{**one._asdict(), "key": None if one.key is None else shown_bytes(one.key, 1 << 12)} for one in keys.top]
+    top = [{**one._asdict(), "key": None if one.key is None else escape_bytes(one.key, 1 << 12)} for one in keys.top]
     return {**keys._asdict(), "top": top, "curve": [list(point) for point in keys.curve]}
 
 
@@ -70,5 +70,5 @@ def _time(ms: int) -> int | None:
     return ms if ms >= 0 else None
 
 
-def _without(fields: dict[str, object], name: str) -> dict[str, object]:
+def _drop_field(fields: dict[str, object], name: str) -> dict[str, object]:
     return {key: value for key, value in fields.items() if key != name}

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
     LogSource = LogView | UnifiedLog
 
-__all__ = ["Wanted", "survey"]
+__all__ = ["SurveyOptions", "survey"]
 
 _WHOLE_BATCH: Final = 32 << 20
 """Largest batch of a sample that is read although it exceeds its window."""
 
 
-class Wanted(NamedTuple):
+class SurveyOptions(NamedTuple):
     """Requested statistics besides those from headers, and the most bytes to read (None for all)."""
 
     most_bytes: int | None
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
 def survey(
     engine: LogSource,
     topic_partition: TopicPartition,
-    wanted: Wanted,
+    options: SurveyOptions,
     progress: Callable[[float], object] | None = None,
     *,
     locate: Locate,
@@ -65,18 +65,20 @@ def survey(
     `progress` is called after each chunk with the share, 0 to 1, of the bytes to be read. `locate` finds the damage of
     a segment that shows signs of it.
     """
-    return _Survey(engine, topic_partition, wanted, locate).made(progress)
+    return _Survey(engine, topic_partition, options, locate).run(progress)
 
 
 class _Survey:
     """One survey in progress."""
 
-    def __init__(self, engine: LogSource, topic_partition: TopicPartition, wanted: Wanted, locate: Locate) -> None:
+    def __init__(
+        self, engine: LogSource, topic_partition: TopicPartition, options: SurveyOptions, locate: Locate
+    ) -> None:
         self._locate = locate
         self._is_whole = False
         self._damage: dict[int, SegmentDamage] = {}
         self._topic_partition = topic_partition
-        self._wanted = wanted
+        self._options = options
         self._path: str = engine.path
         self._start, self._end = engine.log_start_offset, engine.log_end_offset
         self._all: AnySegments = engine.segments
@@ -84,17 +86,17 @@ class _Survey:
         self._segments: tuple[AnySegment, ...] = tuple(self._all)
         self._sizes = [segment.size for segment in self._segments]
         self._tally = Tally(len(self._segments))
-        self._details = DetailTally(keys=wanted.keys) if wanted.sizes or wanted.keys else None
+        self._details = DetailTally(keys=options.keys) if options.sizes or options.keys else None
         self._problems = [str(problem) for problem in getattr(engine, "problems", ())]
         self._end_damage: CorruptRecord | None = engine.tail_damage
         self._places: list[tuple[int, int, int]] = []
         self._index: tuple[int, OffsetIndexView] | None = None
 
-    def made(self, progress: Callable[[float], object] | None) -> LogStats:
+    def run(self, progress: Callable[[float], object] | None) -> LogStats:
         """Read the requested bytes and return the statistics."""
-        chosen, is_whole = windows(self._sizes, self._wanted.most_bytes)
+        chosen, is_whole = windows(self._sizes, self._options.most_bytes)
         self._is_whole = is_whole
-        apart = self._chunks_apart(chosen)
+        interval = self._decode_interval(chosen)
         number = done = 0
         total = max(sum(window.size for window in chosen), 1)
         for window in chosen:
@@ -105,18 +107,18 @@ class _Survey:
                 columns = self._tally.add(window.segment, data, table, before)
                 before = table.last_offset
                 if not is_whole:
-                    self._note_place(window, table, columns)
-                if self._details is not None and number % apart == 0 and not self._details.is_full:
+                    self._record_progress(window, table, columns)
+                if self._details is not None and number % interval == 0 and not self._details.is_full:
                     self._details.add(data, table, self._segments[window.segment].path)
                 number += 1
                 done += len(data)
                 if progress is not None:
                     progress(min(done / total, 1.0))
-        return self._stats(is_whole, len(chosen), was_decoded_whole=is_whole and apart == 1)
+        return self._stats(is_whole, len(chosen), was_decoded_whole=is_whole and interval == 1)
 
-    def _chunks_apart(self, chosen: Sequence[Window]) -> int:
+    def _decode_interval(self, chosen: Sequence[Window]) -> int:
         """Return n if the records of every n-th chunk are decoded."""
-        most = self._wanted.detail_bytes
+        most = self._options.detail_bytes
         return 1 if most is None else max(1, -(-sum(window.size for window in chosen) // most))
 
     # Reading
@@ -134,7 +136,7 @@ class _Survey:
             stop = position + min(size, segment.size - position)
             number = window.segment
             bound = self._segments[number + 1].base_offset if number + 1 < len(self._segments) else LARGEST_OFFSET
-            find = partial(self._find, number)
+            find = partial(self._find_sound, number)
             for chunk in sound_chunks(segment, position, stop, find, bound=bound, is_whole=self._is_whole):
                 found = True
                 yield chunk
@@ -160,7 +162,7 @@ class _Survey:
         at = entry.position if entry is not None else -1
         if not index.entries or at >= self._sizes[window.segment]:
             return None
-        if at < 0:  # the last entry lies before it, and only the segment's end follows that entry
+        if at < 0:  # the last entry is before it, and only the segment's end follows that entry
             at = index.entry(index.entries - 1).position
         head = segment.records.read(at, 16 << 10)
         size = claimed_size(head)
@@ -170,7 +172,7 @@ class _Survey:
         is_sound = len(table) == 1 and table.first_invalid < 0 and table.base_offset(0) >= base
         return at if is_sound else None
 
-    def _find(self, number: int, position: int, last: int) -> Sequence[tuple[int, int]]:
+    def _find_sound(self, number: int, position: int, last: int) -> Sequence[tuple[int, int]]:
         """Return the intact ranges of a segment after damage was met; none if the segment is only sampled."""
         if self._is_whole:
             return self._damage_of(number).sound
@@ -207,7 +209,7 @@ class _Survey:
         if 0 < size <= min(_WHOLE_BATCH, segment.size - position):
             yield from sound_chunks(segment, position, position + size, lambda *_: ())
 
-    def _note_place(self, window: Window, table: BatchTable, columns: HeaderColumns) -> None:
+    def _record_progress(self, window: Window, table: BatchTable, columns: HeaderColumns) -> None:
         """Record the times at which the log had certain offsets and bytes."""
         is_known = (columns.times >= 0) & ~columns.is_control
         if is_known.any():
@@ -240,15 +242,15 @@ class _Survey:
             control_batches=round(sum(one.control_batches for one in tally.segments) * factor),
             first_ms=min((one.first_ms for one in times), default=-1),
             last_ms=max((one.last_ms for one in times), default=-1),
-            segments=segments, indexes=self._indexes(), codecs=self._codecs(factor),
+            segments=segments, indexes=self._index_summaries(), codecs=self._codecs(factor),
             formats={magic: round(count * factor) for magic, count in tally.formats.items()},
             batch_sizes=tally.batch_sizes, batch_records=tally.batch_records,
             spans=tuple(tally.spans() if is_whole else self._spans(records)),
-            key_sizes=details.key_sizes if details is not None and self._wanted.sizes else None,
-            value_sizes=details.value_sizes if details is not None and self._wanted.sizes else None,
+            key_sizes=details.key_sizes if details is not None and self._options.sizes else None,
+            value_sizes=details.value_sizes if details is not None and self._options.sizes else None,
             tombstones=details.tombstones if details is not None else 0,
             keys=details.spread(was_decoded_whole and not details.is_full and not details.problems)
-            if details is not None and self._wanted.keys else None,
+            if details is not None and self._options.keys else None,
             dirty=self._dirty(),
             problems=tuple(dict.fromkeys(problems)), damage=damage,
             checked_batches=sum(one.batches + one.control_batches for one in tally.segments),
@@ -262,10 +264,10 @@ class _Survey:
             return SegmentStats(*place, tally.records, tally.batches, tally.first_ms, tally.last_ms)
         if not tally.bytes:
             return SegmentStats(*place, None, None, -1, -1)
-        records = _estimated(tally, size, end - segment.base_offset)
+        records = _estimate_records(tally, size, end - segment.base_offset)
         return SegmentStats(*place, records, round(tally.batches * size / tally.bytes), tally.first_ms, tally.last_ms)
 
-    def _indexes(self) -> tuple[IndexSummary, ...]:
+    def _index_summaries(self) -> tuple[IndexSummary, ...]:
         named = zip(self._segments, self._sizes, strict=True)
         return tuple(index_summary(self._path, segment.base_offset, size, self._fs) for segment, size in named)
 
@@ -284,7 +286,7 @@ class _Survey:
         return [one._replace(records=one.records * share) for one in spans]
 
     def _dirty(self) -> Dirty | None:
-        first = self._wanted.first_dirty_offset
+        first = self._options.first_dirty_offset
         if first is None or not self._segments:
             return None
         active = self._segments[-1].base_offset
@@ -293,7 +295,7 @@ class _Survey:
         return Dirty(first, clean, dirty)
 
 
-def _estimated(tally: SegmentTally, size: int, offsets: int) -> int:
+def _estimate_records(tally: SegmentTally, size: int, offsets: int) -> int:
     """Estimate the records of a segment of which a part was read.
 
     If no offset was missing in that part, none is assumed missing elsewhere: records are the offsets less the markers.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from kafkalog.inspect.width import shown
+from kafkalog.inspect.width import escape_text
 
 __all__ = ["area", "bars", "columns", "curve", "figure"]
 
@@ -18,14 +18,14 @@ _HEIGHT = 100
 
 def text(value: str) -> str:
     """Escape external text for HTML."""
-    return escape(shown(value))
+    return escape(escape_text(value))
 
 
 def figure(title: str, note: str, inner: str, *, wide: bool = False) -> str:
     """Return a chart with its title and a note."""
     kind = ' class="wide"' if wide else ""
-    said = f' <span class="dim">{text(note)}</span>' if note else ""
-    return f"<figure{kind}><figcaption><b>{text(title)}</b>{said}</figcaption>{inner}</figure>"
+    note_html = f' <span class="dim">{text(note)}</span>' if note else ""
+    return f"<figure{kind}><figcaption><b>{text(title)}</b>{note_html}</figcaption>{inner}</figure>"
 
 
 def _framed(svg: str, ends: Sequence[str], axis: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable
@@ -21,7 +22,7 @@ __all__ = ["CodecTally", "SegmentTally", "Span", "Tally"]
 _TIME_STEPS: Final = 4096
 """Most time steps stored; beyond that, pairs of steps are merged."""
 _FIRST_STEP_MS: Final = 1000
-_MOST_PARTS: Final = 64
+_MAX_PARTS: Final = 64
 """Most equal parts of time over which a batch's records are spread; fewer if a chunk has many batches."""
 _CHUNK_PARTS: Final = 1 << 16
 _PLAIN_LIMIT: Final = 64 << 20
@@ -37,19 +38,18 @@ class Span(NamedTuple):
     bytes: float
 
 
+@dataclass(slots=True)
 class CodecTally:
     """Batches of one codec. `packed_bytes` and `plain_bytes` cover only those decompressed to measure the ratio."""
 
-    __slots__ = ("batches", "bytes", "packed_bytes", "plain_bytes", "records")
-
-    def __init__(self) -> None:
-        self.batches = 0
-        self.records = 0
-        self.bytes = 0
-        self.packed_bytes = 0
-        self.plain_bytes = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    packed_bytes: int = 0
+    plain_bytes: int = 0
 
 
+@dataclass(slots=True)
 class SegmentTally:
     """The batches of one segment that were read; times are ms, -1 for none, `first_ms` that of a first record.
 
@@ -57,17 +57,14 @@ class SegmentTally:
     record.
     """
 
-    __slots__ = ("batches", "bytes", "control_batches", "entries", "first_ms", "last_ms", "offsets", "records")
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.batches = 0
-        self.records = 0
-        self.control_batches = 0
-        self.offsets = 0
-        self.entries = 0
-        self.first_ms = -1
-        self.last_ms = -1
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    control_batches: int = 0
+    offsets: int = 0
+    entries: int = 0
+    first_ms: int = -1
+    last_ms: int = -1
 
 
 class Tally:
@@ -112,9 +109,9 @@ class Tally:
     def _add_codecs(self, data: bytes, table: BatchTable, columns: HeaderColumns) -> None:
         from kafkalog.records.arrays import numpy
 
-        for magic, count in _counted(columns.formats):
+        for magic, count in _count_values(columns.formats):
             self.formats[magic] = self.formats.get(magic, 0) + count
-        for codec, _ in _counted(columns.codecs):
+        for codec, _ in _count_values(columns.codecs):
             chosen = (columns.codecs == codec) & ~columns.is_control
             if not chosen.any():
                 continue
@@ -125,7 +122,7 @@ class Tally:
             if codec:
                 rows = numpy.flatnonzero(chosen & (columns.formats == MAGIC_V2))
                 if len(rows):
-                    _decompressed(tally, data, table, int(rows[len(rows) // 2]))
+                    _measure_ratio(tally, data, table, int(rows[len(rows) // 2]))
 
     def _add_times(self, columns: HeaderColumns) -> None:
         """Add the batches to steps of time, spread evenly from their first timestamps to their largest.
@@ -136,7 +133,7 @@ class Tally:
 
         chosen = (columns.times >= 0) & ~columns.is_control
         first, last = columns.first_times[chosen], columns.times[chosen]
-        most = max(1, min(_MOST_PARTS, _CHUNK_PARTS // max(len(first), 1)))
+        most = max(1, min(_MAX_PARTS, _CHUNK_PARTS // max(len(first), 1)))
         parts = numpy.minimum(last // self._step_ms - first // self._step_ms + 1, most)
         batch = numpy.repeat(numpy.arange(len(parts)), parts)
         part = numpy.arange(len(batch)) - numpy.repeat(numpy.cumsum(parts) - parts, parts)
@@ -169,27 +166,27 @@ class Tally:
         """
         width = self._step_ms
         steps = sorted(self._steps)
-        apart = sorted(after - before for before, after in zip(steps, steps[1:], strict=False))
-        middle = apart[len(apart) // 2] if apart else 1
-        is_regular = len(apart) >= 8 and apart[len(apart) * 9 // 10] <= 3 * middle
-        usual = 2 * middle if is_regular else 1
+        distances = sorted(after - before for before, after in zip(steps, steps[1:], strict=False))
+        middle = distances[len(distances) // 2] if distances else 1
+        is_regular = len(distances) >= 8 and distances[len(distances) * 9 // 10] <= 3 * middle
+        longest_span = 2 * middle if is_regular else 1
         spans, end = [], -1
         for step in steps:
             records, size = self._steps[step]
-            start = step if end < 0 else max(end, step + 1 - usual)
+            start = step if end < 0 else max(end, step + 1 - longest_span)
             end = step + 1
             spans.append(Span(start * width, end * width, records, size))
         return spans
 
 
-def _counted(values: NDArray[numpy.int64]) -> Iterable[tuple[int, int]]:
+def _count_values(values: NDArray[numpy.int64]) -> Iterable[tuple[int, int]]:
     from kafkalog.records.arrays import numpy
 
     kinds, counts = numpy.unique(values, return_counts=True)
     return zip(kinds.tolist(), counts.tolist(), strict=True)
 
 
-def _decompressed(tally: CodecTally, data: bytes, table: BatchTable, row: int) -> None:
+def _measure_ratio(tally: CodecTally, data: bytes, table: BatchTable, row: int) -> None:
     """Add the packed and decompressed sizes of one v2 batch of a chunk; a damaged batch is ignored."""
     at = table.position(row) - table.position(0)
     packed = memoryview(data)[at + BATCH_OVERHEAD_BYTES : at + table.size(row)]

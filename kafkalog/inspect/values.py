@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from kafkalog.inspect.width import shown, shown_bytes
+from kafkalog.inspect.width import escape_bytes, escape_text
 from kafkalog.util.text import human_size
 
 __all__ = ["LAST_MS", "NOTHING", "Kind", "duration", "moment", "plural", "text_of"]
@@ -82,11 +82,11 @@ def plural(count: int, noun: str) -> str:
 def text_of(value: Any, kind: Kind, *, ascii_only: bool = False) -> str:
     """Format a cell, safe to display; None is `-`, or `null` in a `key`."""
     if kind == "key":
-        text = shown(value) if isinstance(value, str) else shown_bytes(value)
+        text = escape_text(value) if isinstance(value, str) else escape_bytes(value)
     elif value is None:
         return NOTHING
     elif kind in ("text", "name", "count"):
-        text = shown(str(value))
+        text = escape_text(str(value))
     else:
         text = _number(value, kind, ascii_only)
     return text.encode("ascii", "backslashreplace").decode() if ascii_only and not text.isascii() else text

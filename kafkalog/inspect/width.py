@@ -1,8 +1,8 @@
 r"""Escaping of external text for display, and its width in terminal columns.
 
 Records, keys and names may contain anything: control characters that drive a terminal, marks that reverse the direction
-of a line, invisible characters. `shown` escapes them (`\x1b`, `\u202e`), so that one line of a table stays one line and
-shows its content.
+of a line, invisible characters. `escape_text` escapes them (`\x1b`, `\u202e`), so that one line of a table stays one
+line and shows its content.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["columns_of", "cut", "shown", "shown_bytes"]
+__all__ = ["columns_of", "cut", "escape_bytes", "escape_text"]
 
 _MARKS: Final = 3
 """Most combining marks on one character; more would run into the lines around it."""
 _NULL: Final = "null"
 
 
-def shown(text: str) -> str:
+def escape_text(text: str) -> str:
     r"""Return `text` on one line, without anything that a terminal or a browser would interpret.
 
     A backslash is doubled, so that an escape cannot be confused with text that looks like one.
 
-    >>> shown("a\tb"), shown("\u202eabc"), shown("caf\u00e9")
+    >>> escape_text("a\tb"), escape_text("\u202eabc"), escape_text("caf\u00e9")
     ('a\\x09b', '\\u202eabc', 'café')
     """
     if text.isascii() and text.isprintable() and "\\" not in text:
@@ -45,19 +45,19 @@ def shown(text: str) -> str:
     return "".join(out)
 
 
-def shown_bytes(data: bytes | None, most: int = 80) -> str:
+def escape_bytes(data: bytes | None, most: int = 80) -> str:
     r"""Return a key or a value as text: UTF-8, with other bytes as `\xff`; `null` for None, `""` for an empty one.
 
     More than `most` bytes are cut and end in `...`.
 
-    >>> shown_bytes(b"u-17"), shown_bytes(b"\xff\x00"), shown_bytes(None), shown_bytes(b"")
+    >>> escape_bytes(b"u-17"), escape_bytes(b"\xff\x00"), escape_bytes(None), escape_bytes(b"")
     ('u-17', '\\xff\\x00', 'null', '""')
     """
     if data is None:
         return _NULL
     if not data:
         return '""'
-    text = shown(data[:most].decode("utf-8", "surrogateescape"))
+    text = escape_text(data[:most].decode("utf-8", "surrogateescape"))
     if text == _NULL:
         text = f'"{text}"'
     return text + "..." if len(data) > most else text

@@ -113,7 +113,7 @@ def stats(
     (2, 1, True, 2)
     """
     from kafkalog.inspect.sample import SAMPLE_BYTES
-    from kafkalog.inspect.survey import Wanted, survey
+    from kafkalog.inspect.survey import SurveyOptions, survey
     from kafkalog.tools.damage import damage_locator
 
     if unknown:
@@ -124,7 +124,7 @@ def stats(
     source = refreshed(log._source)
     first_dirty = _first_dirty_offset(source)
     details = {} if limit is not None else {"detail_bytes": None}
-    request = Wanted(limit, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
+    request = SurveyOptions(limit, sizes=sizes, keys=keys, first_dirty_offset=first_dirty, **details)
     return survey(source, log.topic_partition, request, progress, locate=damage_locator(source))
 
 

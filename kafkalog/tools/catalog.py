@@ -97,8 +97,8 @@ def describe_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> T
 def partition_count(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> int:
     """Return the number of a topic's partitions; UnknownTopicOrPartition if it is absent."""
     entry = topic_entry(dirs, topic, fs=fs)
-    there = partitions(dirs, topic=topic, fs=fs)
-    count = max([entry.partitions if entry else 0, *(one.topic_partition.partition + 1 for one in there)])
+    existing = partitions(dirs, topic=topic, fs=fs)
+    count = max([entry.partitions if entry else 0, *(one.topic_partition.partition + 1 for one in existing)])
     if count == 0:
         raise UnknownTopicOrPartition(f"there is no topic {topic}", path=os.pathsep.join(dirs))
     return count

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import StorageError
 from kafkalog.inspect.damage import DamagedPlace, SegmentDamage
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, log_file_name
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.tools.verify.segment import SegmentPass
 
@@ -29,17 +29,12 @@ def damage_locator(engine: LogSource) -> Locate:
     def locate(segment: AnySegment, next_base_offset: int | None) -> SegmentDamage:
         path = os.path.join(engine.path, log_file_name(segment.base_offset))
         findings = Findings(path)
-        try:
-            with engine.fs.open_file(path, "r") as file:
-                is_last = next_base_offset is None
-                facts = SegmentPass(
-                    file, segment.base_offset, findings, fs=engine.fs, length=file.size(), is_last=is_last,
-                    is_live=is_last and not is_clean, is_clean=is_clean, next_base_offset=next_base_offset,
-                ).run()  # fmt: skip
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError.from_os(error, "read the segment", path=path) from error
+        is_last = next_base_offset is None
+        with os_errors("read the segment", path), engine.fs.open_file(path, "r") as file:
+            facts = SegmentPass(
+                file, segment.base_offset, findings, fs=engine.fs, length=file.size(), is_last=is_last,
+                is_live=is_last and not is_clean, is_clean=is_clean, next_base_offset=next_base_offset,
+            ).run()  # fmt: skip
         places = [
             DamagedPlace(
                 path, one.position or 0, one.size or 0, one.last_sound_offset, one.next_sound_offset, one.kind,

@@ -31,7 +31,7 @@ def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem 
     """Return the live partitions of the data directories, of one topic or of all, by topic and number.
 
     Deleted, future and stray directories and other files are left out. PartitionNotFound for a data directory that does
-    not exist, IllegalArgument for a partition's own directory, NotAPartition if the same partition lies in two of them.
+    not exist, IllegalArgument for a partition's own directory, NotAPartition if the same partition is in two of them.
     """
     found: dict[TopicPartition, str] = {}
     for directory in dirs:
@@ -40,7 +40,7 @@ def partitions(dirs: Iterable[str], *, topic: str | None = None, fs: FileSystem 
                 continue
             other = found.setdefault(topic_partition, path)
             if other != path and os.path.realpath(other) != os.path.realpath(path):
-                raise NotAPartition(f"{topic_partition} lies in {other} too", path=path, hint="move one of them away")
+                raise NotAPartition(f"{topic_partition} is also in {other}", path=path, hint="move one of them away")
     return [PartitionPath(key, found[key]) for key in sorted(found)]
 
 
@@ -48,8 +48,8 @@ def refuse_partition(directory: str, names: Iterable[str]) -> None:
     """Raise IllegalArgument if `names` has segment files: the directory is a partition's own."""
     if any(is_log_file(name) for name in names):
         raise IllegalArgument(
-            "a partition's directory, where a data directory is meant", path=directory,
-            hint=f"give the one around it, {os.path.dirname(os.path.realpath(directory))}",
+            "this is a partition directory, not a data directory", path=directory,
+            hint=f"give its parent directory, {os.path.dirname(os.path.realpath(directory))}",
         )  # fmt: skip
 
 
@@ -93,8 +93,8 @@ def find(
 ) -> list[PartitionPath]:
     """Return the given partitions of a topic, or all; UnknownTopicOrPartition if one is absent."""
     validate_topic(topic)
-    there = partitions(dirs, topic=topic, fs=fs)
-    if not there:
+    existing = partitions(dirs, topic=topic, fs=fs)
+    if not existing:
         known = sorted({one.topic_partition.topic for one in partitions(dirs, fs=fs)})
         shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
         raise UnknownTopicOrPartition(
@@ -102,7 +102,7 @@ def find(
             path=os.pathsep.join(dirs),
             hint=f"topics here: {shown}" if known else "there are no topics here",
         )
-    by_number = {one.topic_partition.partition: one for one in there}
+    by_number = {one.topic_partition.partition: one for one in existing}
     missing = [number for number in numbers if number not in by_number]
     if missing:
         raise UnknownTopicOrPartition(
@@ -110,7 +110,7 @@ def find(
             path=os.pathsep.join(dirs),
             hint=f"it has {', '.join(map(str, sorted(by_number)))}",
         )
-    return [by_number[number] for number in dict.fromkeys(numbers)] if numbers else there
+    return [by_number[number] for number in dict.fromkeys(numbers)] if numbers else existing
 
 
 def partitions_below(

@@ -11,18 +11,18 @@ _ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _LETTERS: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
-def literal(text: str) -> bytes:
-    """Return a delimiter as bytes: escapes decoded, other bytes as typed. IllegalArgument as for `escaped`."""
+def unescape(text: str) -> bytes:
+    """Return a delimiter as bytes: escapes decoded, other bytes as typed. IllegalArgument as for `unescape_letter`."""
     typed = text.encode(errors="surrogateescape")
-    return _ESCAPE.sub(lambda found: escaped(found[1].decode(errors="replace")), typed)
+    return _ESCAPE.sub(lambda found: unescape_letter(found[1].decode(errors="replace")), typed)
 
 
-def escaped(letter: str) -> bytes:
+def unescape_letter(letter: str) -> bytes:
     r"""Return the byte that `letter` (xHH with its digits) means after a backslash; IllegalArgument if it is unknown.
     """
     if len(letter) == 3:
         return bytes([int(letter[1:], 16)])
     if letter not in _LETTERS:
-        text = f"the escape \\{letter} means nothing in a format or a delimiter"
-        raise IllegalArgument(text, hint=r"known are \n \t \r \0 \\ \xHH")
+        text = f"unknown escape \\{letter} in a format or a delimiter"
+        raise IllegalArgument(text, hint=r"the escapes are \n \t \r \0 \\ \xHH")
     return _LETTERS[letter]

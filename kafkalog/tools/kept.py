@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from kafkalog.config.topic import LogConfig
-from kafkalog.errors import IllegalArgument, PartitionNotFound, StorageError
+from kafkalog.errors import IllegalArgument, PartitionNotFound
+from kafkalog.inspect.values import moment
 from kafkalog.manager.deletion import remove_tree
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.partition import Found, open_partition
@@ -18,13 +18,13 @@ from kafkalog.storage.names import index_file_name, log_file_name, time_index_fi
 from kafkalog.storage.recovery import kept
 from kafkalog.storage.recovery.kept import Kept
 from kafkalog.storage.recovery.sound_runs import SoundCount, SoundRun, count_batches, sound_runs
-from kafkalog.tools.directories import partitions_below, path_list
+from kafkalog.tools.directories import Path, partitions_below, path_list
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem, make_directories
 
 __all__ = ["Kept", "Restored", "list_kept", "remove_kept", "restore_kept"]
 
-Path = str | os.PathLike[str]
 _COPY_BYTES: Final = 1 << 20
 
 
@@ -37,8 +37,8 @@ class Restored(NamedTuple):
     doubled: int
 
     def __str__(self) -> str:
-        twice = f"; {self.doubled} batches were kept twice" if self.doubled else ""
-        return f"{self.partition}: {self.sound} restored to {self.path}{twice}"
+        duplicates = f"; {self.doubled} batches were kept twice" if self.doubled else ""
+        return f"{self.partition}: {self.sound} restored to {self.path}{duplicates}"
 
     def as_json(self) -> dict[str, object]:
         """Return the fields as plain values, with `type` "restored"."""
@@ -71,18 +71,17 @@ def list_kept(
     if missing:
         known = ", ".join(one.name for one in found)
         raise PartitionNotFound(
-            f"nothing was kept by the name {ascii(missing[0])}", path=os.pathsep.join(given),
-            hint=f"there are {known}" if known else "nothing is kept there",
+            f"no kept entry has the name {ascii(missing[0])}", path=os.pathsep.join(given),
+            hint=f"the entries are {known}" if known else "nothing is kept there",
         )  # fmt: skip
     return [one for one in found if not entries or one.name in entries]
 
 
-def shown(one: Kept) -> str:
+def describe(one: Kept) -> str:
     """Return one line that describes a kept entry."""
-    when = f"{datetime.fromtimestamp(one.at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     return (
-        f"{one.partition}  {one.name}  {one.sound}, {one.size} bytes; kept {when}: the log ended at offset "
-        f"{one.offset}, byte {one.position} of {one.segment}, since {one.reason}"
+        f"{one.partition}  {one.name}  {one.sound}, {one.size} bytes; kept {moment(one.at_ms // 1000 * 1000)}: "
+        f"the log ended at offset {one.offset}, byte {one.position} of {one.segment}, since {one.reason}"
     )
 
 
@@ -98,7 +97,7 @@ def restore_kept(
     """Write the sound batches that were kept to partition directories below `to`, a data directory of its own.
 
     Offsets stay as they were, indexes are rebuilt from the batches, and the kept files stay in place. Arguments and
-    errors as for `list_kept`; IllegalArgument if `to` has such a partition, or lies in a directory that is read, or if
+    errors as for `list_kept`; IllegalArgument if `to` has such a partition, or is in a directory that is read, or if
     offsets were kept twice with different records: then `entries` must choose one.
     """
     by_partition: dict[str, list[Kept]] = {}
@@ -108,7 +107,7 @@ def restore_kept(
     plans = {name: _plan(found, fs) for name, found in by_partition.items()}
     for name, found in by_partition.items():
         _check_target(target, name, found, fs)
-    return [_restored(target, name, *plan, fs, clock) for name, plan in plans.items()]
+    return [_restore_partition(target, name, *plan, fs, clock) for name, plan in plans.items()]
 
 
 def remove_kept(
@@ -125,13 +124,11 @@ def remove_kept(
     """
     found = list_kept(paths, topics=topics, entries=entries, fs=fs)
     for one in found if apply else ():
-        try:
+        with os_errors("remove the kept records", one.path):
             remove_tree(one.path, fs)
             root = os.path.dirname(one.path)
             if not fs.names(root):
                 fs.rmdir(root)
-        except OSError as error:
-            raise StorageError.from_os(error, "remove what was kept", path=one.path) from error
     return found
 
 
@@ -140,11 +137,11 @@ def _check_target(target: str, name: str, found: Sequence[Kept], fs: FileSystem)
         source = os.path.realpath(os.path.join(one.path, "..", "..", ".."))
         if os.path.commonpath([source, os.path.realpath(target)]) == source:
             raise IllegalArgument(
-                "the place to restore to lies in the data directory itself", path=target, hint="give another one"
+                "the target is inside the data directory itself", path=target, hint="give another directory"
             )
     if fs.exists(os.path.join(target, name)):
         raise IllegalArgument(
-            f"the directory has {name} already", path=target, hint="restore to a directory that does not exist yet"
+            f"the directory already has {name}", path=target, hint="restore to a new directory"
         )
 
 
@@ -153,14 +150,14 @@ def _plan(found: Sequence[Kept], fs: FileSystem) -> tuple[list[_Part], int]:
 
     Runs that overlap are cut where the other one begins: a batch at the wrong place begins a run of its own.
     """
-    waiting = [(part.run.first_offset, number, part) for number, part in enumerate(_all_parts(found, fs))]
-    heapify(waiting)
+    pending = [(part.run.first_offset, number, part) for number, part in enumerate(_parts(found, fs))]
+    heapify(pending)
     chosen: list[_Part] = []
-    doubled, number = 0, len(waiting)
-    while waiting:
-        part = heappop(waiting)[2]
-        if waiting and waiting[0][0] <= part.run.last_offset:
-            other = waiting[0][2]
+    doubled, number = 0, len(pending)
+    while pending:
+        part = heappop(pending)[2]
+        if pending and pending[0][0] <= part.run.last_offset:
+            other = pending[0][2]
             if part.owner != other.owner:
                 raise IllegalArgument(
                     f"offset {other.run.first_offset} was kept twice: in {part.owner.name} and {other.owner.name}",
@@ -169,16 +166,16 @@ def _plan(found: Sequence[Kept], fs: FileSystem) -> tuple[list[_Part], int]:
             part, rest = _split(part, other.run.first_offset, fs)
             if rest is not None:
                 number += 1
-                heappush(waiting, (rest.run.first_offset, number, rest))
+                heappush(pending, (rest.run.first_offset, number, rest))
         last = chosen[-1].run.last_offset if chosen else -1
         if part.run.first_offset > last:
             chosen.append(part)
             continue
-        rest = _behind(part, last, fs)
+        rest = _batches_after(part, last, fs)
         doubled += part.run.batches - (rest.run.batches if rest is not None else 0)
         if rest is not None:
             number += 1
-            heappush(waiting, (rest.run.first_offset, number, rest))
+            heappush(pending, (rest.run.first_offset, number, rest))
     return chosen, doubled
 
 
@@ -196,23 +193,16 @@ def _split(part: _Part, offset: int, fs: FileSystem) -> tuple[_Part, _Part | Non
     return part, None
 
 
-def _all_parts(found: Sequence[Kept], fs: FileSystem) -> Iterator[_Part]:
+def _parts(found: Sequence[Kept], fs: FileSystem) -> Iterator[_Part]:
     for one in found:
-        yield from _parts(one, fs)
-
-
-def _parts(one: Kept, fs: FileSystem) -> Iterator[_Part]:
-    for kept_file in one.files:
-        path = os.path.join(one.path, kept_file.name)
-        try:
-            with fs.open_file(path, "r") as file:
+        for kept_file in one.files:
+            path = os.path.join(one.path, kept_file.name)
+            with os_errors("read the kept records", path), fs.open_file(path, "r") as file:
                 for run in sound_runs(file, 0, file.size(), kept_file.base_offset):
                     yield _Part(path, run, one)
-        except OSError as error:
-            raise StorageError.from_os(error, "read what was kept", path=path) from error
 
 
-def _behind(part: _Part, last_offset: int, fs: FileSystem) -> _Part | None:
+def _batches_after(part: _Part, last_offset: int, fs: FileSystem) -> _Part | None:
     """Return the batches of a run that begin above an offset; None if there are none."""
     run = part.run
     with fs.open_file(part.path, "r") as file:
@@ -223,12 +213,12 @@ def _behind(part: _Part, last_offset: int, fs: FileSystem) -> _Part | None:
     return None
 
 
-def _restored(
+def _restore_partition(
     target: str, name: str, parts: Sequence[_Part], doubled: int, fs: FileSystem, clock: Clock
 ) -> Restored:
     """Write a segment for each run, then open the log once, which rebuilds indexes, epochs and producers."""
     path = os.path.join(target, name)
-    try:
+    with os_errors("restore the kept records", path):
         make_directories(fs, path)
         for part in parts:
             base = part.run.first_offset
@@ -236,8 +226,6 @@ def _restored(
             for index in (index_file_name(base), time_index_file_name(base)):  # filled as the log is opened
                 fs.open_file(os.path.join(path, index), "create").close()
         fs.fsync_dir(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "restore what was kept", path=path) from error
     with LogDir.acquire(target, fs=fs) as log_dir:
         log = open_partition(log_dir, path, LogConfig(), Found(False), fs=fs, clock=clock)
         log.close()
@@ -246,9 +234,9 @@ def _restored(
 
 
 def _write(part: _Part, target: str, fs: FileSystem) -> None:
-    with fs.open_file(part.path, "r") as source, fs.open_file(target, "exclusive") as made:
+    with fs.open_file(part.path, "r") as source, fs.open_file(target, "exclusive") as copy:
         at = part.run.start
         while at < part.run.end and (data := source.pread(min(_COPY_BYTES, part.run.end - at), at)):
-            made.pwrite(data, at - part.run.start)
+            copy.pwrite(data, at - part.run.start)
             at += len(data)
-        made.sync()
+        copy.sync()

@@ -13,6 +13,7 @@ from kafkalog.storage.batch_search import only_zeros
 from kafkalog.storage.damage import next_sound
 from kafkalog.storage.file_records import FileRecords
 from kafkalog.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, parse_base_offset
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import OS, File, FileSystem
 
 DISK_BLOCK_BYTES = 512
@@ -40,10 +41,8 @@ class FileSummary(NamedTuple):
 
 def list_files(path: str, *, fs: FileSystem = OS) -> Iterator[FileSummary]:
     """Yield the regular files of a partition directory by name; one that is removed meanwhile is left out."""
-    try:
+    with os_errors("read the partition directory", path):
         names = sorted(fs.listdir(path))
-    except OSError as error:
-        raise StorageError.from_os(error, "read the partition directory", path=path) from error
     for name in names:
         file = os.path.join(path, name)
         try:
@@ -64,20 +63,20 @@ def _summary(path: str, name: str, fs: FileSystem) -> FileSummary:
             return FileSummary(name, length, length, disk, None)
         if suffix in _ENTRIES:
             entry, growing = _ENTRIES[suffix]
-            entries = _grown(file, entry, growing)
+            entries = _count_entries(file, entry, growing)
             return FileSummary(name, length, entries * entry.size, disk, entries)
         used = _end_of_data(file, length, fs) if suffix == LOG_SUFFIX else length
         return FileSummary(name, length, used, disk, None)
 
 
-def _grown(file: File, entry: Struct, growing: Callable[..., int]) -> int:
+def _count_entries(file: File, entry: Struct, growing: Callable[..., int]) -> int:
     """Return the number of an index's entries, read in pieces up to their end: the file may be long and sparse."""
     entries, before = 0, ()
     while True:
         data = file.pread(PIECE_ENTRIES * entry.size, entries * entry.size)
-        more = growing(data, *before)
-        entries += more
-        if more < PIECE_ENTRIES:
+        count = growing(data, *before)
+        entries += count
+        if count < PIECE_ENTRIES:
             return entries
         before = entry.unpack_from(data, len(data) - entry.size)
 

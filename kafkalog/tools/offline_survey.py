@@ -9,11 +9,9 @@ from typing import NamedTuple
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import LogConfig, key_for
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
-from kafkalog.tools.directories import PartitionPath, partitions_below, path_list
+from kafkalog.tools.directories import PartitionPath, Path, partitions_below, path_list
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
-
-Path = str | os.PathLike[str]
 
 
 class Kept(NamedTuple):

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange
-from kafkalog.types import OffsetAndTimestamp
+
+if TYPE_CHECKING:
+    from kafkalog.storage.readonly.view import LogView
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
-
-
-class Seekable(Protocol):
-    """A log in which bounds are looked up."""
-
-    path: str
-
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-    def offset_for_time(self, timestamp: int) -> OffsetAndTimestamp | None: ...
 
 
 class Bounds(NamedTuple):
@@ -34,7 +24,7 @@ class Bounds(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
 
-    def first_offset(self, log: Seekable, end: int | None = None) -> int:
+    def first_offset(self, log: LogView, end: int | None = None) -> int:
         """Return the offset to begin at; OffsetOutOfRange for one outside the log.
 
         "end", counts from it and a time after the last record refer to `end`, where reading ends: None is the log end.
@@ -55,14 +45,14 @@ class Bounds(NamedTuple):
             return max(first, end + offset)
         if not first <= offset <= log_end:
             raise OffsetOutOfRange(
-                f"the log holds offsets {first} to {log_end - 1}" if first < log_end else f"it is empty at {first}",
+                f"the log has offsets {first} to {log_end - 1}" if first < log_end else f"the log is empty at {first}",
                 path=log.path,
                 offset=offset,
                 hint="use -o beginning, -o end, or an offset in that range",
             )
         return offset
 
-    def stop_offset(self, log: Seekable) -> int | None:
+    def stop_offset(self, log: LogView) -> int | None:
         """Return the offset to end before; None without a time bound, or without a record after it."""
         if self.until_ms is None:
             return None
@@ -94,7 +84,7 @@ def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
             bounds = bounds._replace(start=int(word))
         else:
             raise IllegalArgument(
-                f"{word!r} is no offset", hint="use beginning, end, N, -N (from the end), s@TIME or e@TIME"
+                f"{word!r} is not an offset", hint="use beginning, end, N, -N (from the end), s@TIME or e@TIME"
             )
     return bounds
 
@@ -102,5 +92,5 @@ def parse_bounds(words: tuple[str, ...], to_ms: Callable[[str], int]) -> Bounds:
 def _time(text: str, to_ms: Callable[[str], int]) -> int:
     time = to_ms(text)
     if time < 0:
-        raise IllegalArgument(f"the time {text!r} lies before 1970")
+        raise IllegalArgument(f"the time {text!r} is before 1970")
     return time

@@ -47,7 +47,7 @@ class OpenTransaction(NamedTuple):
         return {**self.topic_partition._asdict(), **dict(list(self._asdict().items())[1:])}
 
 
-class _Holder(NamedTuple):
+class _Owner(NamedTuple):
     transactional_id: str
     state: str
     timeout_ms: int
@@ -61,7 +61,7 @@ def open_transactions(
     `states` are the partitions of `__transaction_state`. Nothing is locked or changed.
     """
     problems: list[KafkalogError] = []
-    held: list[OpenTransaction] = []
+    found_open: list[OpenTransaction] = []
     for one in found:
         try:
             with LogView(one.path, fs=fs) as view:
@@ -71,42 +71,42 @@ def open_transactions(
         except KafkalogError as error:
             problems.append(error)
             continue
-        held += [
+        found_open += [
             OpenTransaction(
-                one.topic_partition, known.producer_id, known.producer_epoch, known.current_txn_first_offset,
-                known.last_timestamp, None, None, None,
+                one.topic_partition, producer.producer_id, producer.producer_epoch, producer.current_txn_first_offset,
+                producer.last_timestamp, None, None, None,
             )
-            for known in producers
-            if known.current_txn_first_offset >= 0
+            for producer in producers
+            if producer.current_txn_first_offset >= 0
         ]  # fmt: skip
-    if not held:
+    if not found_open:
         return [], problems
-    holders = _holders(states, fs, problems)
-    named = [
-        one._replace(**holders[one.producer_id]._asdict()) if one.producer_id in holders else one for one in held
+    owners = _read_owners(states, fs, problems)
+    with_owners = [
+        one._replace(**owners[one.producer_id]._asdict()) if one.producer_id in owners else one for one in found_open
     ]
-    return sorted(named, key=lambda one: (one.topic_partition, one.first_offset)), problems
+    return sorted(with_owners, key=lambda one: (one.topic_partition, one.first_offset)), problems
 
 
-def _holders(states: Iterable[PartitionPath], fs: FileSystem, problems: list[KafkalogError]) -> dict[int, _Holder]:
+def _read_owners(states: Iterable[PartitionPath], fs: FileSystem, problems: list[KafkalogError]) -> dict[int, _Owner]:
     """Return the newest state of each producer id in `__transaction_state`; add errors to `problems`.
 
     A record of a later version is passed over: its transaction is listed without a holder.
     """
-    holders: dict[int, _Holder] = {}
+    owners: dict[int, _Owner] = {}
     for one in states:
         try:
             with LogView(one.path, fs=fs) as view:
                 for record in records(view, view.log_start_offset, view.log_end_offset):
-                    _note(record.key, record.value, holders)
+                    _add_owner(record.key, record.value, owners)
                 if (damage := view.tail_damage) is not None:
                     problems.append(damage)
         except KafkalogError as error:
             problems.append(error)
-    return holders
+    return owners
 
 
-def _note(key: bytes | None, value: bytes | None, holders: dict[int, _Holder]) -> None:
+def _add_owner(key: bytes | None, value: bytes | None, owners: dict[int, _Owner]) -> None:
     try:
         found = coordinator_record(key or b"", value, transactions.KEYS, transactions.VALUES)
     except MessageError:
@@ -114,8 +114,8 @@ def _note(key: bytes | None, value: bytes | None, holders: dict[int, _Holder]) -
     if found.value is not None:
         number = found.value["transactionStatus"]
         state = _STATES[number] if 0 <= number < len(_STATES) else str(number)
-        holder = _Holder(found.key["transactionalId"], state, found.value["transactionTimeoutMs"])
-        holders[found.value["producerId"]] = holder
+        owner = _Owner(found.key["transactionalId"], state, found.value["transactionTimeoutMs"])
+        owners[found.value["producerId"]] = owner
 
 
 def transactions_table(found: Iterable[OpenTransaction]) -> Rows[OpenTransaction]:

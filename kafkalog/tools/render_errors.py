@@ -13,9 +13,9 @@ from kafkalog.records.codec_errors import unpack_error
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES
 from kafkalog.records.plain_runs import status_error
 
-LEAST_SIZE: Final = 14
+MIN_SIZE: Final = 14
 """Minimum value of a batch's size field: a v0 message without key and value."""
-_HINT: Final = "what lies before it was printed; a replica or a backup may have the rest"
+_HINT: Final = "everything before it was printed; a replica or a backup may have the rest"
 
 
 class Renderer(Protocol):
@@ -40,10 +40,10 @@ def stop_error(status: int, at: Renderer, path: str, base_position: int) -> Kafk
     """
     position = base_position + at.position
     if status == BAD_SIZE:
-        zeros = "zeros up to the end are a file preallocated and not closed well"
+        zeros = "zeros up to the end: the file was preallocated and not closed cleanly"
         return size_error(at.stop_value, path, position, _HINT if at.stop_value else zeros)
     if status in (BAD_MAGIC, BAD_FORMAT):
-        return CorruptRecord(f"no batch has the format {at.stop_value}", path=path, position=position, hint=_HINT)
+        return CorruptRecord(f"unknown batch format {at.stop_value}", path=path, position=position, hint=_HINT)
     if status == BAD_HEADER:
         return short_batch(at.stop_value, path, position)
     return _batch_error(status, at, path, position) or _record_error(status, at, path, base_position)
@@ -63,8 +63,8 @@ def refused_error(status: int, at: DumpText, path: str, base_position: int) -> K
 
 
 def size_error(field: int, path: str, position: int, hint: str | None = None) -> CorruptRecord:
-    """Return the error for a size field below `LEAST_SIZE`, with the reference's text."""
-    text = f"Found record size {field} smaller than minimum record overhead ({LEAST_SIZE})"
+    """Return the error for a size field below `MIN_SIZE`, with the reference's text."""
+    text = f"Found record size {field} smaller than minimum record overhead ({MIN_SIZE})"
     return CorruptRecord(text, path=path, position=position, hint=hint)
 
 

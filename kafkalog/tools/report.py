@@ -11,7 +11,7 @@ from typing import Final
 from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.inspect.report import Report
 from kafkalog.inspect.stats import LogStats
-from kafkalog.inspect.survey import Wanted, survey
+from kafkalog.inspect.survey import SurveyOptions, survey
 from kafkalog.manager.checkpoints import read_cleaner_offsets
 from kafkalog.manager.known_topics import KnownTopics, read_known_topics
 from kafkalog.storage.names import is_log_file
@@ -25,7 +25,7 @@ __all__ = ["REPORT_BYTES", "make_report"]
 
 REPORT_BYTES: Final = 512 << 20
 """Default number of bytes to read for a report, distributed over the partitions by size."""
-_LEAST_BYTES: Final = 1 << 20
+_MIN_BYTES: Final = 1 << 20
 """Fewest bytes to read of a partition, if it is that large."""
 _DETAIL_PART: Final = 8
 """One byte in this many is decoded for the keys."""
@@ -49,18 +49,18 @@ def make_report(
     found = partitions_below(paths, topics)
     sizes = [segment_bytes(one.path) for one in found]
     total = max(sum(sizes), 1)
-    known = _Known()
+    known = _TopicSettings()
     logs: list[LogStats] = []
     problems: list[str] = []
     for one, size in zip(found, sizes, strict=True):
-        progress = None if tell is None else by_share(tell, size)
-        most = None if sample_bytes is None else max(_LEAST_BYTES, sample_bytes * size // total)
-        detail = None if most is None else max(_LEAST_BYTES, most // _DETAIL_PART)
+        progress = None if tell is None else report_share(tell, size)
+        most = None if sample_bytes is None else max(_MIN_BYTES, sample_bytes * size // total)
+        detail = None if most is None else max(_MIN_BYTES, most // _DETAIL_PART)
         try:
             with LogView(one.path) as view:
                 first_dirty = known.first_dirty_offset(one)
-                wanted = Wanted(most, False, keys, detail, first_dirty)
-                logs.append(survey(view, one.topic_partition, wanted, progress, locate=damage_locator(view)))
+                options = SurveyOptions(most, False, keys, detail, first_dirty)
+                logs.append(survey(view, one.topic_partition, options, progress, locate=damage_locator(view)))
         except KafkalogError as error:
             problems.append(f"{one.topic_partition}: {error}")
         if progress is not None:
@@ -77,7 +77,7 @@ def segment_bytes(path: str) -> int:
         return 0
 
 
-class _Known:
+class _TopicSettings:
     """Settings and cleaner checkpoints of the data directories, each read once."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class _Known:
         try:
             return read_known_topics([directory]), read_cleaner_offsets(directory)
         except KafkalogError as error:
-            self.problems.append(f"settings of topics are not known: {error}")
+            self.problems.append(f"topic settings are unknown: {error}")
             return None, {}
 
 
@@ -117,16 +117,16 @@ def write_report(text: str, path: str) -> None:
         raise StorageError.from_os(error, "write the report", path=path) from error
 
 
-def by_share(tell: Callable[[int], object], size: int) -> Callable[[float], None]:
+def report_share(tell: Callable[[int], object], size: int) -> Callable[[float], None]:
     """Return a function that takes the finished share of `size` bytes and calls `tell` with the bytes added."""
-    told = 0
+    reported = 0
 
     def progress(share: float) -> None:
-        nonlocal told
+        nonlocal reported
         done = int(size * share)
-        if done > told:
-            tell(done - told)
-            told = done
+        if done > reported:
+            tell(done - reported)
+            reported = done
 
     return progress
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from kafkalog.config.topic import LogConfig, key_for
-from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.errors import KafkalogError
 from kafkalog.manager.checkpoints import forget
 from kafkalog.manager.deletion import remove_tree
 from kafkalog.manager.known_topics import read_known_topics
@@ -16,6 +16,7 @@ from kafkalog.manager.partition import ensure_topic
 from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.names import delete_dir_name
 from kafkalog.tools.directories import PartitionPath, find
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import OS, FileSystem
 
 
@@ -26,19 +27,17 @@ def delete_topic(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> lis
     UnknownTopicOrPartition, DirectoryLocked, StorageError.
     """
     found = find(dirs, topic, fs=fs)
-    with _locked(found, fs):
-        renamed = [_renamed(one, fs) for one in found]
+    with _lock_directories(found, fs):
+        renamed = [_rename_for_delete(one, fs) for one in found]
         for directory in _directories(found):
             forget(directory, [one.topic_partition for one in found], fs=fs)
             store = TopicStore(directory, fs=fs)
             entry = store.get(topic)
             store.remove((topic,), () if entry is None else (entry.topic_id,))
         for path in renamed:
-            try:
+            with os_errors("remove the deleted partition", path):
                 remove_tree(path, fs)
                 fs.fsync_dir(os.path.dirname(path))
-            except OSError as error:
-                raise StorageError.from_os(error, "remove the deleted partition", path=path) from error
     return found
 
 
@@ -56,7 +55,7 @@ def alter_topic(
     given = {key_for(name).name: value for name, value in changes.items()}
     LogConfig.from_stored({**before, **given})
     entry: TopicEntry | None = None
-    with _locked(found, fs):
+    with _lock_directories(found, fs):
         for directory in reversed(_directories(found)):
             store = TopicStore(directory, fs=fs)
             siblings = [(one.topic_partition, one.path) for one in found]
@@ -67,7 +66,7 @@ def alter_topic(
     return entry
 
 
-def is_broker_s(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> bool:
+def is_in_broker_metadata(dirs: Sequence[str], topic: str, *, fs: FileSystem = OS) -> bool:
     """Return True if a broker's metadata in these directories has the topic: a broker recreates it when it starts.
 
     Metadata that cannot be read counts as empty.
@@ -85,7 +84,7 @@ def _directories(found: Sequence[PartitionPath]) -> list[str]:
 
 
 @contextmanager
-def _locked(found: Sequence[PartitionPath], fs: FileSystem) -> Iterator[None]:
+def _lock_directories(found: Sequence[PartitionPath], fs: FileSystem) -> Iterator[None]:
     """Lock the directories exclusively for the block; their clean-shutdown markers stay, since no log is opened."""
     with ExitStack() as held:
         for directory in _directories(found):
@@ -93,13 +92,11 @@ def _locked(found: Sequence[PartitionPath], fs: FileSystem) -> Iterator[None]:
         yield
 
 
-def _renamed(one: PartitionPath, fs: FileSystem) -> str:
+def _rename_for_delete(one: PartitionPath, fs: FileSystem) -> str:
     """Rename the partition's directory for its delete, sync that, and return the new path."""
     directory = os.path.dirname(one.path)
     path = os.path.join(directory, delete_dir_name(one.topic_partition))
-    try:
+    with os_errors("rename the partition directory", one.path):
         fs.rename(one.path, path)
         fs.fsync_dir(directory)
-    except OSError as error:
-        raise StorageError.from_os(error, "rename the partition directory", path=one.path) from error
     return path

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.browse.batches import BatchRow, Place, after, before, place_of
-from kafkalog.browse.levels import fields_of, record_level
+from kafkalog.browse.batches import BatchRow, Place, after, before, find_place
+from kafkalog.browse.levels import field_level, record_level
 from kafkalog.inspect.values import text_of
 from kafkalog.storage.readonly.view import LogView
 from tests.golden_cases import Case, each_partition
@@ -80,7 +80,7 @@ def test_a_wrong_index_misleads_nobody(tmp_path: Path) -> None:
         index.write_bytes(b"".join(entries))
     with LogView(path) as view:
         assert before(view, end_of(view), 40) == wanted[-40:]
-        assert place_of(view, 455) == wanted[45].place
+        assert find_place(view, 455) == wanted[45].place
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_damage_is_a_row_and_the_walk_goes_on(tmp_path: Path) -> None:
     with LogView(path) as view:
         rows = everything(view)
         assert [row.base_offset for row in rows if row.problem == "damaged"] == [200]
-        (hole,) = [row for row in rows if row.problem == "no batch"]
+        (hole,) = [row for row in rows if row.problem == "not a batch"]
         assert hole.place.position == sum(map(len, parts[:30])) and not hole.is_batch
         assert rows[-1].base_offset == 600 and len(rows) > 50  # the index knew where to go on
         assert before(view, end_of(view), len(rows)) == rows
@@ -165,7 +165,7 @@ def test_little_is_read_of_a_huge_log(tmp_path: Path) -> None:
     with LogView(path) as view:
         assert view.size > 140 << 30
         for offset in (0, 79_995, 40_500, 41_000, 12_345):
-            place = place_of(view, offset)
+            place = find_place(view, offset)
             assert after(view, place, 1)[0].base_offset == offset // 10 * 10
             assert len(after(view, place, 40)) == min(40, (80_000 - offset) // 10 + 1)
             rows = before(view, place, 40)
@@ -187,7 +187,7 @@ def test_a_field_that_runs_over_the_end_of_an_old_message_is_said_to(tmp_path: P
         (shown,) = level.after(0, 10)
         said = [text_of(column.get(shown.thing), column.kind) for column in level.columns]
         assert f"damaged: the {part} runs past the end of its message" in said
-        fields = dict(one.thing for one in fields_of(view, shown.thing).after(0, 10))
+        fields = dict(one.thing for one in field_level(view, shown.thing).after(0, 10))
         assert str(fields[part]).startswith("damaged")
 
 

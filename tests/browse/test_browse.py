@@ -15,8 +15,8 @@ from textual.widgets import Input, Static
 
 import kafkalog
 from kafkalog.browse.app import BrowseApp
-from kafkalog.browse.fitting import fitted
-from kafkalog.browse.search import find_key, key_of
+from kafkalog.browse.fitting import fit_columns
+from kafkalog.browse.search import find_key, parse_key
 from kafkalog.browse.start import make_app
 from kafkalog.inspect.rows import Column
 from kafkalog.inspect.width import columns_of
@@ -43,7 +43,7 @@ class Screen:
         self.app = app
         self.pilot = pilot
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         for _ in range(3):
             await self.pilot.pause()
             await self.app.workers.wait_for_complete()
@@ -52,7 +52,7 @@ class Screen:
     async def press(self, *keys: str) -> None:
         for key in keys:
             await self.pilot.press(key)
-            await self.settled()
+            await self.wait_until_idle()
 
     async def ask(self, key: str, text: str) -> None:
         await self.press(key)
@@ -80,7 +80,7 @@ def browse(path: Path, steps: Steps, size: tuple[int, int] = (100, 24)) -> str:
         app = make_app(partitions_below([str(path)]))
         async with app.run_test(size=size) as pilot:
             screen = Screen(app, pilot)
-            await screen.settled()
+            await screen.wait_until_idle()
             await steps(screen)
             return app.export_screenshot()
 
@@ -125,26 +125,26 @@ def test_a_screenful_at_a_time(data: Path) -> None:
 
     async def steps(screen: Screen) -> None:
         await screen.press("enter", "enter")
-        room = screen.app.room
-        assert len(screen.rows()) == room < 22
+        height = screen.app.height
+        assert len(screen.rows()) == height < 22
         seen = [row[0] for row in screen.rows()]
         for _ in range(8):
             await screen.press("pagedown")
-            assert len(screen.rows()) == room
+            assert len(screen.rows()) == height
             seen += [row[0] for row in screen.rows()]
-        assert seen == [f"{n:,}" for n in range(0, 90 * room, 10)] and "1,000" in seen
+        assert seen == [f"{n:,}" for n in range(0, 90 * height, 10)] and "1,000" in seen
         await screen.press("pageup")
-        assert screen.rows()[0][0] == f"{70 * room:,}"
+        assert screen.rows()[0][0] == f"{70 * height:,}"
         await screen.press("end")
-        assert screen.current()[0] == "2,990" and len(screen.rows()) == room
+        assert screen.current()[0] == "2,990" and len(screen.rows()) == height
         await screen.press("down", "pagedown")
         assert screen.current()[0] == "2,990"
         await screen.press("home")
         assert screen.current()[0] == "0"
         await screen.press("up", "pageup")
-        assert screen.current()[0] == "0" and len(screen.rows()) == room
-        await screen.press(*["down"] * room)
-        assert screen.rows()[0][0] == "10" and screen.current()[0] == f"{10 * room:,}"
+        assert screen.current()[0] == "0" and len(screen.rows()) == height
+        await screen.press(*["down"] * height)
+        assert screen.rows()[0][0] == "10" and screen.current()[0] == f"{10 * height:,}"
 
     browse(data, steps)
 
@@ -161,7 +161,7 @@ def test_search_by_offset_and_time(data: Path) -> None:
         await screen.ask("o", "3001")
         assert "out of range" in screen.text("note").lower() or "3000" in screen.text("note")
         await screen.ask("o", "word")
-        assert "no offset" in screen.text("note")
+        assert "is not an offset" in screen.text("note")
         await screen.ask("t", "2026-11-20T12:00:01.500Z")
         assert screen.current()[0] == "1,500"
         await screen.ask("t", "2030-01-01")
@@ -190,9 +190,9 @@ def test_search_by_key_goes_on(tmp_path: Path) -> None:
         await screen.ask("slash", "\\xffodd")
         assert screen.current()[0] == "600"
         await screen.press("n")
-        assert "not in the records from offset 601" in screen.text("note")
+        assert "not found from offset 601" in screen.text("note")
         await screen.ask("slash", "nobody")
-        assert "not in the records" in screen.text("note") and screen.current()[0] == "600"
+        assert "not found from" in screen.text("note") and screen.current()[0] == "600"
 
     browse(tmp_path, steps)
 
@@ -206,7 +206,7 @@ def test_a_search_is_bounded_and_can_be_ended(data: Path) -> None:
         assert (again.offset, again.is_done) == (2500, True)
         ended = find_key(view, b"k2500", 0, lambda offset, read: read == 0)
         assert ended.offset is None and not ended.is_done
-    assert key_of("a\\x00\\\\b") == b"a\x00\\b"
+    assert parse_key("a\\x00\\\\b") == b"a\x00\\b"
 
 
 @pytest.mark.parametrize("size", [(60, 16), (30, 8), (200, 50)])
@@ -226,8 +226,8 @@ def test_a_resize_shows_another_number_of_rows(data: Path) -> None:
         await screen.press("enter", "enter", "pagedown")
         first = screen.rows()[0]
         await screen.pilot.resize_terminal(60, 12)
-        await screen.settled()
-        assert len(screen.rows()) == screen.app.room < 10 and screen.rows()[0][0] == first[0]
+        await screen.wait_until_idle()
+        assert len(screen.rows()) == screen.app.height < 10 and screen.rows()[0][0] == first[0]
 
     browse(data, steps)
 
@@ -266,7 +266,7 @@ def test_damage_is_told(data: Path) -> None:
 
     async def steps(screen: Screen) -> None:
         await screen.press("enter", "enter")
-        assert "damaged" in screen.current() and len(screen.rows()) == screen.app.room
+        assert "damaged" in screen.current() and len(screen.rows()) == screen.app.height
         await screen.press("enter")
         assert "checksum" in screen.text("note") or "damaged" in screen.text("note")
         await screen.press("left")
@@ -306,7 +306,7 @@ def test_columns_that_do_not_fit_are_left_out() -> None:
                Column("more", lambda one: one[2], "number")]  # fmt: skip
     things = [("a-very-long-name-" * 3, 1_234_567, 1_234_567)]
     for width, count in ((200, 3), (40, 3), (30, 2), (10, 1)):
-        heads, rows = fitted(columns, things, width)
+        heads, rows = fit_columns(columns, things, width)
         assert len(heads) == len(rows[0]) == count
         assert sum(columns_of(cell) + 2 for cell in rows[0]) <= max(width, 10)
 

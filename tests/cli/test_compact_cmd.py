@@ -25,7 +25,7 @@ def test_dry_run_then_apply(data: Path) -> None:
     told = commands.ok("compact", data, "--now", str(NOW)).decode()
     assert told.splitlines() == [
         f"clean {data}/t-0 up to offset 4: keeps 2 of 4 records, 201 of 279 bytes",
-        "  1 records without a key go too",
+        "  removed for lack of a key: 1 records",
         f"keep {data}/u-0: its cleanup.policy is delete",
         "2 records of 2 partitions, 78 bytes to remove, nothing was changed: give --apply",
     ]
@@ -40,7 +40,7 @@ def test_records_in_the_last_segment_alone(tmp_path: Path) -> None:
     """It says why nothing is cleaned; the dry run with --roll counts what the clean then does."""
     path = tmp_path / "data" / "t-0"
     make(path, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], per_segment=9)
-    why = "its records that are not clean lie in the last segment, which is not cleaned: give --roll"
+    why = "its dirty records are in the last segment, which is cleaned only with --roll"
     told = commands.ok("compact", path, "--apply").decode()
     assert told.splitlines() == [f"keep {path}: {why}", "nothing to clean of 1 partition"]
     before = sorted(one.name for one in path.iterdir())

@@ -15,7 +15,7 @@ from tests.commands import LINE, environment, kafkalog, ok
 ASK = {"_KAFKALOG_COMPLETE": "bash_complete"}
 
 
-def completed(line: str, **env: str) -> list[str]:
+def complete_line(line: str, **env: str) -> list[str]:
     """What bash may put for the last word of `line`: `plain,<word>`, or what kind of file."""
     words = line.split(" ")
     return ok(COMP_WORDS=line, COMP_CWORD=str(len(words) - 1), **ASK, **env).decode().split()
@@ -44,11 +44,11 @@ def test_another_shell_is_wrong_usage() -> None:
 
 
 def test_commands_options_and_files() -> None:
-    assert completed("kafkalog co") == ["plain,compact", "plain,completion", "plain,consume"]
-    assert completed("kafkalog topics d") == ["plain,delete", "plain,describe"]
-    assert "plain,--isolation-level" in completed("kafkalog consume --i")
-    assert completed("kafkalog completion z") == ["plain,zsh"]
-    assert completed("kafkalog consume -d da") == ["file,da"]
+    assert complete_line("kafkalog co") == ["plain,compact", "plain,completion", "plain,consume"]
+    assert complete_line("kafkalog topics d") == ["plain,delete", "plain,describe"]
+    assert "plain,--isolation-level" in complete_line("kafkalog consume --i")
+    assert complete_line("kafkalog completion z") == ["plain,zsh"]
+    assert complete_line("kafkalog consume -d da") == ["file,da"]
 
 
 def test_no_command_is_imported_to_name_it() -> None:
@@ -66,11 +66,11 @@ def test_topics_of_the_directory_are_offered(tmp_path: Path) -> None:
     for name in ("orders-0", "orders-1", "others-0", "zebra-0"):
         library.open(tmp_path / name, "a").close()
     wanted = ["plain,orders", "plain,others"]
-    assert completed(f"kafkalog consume -d {tmp_path} -t o") == wanted
-    assert completed("kafkalog stats -t o", KAFKALOG_DIR=str(tmp_path)) == wanted
-    assert completed(f"kafkalog consume -d {tmp_path / 'missing'} -t o") == []
-    assert completed(f"kafkalog consume -d {tmp_path / 'orders-0'} -t o") == []
-    assert completed("kafkalog consume -t o") == []
+    assert complete_line(f"kafkalog consume -d {tmp_path} -t o") == wanted
+    assert complete_line("kafkalog stats -t o", KAFKALOG_DIR=str(tmp_path)) == wanted
+    assert complete_line(f"kafkalog consume -d {tmp_path / 'missing'} -t o") == []
+    assert complete_line(f"kafkalog consume -d {tmp_path / 'orders-0'} -t o") == []
+    assert complete_line("kafkalog consume -t o") == []
 
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_an_empty_topic_is_fine(data: Path) -> None:
         (["-t", "t", "-p", "7"], 1, b"no partition 7"),
         (["-t", "t", "-o", "11"], 1, b"offset 11"),
         (["-t", "t", "-o", "stored"], 2, b"stored"),
-        (["-t", "t", "-o", "soon"], 2, b"no offset"),
+        (["-t", "t", "-o", "soon"], 2, b"is not an offset"),
         (["-t", "t", "-o", "s@soon"], 2, b"not a time"),
         (["-t", "t", "-o", "1", "-o", "2"], 2, b"two starts"),
         (["-t", "t", "-G", "my group"], 2, b"not a valid cursor name"),

@@ -28,7 +28,7 @@ def cursors(tmp_path: Path) -> Path:
     return tmp_path / "cursors"
 
 
-def consumed(data: Path, cursors: Path, *more: str) -> list[bytes]:
+def run_consume(data: Path, cursors: Path, *more: str) -> list[bytes]:
     return ok("consume", "-d", data, "-t", "t", "-G", "g", "--cursors", cursors, "-q", *more).splitlines()
 
 
@@ -39,26 +39,26 @@ def positions(data: Path, cursors: Path, *more: str) -> list[tuple[str, int, int
 
 
 def test_a_second_run_goes_on(data: Path, cursors: Path) -> None:
-    assert consumed(data, cursors) == [b"0.0", b"0.1", b"0.2", b"0.3", b"0.4", b"0.5", b"1.0", b"1.1", b"1.2"]
-    assert consumed(data, cursors) == []
+    assert run_consume(data, cursors) == [b"0.0", b"0.1", b"0.2", b"0.3", b"0.4", b"0.5", b"1.0", b"1.1", b"1.2"]
+    assert run_consume(data, cursors) == []
     with library.open(data / "t-1", "a") as log:
         log.append(b"new")
-    assert consumed(data, cursors, "-o", "stored") == [b"new"]
+    assert run_consume(data, cursors, "-o", "stored") == [b"new"]
     assert positions(data, cursors) == [("g", 0, 6, 0), ("g", 1, 4, 0)]
-    assert consumed(data, cursors, "-c", "0") == []
+    assert run_consume(data, cursors, "-c", "0") == []
 
 
 def test_a_count_is_kept_exactly(data: Path, cursors: Path) -> None:
-    assert consumed(data, cursors, "-c", "2") == [b"0.0", b"0.1"]
-    assert consumed(data, cursors, "-c", "5") == [b"0.2", b"0.3", b"0.4", b"0.5", b"1.0"]
+    assert run_consume(data, cursors, "-c", "2") == [b"0.0", b"0.1"]
+    assert run_consume(data, cursors, "-c", "5") == [b"0.2", b"0.3", b"0.4", b"0.5", b"1.0"]
     assert positions(data, cursors) == [("g", 0, 6, 0), ("g", 1, 1, 2)]
 
 
 def test_where_a_new_one_begins(data: Path, cursors: Path) -> None:
-    assert consumed(data, cursors, "-p", "0", "-o", "4") == [b"0.4", b"0.5"]
+    assert run_consume(data, cursors, "-p", "0", "-o", "4") == [b"0.4", b"0.5"]
     told = kafkalog("consume", "-d", data, "-t", "t", "-p", "0", "-G", "g", "--cursors", cursors, "-o", "beginning")
-    assert told.stdout == b"" and b"-o is for new ones" in told.stderr
-    assert consumed(data, cursors, "-p", "1", "-X", "auto.offset.reset=latest") == []
+    assert told.stdout == b"" and b"-o is only for new cursors" in told.stderr
+    assert run_consume(data, cursors, "-p", "1", "-X", "auto.offset.reset=latest") == []
     missing = kafkalog("consume", "-d", data, "-t", "t", "-G", "x", "--cursors", cursors, "-o", "stored")
     assert missing.returncode == 2 and b"cursor x of t-0 has no position" in missing.stderr
     without = kafkalog("consume", "-d", data, "-t", "t", "-o", "stored")
@@ -66,7 +66,7 @@ def test_where_a_new_one_begins(data: Path, cursors: Path) -> None:
 
 
 def test_a_lost_place_is_an_error_or_reset(data: Path, cursors: Path) -> None:
-    assert len(consumed(data, cursors, "-p", "0", "-c", "2")) == 2
+    assert len(run_consume(data, cursors, "-p", "0", "-c", "2")) == 2
     with library.open(data / "t-0", "a") as log:
         log.delete_before(4)
     lost = kafkalog("consume", "-d", data, "-t", "t", "-p", "0", "-G", "g", "--cursors", cursors)
@@ -74,7 +74,7 @@ def test_a_lost_place_is_an_error_or_reset(data: Path, cursors: Path) -> None:
     assert positions(data, cursors) == [("g", 0, 2, None)]
     arguments = ("consume", "-d", data, "-t", "t", "-p", "0", "-G", "g", "--cursors", cursors)
     again = kafkalog(*arguments, "-X", "auto.offset.reset=earliest")
-    assert again.stdout == b"0.4\n0.5\n" and b"goes on at 4" in again.stderr
+    assert again.stdout == b"0.4\n0.5\n" and b"continues at 4" in again.stderr
     wrong = kafkalog(*arguments, "-X", "auto.offset.reset=first")
     assert wrong.returncode == 2 and b"earliest, latest or none" in wrong.stderr
 
@@ -113,7 +113,7 @@ def test_a_closed_pipe_keeps_what_was_taken(data: Path, cursors: Path) -> None:
 
 def test_groups_as_a_table(data: Path, cursors: Path) -> None:
     assert ok("offsets", "groups", "-d", data, "--cursors", cursors) == b""
-    consumed(data, cursors, "-c", "7")
+    run_consume(data, cursors, "-c", "7")
     lines = ok("offsets", "groups", "-d", data, "-t", "t", "-G", "g", "--cursors", cursors).decode().splitlines()
     assert lines[0].split() == [
         "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "COMMITTED",
@@ -135,10 +135,10 @@ def test_groups_as_a_table(data: Path, cursors: Path) -> None:
     ],
 )  # fmt: skip
 def test_reset(data: Path, cursors: Path, way: list[str], to: int) -> None:
-    consumed(data, cursors, "-p", "0", "-c", "4")
+    run_consume(data, cursors, "-p", "0", "-c", "4")
     arguments = ("offsets", "reset", "-d", data, "-t", "t", "-p", "0", "-G", "g", "--cursors", cursors, *way)
     dry = kafkalog(*arguments)
-    assert dry.stdout.decode() == f"g t:0 4 {to}\n" and b"nothing is changed" in dry.stderr
+    assert dry.stdout.decode() == f"g t:0 4 {to}\n" and b"nothing was changed" in dry.stderr
     assert positions(data, cursors) == [("g", 0, 4, 2)]
     assert ok(*arguments, "--execute").decode() == f"g t:0 4 {to}\n"
     assert positions(data, cursors) == [("g", 0, to, 6 - to)]
@@ -160,12 +160,12 @@ def test_reset_makes_and_mends(data: Path, cursors: Path) -> None:
 
 
 def test_delete(data: Path, cursors: Path) -> None:
-    consumed(data, cursors)
+    run_consume(data, cursors)
     assert ok("offsets", "delete", "-d", data, "-G", "g", "--cursors", cursors) == b"g t:0\ng t:1\n"
     assert positions(data, cursors) == []
     none = kafkalog("offsets", "delete", "-d", data, "-G", "g", "--cursors", cursors)
     assert none.returncode == 1 and b"no cursor g" in none.stderr
-    assert len(consumed(data, cursors)) == 9
+    assert len(run_consume(data, cursors)) == 9
 
 
 def test_compressed_and_committed_reading(data: Path, cursors: Path) -> None:

@@ -94,7 +94,7 @@ def written(directory: Path, data: bytes) -> Path:
     return directory / "t-0"
 
 
-def printed(arguments: list[str], capture: pytest.CaptureFixture[bytes]) -> list[str]:
+def run_and_read(arguments: list[str], capture: pytest.CaptureFixture[bytes]) -> list[str]:
     assert run(arguments) == 0
     done = capture.readouterr()
     assert done.err == b""
@@ -109,12 +109,12 @@ def check(known: Known, schemas: Path, capture: pytest.CaptureFixture[bytes]) ->
     assert [None if value is None else decode(value) for value in values] == [None, known.meaning] * 4
     serdes = ["-s", known.name, "--schemas", str(schemas)]
     flags = ["consume", "-q", "-d", str(path.parent), "-t", "t", *serdes]
-    assert printed([*flags, "-K", "=", "-Z"], capture) == [f"{known.text}=NULL", f"{known.text}={known.text}"] * 4
-    lines = [json.loads(line) for line in printed([*flags, "-J"], capture)]
+    assert run_and_read([*flags, "-K", "=", "-Z"], capture) == [f"{known.text}=NULL", f"{known.text}={known.text}"] * 4
+    lines = [json.loads(line) for line in run_and_read([*flags, "-J"], capture)]
     meant = base64.b64encode(known.meaning).decode() if isinstance(known.meaning, bytes) else known.meaning
     assert [(one["key"], one["payload"]) for one in lines] == [(meant, None), (meant, meant)] * 4
     classes = ["--key-decoder-class", known.name, "--value-decoder-class", known.name, "--schemas", str(schemas)]
-    dumped = printed(["dump", *classes, str(path / f"{0:020d}.log")], capture)
+    dumped = run_and_read(["dump", *classes, str(path / f"{0:020d}.log")], capture)
     ends = [line[line.index("key: ") :] for line in dumped if line.startswith("| ")]
     assert ends == [f"key: {known.text}", f"key: {known.text} payload: {known.text}"] * 4
 

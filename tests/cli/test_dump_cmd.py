@@ -129,13 +129,13 @@ def test_decoder_classes(log: Path, tmp_path: Path) -> None:
         assert done.stdout.splitlines()[3].endswith(end)
     wrong = kafkalog("--key-decoder-class", "no.such.Class", log)
     assert (wrong.returncode, wrong.stdout) == (2, f"Dumping {log}\n")
-    assert "there is no decoder 'no.such.Class'" in wrong.stderr
+    assert "unknown decoder 'no.such.Class'" in wrong.stderr
 
 
 def test_a_decoder_class_without_a_name_is_not_passed_over(log: Path) -> None:
     empty = kafkalog("--key-decoder-class", "", log)
     assert (empty.returncode, empty.stdout) == (2, f"Dumping {log}\n")
-    assert "there is no decoder ''" in empty.stderr
+    assert "unknown decoder ''" in empty.stderr
 
 
 def test_complaints_are_on_stderr_and_leave_the_status_alone(log: Path) -> None:

@@ -22,16 +22,16 @@ def test_dry_run_then_apply_then_undo(data: Path) -> None:
     told = commands.kafkalog("handover", "-d", data)
     assert told.returncode == 1 and not told.stderr, told.stderr
     lines = told.stdout.decode().splitlines()
-    assert lines[0].startswith("broker   node 3 of cluster ") and "no controller has begun a log" in lines[0]
+    assert lines[0].startswith("broker   node 3 of cluster ") and "no metadata log yet" in lines[0]
     assert lines[1].startswith("new      orders ") and lines[1].endswith("2 partitions, 0 offsets, retention.ms=-1")
     assert lines[-1] == "1 topic to hand over, nothing was changed: give --apply"
     done = commands.ok("handover", "-d", data, "--apply").decode().splitlines()
     assert done[-1].startswith("1 topic handed over: start the broker")
     assert commands.ok("handover", "-d", data).decode().splitlines()[-1].startswith("nothing to hand over")
     undone = commands.kafkalog("handover", "-d", data, "--undo")
-    assert undone.returncode == 0 and undone.stderr == b"took 1 topic back\n"
+    assert undone.returncode == 0 and undone.stderr == b"undid the handover of 1 topic\n"
     again = commands.kafkalog("handover", "-d", data, "--undo")
-    assert again.returncode == 1 and b"no handover to take back" in again.stderr
+    assert again.returncode == 1 and b"no handover to undo" in again.stderr
 
 
 def test_json(data: Path) -> None:

@@ -62,4 +62,4 @@ def test_wrong_usage(data: Path) -> None:
     kafkalog.open(data / "orders-0", "a").close()
     assert commands.kafkalog("kept", "restore", data, "--to", data).returncode == 2
     absent = commands.kafkalog("kept", "remove", data, "--entry", "1-2")
-    assert absent.returncode == 1 and b"there are 0000" in absent.stderr
+    assert absent.returncode == 1 and b"the entries are 0000" in absent.stderr

@@ -72,7 +72,7 @@ LINES = [f'{{"ts":{HUGE}}}', f'{{"partition":{HUGE}}}', "[" * 100_000, '{"key":'
 
 @pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
 def test_a_json_line_that_no_record_can_hold(line: str) -> None:
-    with pytest.raises(FormatError, match="line 2 is no record"):
+    with pytest.raises(FormatError, match="line 2 is not a record"):
         parse_record(line.encode(), "stdin", 2)
 
 
@@ -98,7 +98,7 @@ def test_a_linger_time_beyond_what_the_system_waits_for(monkeypatch: pytest.Monk
             return []
 
     monkeypatch.setattr(produce.select, "poll", Poll)
-    lull = produce._Lull(0, 9_999_999_999)
+    lull = produce._LingerTimer(0, 9_999_999_999)
     lull.pending = True
     assert lull.passed() and max(asked) == 2**31 - 1
 

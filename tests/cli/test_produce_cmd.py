@@ -319,7 +319,7 @@ def test_an_unclean_partition_is_recovered(data: Path) -> None:
     assert values(data / "t-0") == [b"x", b"y"]
 
 
-def interrupted(data: Path, sign: int) -> int:
+def interrupt_produce(data: Path, sign: int) -> int:
     """The status of a produce that is stopped while its pipe is open and one record is in."""
     running = started("produce", "-d", data, "-t", "t", "-X", "linger.ms=1")
     assert running.stdin is not None
@@ -337,7 +337,7 @@ def interrupted(data: Path, sign: int) -> int:
 
 @pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stop_by_signal_leaves_a_good_log(data: Path, sign: int, status: int) -> None:
-    assert interrupted(data, sign) == status
+    assert interrupt_produce(data, sign) == status
     assert values(data / "t-0") == [b"first", b"second"]
     ok("produce", "-d", data, "-t", "t", stdin=b"goes on\n")
     assert values(data / "t-0") == [b"first", b"second", b"goes on"]

@@ -56,8 +56,8 @@ def test_a_directory_is_told_partition_by_partition(partition: Path) -> None:
     (partition.parent / "recovery-point-offset-checkpoint").write_text("0\n2\nt 0 40\nsound 0 99\n")
     told = commands.kafkalog("repair", partition.parent).stdout.decode().splitlines()
     assert [line.split(" ", 1)[0] for line in told] == ["rebuild", "cut", "", "rebuild", "", *["next"] * 2, "3"]
-    assert told[2].endswith("/data/t-0: 2 changes, 0 left alone")
-    assert told[4].endswith("/data: 1 change, 0 left alone") and "sound-0" in told[3]
+    assert told[2].endswith("/data/t-0: 2 changes, 0 left unrepaired")
+    assert told[4].endswith("/data: 1 change, 0 left unrepaired") and "sound-0" in told[3]
     only = commands.kafkalog("repair", "--checkpoints", partition.parent).stdout
     assert only.count(b"rebuild ") == 1 and b"\ncut " not in only
 
@@ -71,7 +71,7 @@ def test_wrong_usage(partition: Path) -> None:
     assert commands.kafkalog("repair", partition / "none").returncode == 1
 
 
-def damaged(data: Path) -> tuple[Path, int]:
+def damage_log(data: Path) -> tuple[Path, int]:
     """A partition of two segments with damage in the middle of the first, not closed well, and where that is."""
     with kafkalog.open(data / "t-0", "a") as log:
         for number in range(8):
@@ -90,7 +90,7 @@ def damaged(data: Path) -> tuple[Path, int]:
 def test_it_says_what_the_next_opening_will_cut_and_keep(tmp_path: Path) -> None:
     """A malformed recovery-point checkpoint is rewritten without entries: so all of the partition is recovered."""
     data = tmp_path / "data"
-    partition, at = damaged(data)
+    partition, at = damage_log(data)
     checkpoint = data / "recovery-point-offset-checkpoint"
     checkpoint.write_text("0\n1\nt 0 40\n")
     flushed = f"next     {partition}: the next opening for writing recovers from offset 40 on and cuts nothing"
@@ -99,11 +99,11 @@ def test_it_says_what_the_next_opening_will_cut_and_keep(tmp_path: Path) -> None
     cut = (
         f"next     {partition}: the next opening for writing recovers from its beginning on and will cut "
         f"{partition}/{LOG} at byte {at}, offset 10 (the batch does not match its checksum, 1 later segment with it), "
-        "and keep 25 sound records in 5 batches (offsets 15 to 39) behind it"
+        "and keep 25 sound records in 5 batches (offsets 15 to 39) after it"
     )
     for apply in ([], ["--apply"]):
         told = commands.kafkalog("repair", data, *apply).stdout.decode().splitlines()
-        assert any(line.startswith("rebu") and "0 entries of it can be read" in line for line in told)
+        assert any(line.startswith("rebu") and "0 entries can be read" in line for line in told)
         assert cut in told
     (line,) = [
         one for one in map(json.loads, commands.kafkalog("repair", "-J", data).stdout.splitlines())

@@ -54,7 +54,7 @@ def test_settings_of_the_call(data: Path) -> None:
 def test_a_topic_that_nobody_knows_is_told(data: Path) -> None:
     (data / "kafkalog.topics.json").unlink()
     told = commands.ok("retain", data, "--now", str(NOW)).decode()
-    assert f"keep {data}/old-0: nobody knows its topic's settings" in told
+    assert f"keep {data}/old-0: its topic's settings are unknown" in told
     assert "1 segment " in commands.ok("retain", data, "--now", str(NOW), "--retention-ms", str(DAY)).decode()
 
 

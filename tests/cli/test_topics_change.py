@@ -42,7 +42,7 @@ def test_alter_settings(dirs: list[Path]) -> None:
 def test_more_partitions(dirs: list[Path]) -> None:
     """In the topic's directories, evenly; what is there stays, and all carry one id."""
     done = kafkalog("topics", "alter", *flags(dirs), "-t", "t", "--partitions", "5")
-    assert (done.returncode, done.stderr) == (0, b"t: 3 partitions made, it has 5\n")
+    assert (done.returncode, done.stderr) == (0, b"t: added 3 partitions, it now has 5\n")
     with library.open_dirs(dirs, "a") as store:
         assert store.topics["t"].partitions == (0, 1, 2, 3, 4)
         assert store["t", 1].end_offset == 3
@@ -85,7 +85,7 @@ def test_delete(dirs: list[Path]) -> None:
 def test_delete_a_broker_s_topic_says_what_a_broker_does(tmp_path: Path) -> None:
     library.open(tmp_path / "t-0", "a").close()
     write_metadata(tmp_path, topic_values("t", {}))
-    assert b"a broker makes it anew" in kafkalog("topics", "delete", "-d", tmp_path, "-t", "t").stderr
+    assert b"a broker recreates it" in kafkalog("topics", "delete", "-d", tmp_path, "-t", "t").stderr
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_delete_a_broker_s_topic_says_what_a_broker_does(tmp_path: Path) -> None
         (["alter", "-t", "t", "-c", "retention.mss=1"], 2, "did you mean retention.ms"),
         (["alter", "-t", "t", "-c", "retention.ms=-2"], 2, "retention.ms"),
         (["alter", "-t", "t", "--delete-config", "retention.mss"], 2, "did you mean retention.ms"),
-        (["alter", "-t", "t", "-c", "retention.ms=1", "--delete-config", "retention.ms"], 2, "set and deleted at once"),
+        (["alter", "-t", "t", "-c", "retention.ms=1", "--delete-config", "retention.ms"], 2, "both set and deleted"),
         (["alter", "-t", "none", "-c", "retention.ms=1"], 1, "there is no topic none"),
         (["alter", "-t", "none", "--partitions", "2"], 1, "there is no topic none"),
         (["delete", "-t", "none"], 1, "there is no topic none"),

@@ -98,4 +98,4 @@ def test_names_of_a_brokers_groups_are_left_out(data: Path, tmp_path: Path) -> N
 
 def test_files_of_records_have_none(tmp_path: Path) -> None:
     done = commands.kafkalog("import", tmp_path / "x.jsonl", "-d", tmp_path / "new", "--group-offsets")
-    assert done.returncode == 2 and b"--group-offsets is of kafka-dir" in done.stderr
+    assert done.returncode == 2 and b"--group-offsets needs --format kafka-dir" in done.stderr

@@ -128,4 +128,4 @@ def test_damage_in_a_sample_is_shown_and_its_segment_is_not_read_whole(tmp_path:
         stats = log.stats(sample_bytes=130 << 10)
     (place,) = stats.damage
     assert (place.position, place.last_sound_offset, place.next_sound_offset) == (0, -1, None)
-    assert "`kafkalog verify` shows how far it goes" in stats.problems[0]
+    assert "`kafkalog verify` shows the extent" in stats.problems[0]

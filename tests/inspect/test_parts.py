@@ -14,7 +14,7 @@ from tests.golden_cases import Case, each_partition
 from tests.raw_batches import batches, write_segment
 
 
-def dumped(case: Case, suffix: str) -> str:
+def dump_file(case: Case, suffix: str) -> str:
     """The text of the reference's dump tool of all files with that ending."""
     return "".join(case.expected_path(name).read_text() for name in case.expected_with(suffix))
 
@@ -25,7 +25,7 @@ def test_indexes_have_the_entries_that_kafka_dumped(case: Case) -> None:
         summaries = log.index
         assert summaries["base offset"] == [segment.base_offset for segment in log.segments]
         for one in summaries:
-            text = dumped(case, f"{one.base_offset:020d}.index.txt")
+            text = dump_file(case, f"{one.base_offset:020d}.index.txt")
             entries = re.findall(r"^offset: (\d+) position: (\d+)$", text, re.MULTILINE)
             assert one.offset_entries == len(entries)
             assert one.last_offset == (int(entries[-1][0]) if entries else -1)
@@ -35,7 +35,7 @@ def test_indexes_have_the_entries_that_kafka_dumped(case: Case) -> None:
 @each_partition("logdir", where=lambda case: any(name.endswith(".txnindex") for name in case.files))
 def test_aborted_transactions_are_those_that_kafka_dumped(case: Case) -> None:
     line = r"version: (\d+) producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)"
-    expected = [tuple(map(int, found)) for found in re.findall(line, dumped(case, ".txnindex.txt"))]
+    expected = [tuple(map(int, found)) for found in re.findall(line, dump_file(case, ".txnindex.txt"))]
     with kafkalog.open(case.directory) as log:
         assert sorted(log.aborted_txns) == sorted(expected)
 

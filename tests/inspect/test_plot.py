@@ -56,7 +56,7 @@ def test_files_and_notebooks(folder: Path, tmp_path: Path, ending: str) -> None:
         found.save(tmp_path / f"plot.{ending}")
         assert (tmp_path / f"plot.{ending}").stat().st_size > 1000
         assert found._repr_png_().startswith(b"\x89PNG")
-        with pytest.raises(StorageError, match="write the picture"):
+        with pytest.raises(StorageError, match="write the plot"):
             found.save(tmp_path / "nowhere" / "plot.png")
 
 
@@ -75,7 +75,7 @@ def test_a_sample_is_told(folder: Path) -> None:
 
 def test_a_picture_that_there_is_not(folder: Path) -> None:
     with kafkalog.open(folder) as log:
-        with pytest.raises(IllegalArgument, match="no picture 'batch'.*did you mean 'batches'"):
+        with pytest.raises(IllegalArgument, match="unknown plot 'batch'.*did you mean 'batches'"):
             log.plot("batch")
 
 

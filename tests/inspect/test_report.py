@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.inspect.report import Report, page
-from kafkalog.inspect.series import nice_end, rates, thinned
+from kafkalog.inspect.series import average_runs, axis_end, rates
 from kafkalog.inspect.tally import Span
 from kafkalog.tools.report import make_report, write_report
 from kafkalog.types import TopicPartition
@@ -21,7 +21,6 @@ from tests.server.browser import CONTRASTS, Browser, NoBrowser, find
 
 EVIL = '<script>alert("x")</script>&\'"\u202e\x1b[31m'
 TIME = 1_795_176_000_000
-VOID = {"meta", "rect", "path", "br"}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def test_what_it_shows(directory: Path) -> None:
                   "\n\\xff\\x00\n", '<script>alert("x")</s...'):  # fmt: skip
         assert shown in text, shown
     assert "\u202e" not in text and "\x1b" not in text
-    assert "no batch has the size field 0" in text and "offsets 100 to 109" in text
+    assert "invalid size field 0" in text and "offsets 100 to 109" in text
     assert report.logs[-1].dirty is not None and f"{report.logs[-1].dirty.ratio:.1%}" in text
     assert "Sampled" not in text and "~" not in text
 
@@ -106,7 +105,7 @@ def test_a_whole_broker_directory() -> None:
     report = make_report([str(extracted("logdir.tar.gz") / "data")])
     shape = shape_of(page(report))
     assert shape.open == [] and report.problems == ()
-    assert len(report.logs) > 30 and "of the records lie outside" in shape.text
+    assert len(report.logs) > 30 and "of the records are outside" in shape.text
 
 
 def test_rates_are_what_was_written() -> None:
@@ -117,8 +116,8 @@ def test_rates_are_what_was_written() -> None:
     assert rates([]) is None
     far = rates([*spans, Span(10**12, 10**12 + 1, 0.1, 1)], steps=4)
     assert far is not None and far.end_ms <= 4000 and 0 < far.outside < 0.001
-    assert [nice_end(value) for value in (1, 1.2, 2.5, 4.1, 9, 11, 4999)] == [1, 2, 4, 5, 10, 20, 5000]
-    assert thinned(list(range(10)), 3) == [(0, 2, 1.0), (3, 5, 4.0), (6, 9, 7.5)]
+    assert [axis_end(value) for value in (1, 1.2, 2.5, 4.1, 9, 11, 4999)] == [1, 2, 4, 5, 10, 20, 5000]
+    assert average_runs(list(range(10)), 3) == [(0, 2, 1.0), (3, 5, 4.0), (6, 9, 7.5)]
 
 
 # In a browser

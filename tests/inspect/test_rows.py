@@ -11,9 +11,9 @@ from rich.cells import cell_len
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.inspect.rows import Column, Rows
-from kafkalog.inspect.text import LEAST_COLUMNS
+from kafkalog.inspect.text import MIN_COLUMNS
 from kafkalog.inspect.values import Kind
-from kafkalog.inspect.width import columns_of, cut, shown, shown_bytes
+from kafkalog.inspect.width import columns_of, cut, escape_bytes, escape_text
 
 WIDE = "日本語のトピック"
 MARKED = "e\u0301a\u0308" * 4
@@ -56,7 +56,7 @@ def test_no_line_is_wider_than_the_terminal_or_more_than_text(
 ) -> None:
     text = rows.text(width, ascii_only=ascii_only, most=most)
     for line in text.split("\n"):
-        assert columns_of(line) <= max(width, LEAST_COLUMNS)
+        assert columns_of(line) <= max(width, MIN_COLUMNS)
         assert all(char.isprintable() for char in line)
         assert not ascii_only or line.isascii()
 
@@ -72,7 +72,7 @@ def test_columns_begin_and_end_where_their_heading_does(rows: list[tuple[object,
     for line, row in zip(lines, rows, strict=True):
         before, behind = split_at(line, key)
         assert before.endswith("  ") and columns_of(before) == key
-        assert behind.startswith(shown_bytes(row[1]))  # type: ignore[arg-type]
+        assert behind.startswith(escape_bytes(row[1]))  # type: ignore[arg-type]
         assert columns_of(line) == last  # a number stands at the right end of its column
 
 
@@ -87,7 +87,7 @@ def split_at(line: str, column: int) -> tuple[str, str]:
 @given(st.text() | st.sampled_from(HOSTILE))
 @example("\x00\x7f\x80\x9f\u200e\u200f\u061c\u2066\u2067\u2068\u2069\u202a\u202b\u202c\u202d\u202e\ufeff\u00ad")
 def test_what_is_shown_can_be_told_apart_and_harms_nobody(text: str) -> None:
-    safe = shown(text)
+    safe = escape_text(text)
     assert not {unicodedata.category(char) for char in safe} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     if not any("\ud800" <= char <= "\udfff" for char in text):  # those are bytes that were no UTF-8
         # an escape begins with a backslash, and one of the text is doubled: reading them back gives the text
@@ -97,7 +97,7 @@ def test_what_is_shown_can_be_told_apart_and_harms_nobody(text: str) -> None:
 
 @given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S", "Mn"))), st.integers(4, 30), st.booleans())
 def test_a_cut_text_keeps_within_its_width(text: str, width: int, middle: bool) -> None:
-    text = shown(text)
+    text = escape_text(text)
     short = cut(text, width, middle=middle)
     assert columns_of(short) <= width
     assert short == text or "..." in short
@@ -116,7 +116,7 @@ def test_widths_are_those_that_rich_counts(text: str) -> None:
     ],
 )  # fmt: skip
 def test_keys(data: bytes | None, text: str) -> None:
-    assert shown_bytes(data) == text
+    assert escape_bytes(data) == text
 
 
 TOPICS: Rows[tuple[str, int, int]] = Rows(
@@ -165,7 +165,7 @@ def test_it_is_a_tuple() -> None:
     assert TOPICS.dicts()[1] == {"topic": "日本", "records": 7, "size": 300}
     assert TOPICS._ipython_key_completions_() == ["topic", "records", "size"]
     assert tuple(TOPICS) == TOPICS and pickle.loads(pickle.dumps(TOPICS)) == TOPICS
-    with pytest.raises(IllegalArgument, match="no column 'recrods'.*there are topic, records, size"):
+    with pytest.raises(IllegalArgument, match="no column 'recrods'.*the columns are topic, records, size"):
         TOPICS["recrods"]
 
 

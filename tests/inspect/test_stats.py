@@ -27,7 +27,7 @@ BATCH = re.compile(
 )  # fmt: skip
 
 
-def dumped(case: Case) -> list[re.Match[str]]:
+def dump_batches(case: Case) -> list[re.Match[str]]:
     texts = [case.expected_path(name).read_text() for name in case.expected_with(".log.shallow.txt")]
     return [found for text in texts for found in BATCH.finditer(text)]
 
@@ -48,7 +48,7 @@ def first_time(header: Any) -> int:
 
 @each_partition("logdir", where=lambda case: "lat" not in case.name)
 def test_counts_are_those_that_kafka_dumped(case: Case) -> None:
-    lines = dumped(case)
+    lines = dump_batches(case)
     data = [line for line in lines if line["control"] == "false"]
     with kafkalog.open(case.directory) as log:
         stats = log.stats()

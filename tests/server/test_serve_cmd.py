@@ -168,8 +168,8 @@ def test_settings_come_from_a_file_and_x_goes_before_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--memory", "-d", "x"], "leave -d"),
-        (["-d", "{tmp}", "--read-only", "--add-user", "x"], "leave one of them out"),
+        (["--memory", "-d", "x"], "omit -d"),
+        (["-d", "{tmp}", "--read-only", "--add-user", "x"], "omit one of them"),
         (["-d", "{tmp}", "--listen", "nowhere"], "is not a listener"),
         (["-d", "{tmp}", "-X", "num.io.threads=0"], "num.io.threads"),
         (["-d", "{tmp}", "-X", "listeners=INSIDE://:0"], "listener.security.protocol.map"),

@@ -156,7 +156,7 @@ def test_export_that_skips_damage_writes_the_rest_and_lists_it(
     given = ("-t", "a", "--on-damage", "skip", "-X", f"corruptReport={lines}")
     done = job(capfd, "export", data, tmp_path / "out", *given)
     assert done.status == 1
-    assert f"left out: {segment}, " in done.err and "offsets 30 to 39" in done.err
+    assert f"skipped: {segment}, " in done.err and "offsets 30 to 39" in done.err
     assert [row["offset"] for row in rows(tmp_path / "out")] == [*range(30), *range(40, 100), *range(100)]
     (report,) = lines.iterdir()
     assert json.loads(report.read_text())["offset"] == 30
@@ -279,7 +279,7 @@ def test_the_command_exports_and_says_what(
     given = ("-t", "a", "--columns", "value,offset", "--no-dates", "--file-size", "64K", "--compression", "snappy")
     done = job(capfd, "export", data, tmp_path / "out", *given)
     assert (done.status, done.err) == (0, "")
-    assert re.fullmatch(r"exported 200 records into 2 files, [\d,]+ bytes; 0 were there before\n", done.out)
+    assert re.fullmatch(r"exported 200 records into 2 files, [\d,]+ bytes; 0 were exported earlier\n", done.out)
     assert set(ds.dataset(tmp_path / "out").schema.names) == {"value", "offset"}
     again = job(capfd, "export", data, tmp_path / "out", *given, "-J")
     assert json.loads(again.out) == {"records": 0, "files": 0, "bytes": 0, "before": 200}

@@ -84,7 +84,7 @@ def test_json_lines_are_appended_once(spark: "SparkSession", tmp_path: Path) -> 
         ({"format": "csv"}, IllegalArgument, "ingest"),
         ({"offsets": "keep"}, IllegalArgument, "do not say topic, partition and offset"),
         ({"topic": None}, IllegalArgument, "nothing says the topic"),
-        ({"format": "json"}, FormatError, "no record"),
+        ({"format": "json"}, FormatError, "is not a record"),
         ({"format": "json", "topic": None}, IllegalArgument, "name the topic"),
     ],
 )

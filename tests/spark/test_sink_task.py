@@ -217,7 +217,7 @@ def test_a_data_directory_whose_parent_is_missing_is_told(tmp_path: Path) -> Non
 
 def test_a_partitions_own_directory_is_no_data_directory(tmp_path: Path) -> None:
     kafkalog.open(tmp_path / "t-0", "a").close()
-    with pytest.raises(IllegalArgument, match="a partition's directory, where a data directory is meant"):
+    with pytest.raises(IllegalArgument, match="this is a partition directory, not a data directory"):
         write(tmp_path / "t-0", table([{"value": b"x"}], "value"), topic="t")
 
 

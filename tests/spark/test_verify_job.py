@@ -81,7 +81,7 @@ def test_the_golden_style_of_bad_paths(spark: "SparkSession", tree: Path) -> Non
     (tree / "empty").mkdir()
     with pytest.raises(NotAPartition, match="no partition in the directory"):
         verify(spark, tree / "empty")
-    with pytest.raises(IllegalArgument, match="leave one of them out"):
+    with pytest.raises(IllegalArgument, match="omit one of them"):
         verify(spark, tree / "a", deep=True, indexes_only=True)
 
 

@@ -25,9 +25,9 @@ from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.topics import TOPICS_FILE
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.tools.compact.directories import compact
-from kafkalog.tools.compact.partition import CompactPlan, _SeenLog
+from kafkalog.tools.compact.partition import CompactPlan, _DryRunLog
 from kafkalog.tools.directories import PartitionPath
-from kafkalog.tools.offline_partition import opened_offline
+from kafkalog.tools.offline_partition import open_offline
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import CLEANER_OFFSET_FILE
 from kafkalog.util.clock import SYSTEM_CLOCK
@@ -134,7 +134,7 @@ def test_a_topic_that_nobody_knows_is_kept(tmp_path: Path) -> None:
     make(tmp_path / "t-0", TWICE)
     (tmp_path / TOPICS_FILE).unlink()
     report = compact(tmp_path)
-    assert not report.cleaned and "nobody knows" in str(report)
+    assert not report.cleaned and "settings are unknown" in str(report)
     assert compact(tmp_path, settings={"cleanup_policy": "compact"}).cleaned
 
 
@@ -191,7 +191,7 @@ def test_a_recovered_log_is_clean_up_to_its_end_at_most(tmp_path: Path) -> None:
     (tmp_path / CLEANER_OFFSET_FILE).write_text("0\n1\nt 0 8\n")
     place = PartitionPath(TopicPartition("t", 0), str(tmp_path / "t-0"))
     plan = CompactPlan(place, LogConfig.from_mapping({"cleanup.policy": "compact"}), NOW, True)
-    with LogDir.acquire(str(tmp_path), fs=OS) as log_dir, opened_offline(log_dir, plan, OS, SYSTEM_CLOCK) as log:
+    with LogDir.acquire(str(tmp_path), fs=OS) as log_dir, open_offline(log_dir, plan, OS, SYSTEM_CLOCK) as log:
         assert log.log_end_offset == 5
         assert (tmp_path / CLEANER_OFFSET_FILE).read_text() == "0\n1\nt 0 5\n"
 
@@ -250,5 +250,5 @@ def test_a_log_that_is_looked_at_is_not_written(tmp_path: Path) -> None:
     plan = CompactPlan(place, LogConfig(cleanup_policy="compact"), NOW, True)
     before = {file: file.read_bytes() for file in (tmp_path / "t-0").iterdir()}
     with LogView(plan.place.path, fs=OS) as view, pytest.raises(IllegalState, match="open read-only"):
-        clean(CleanRange(_SeenLog(view, plan, OS), 0, 4), SkimpyOffsetMap(2400), now_ms=NOW)
+        clean(CleanRange(_DryRunLog(view, plan, OS), 0, 4), SkimpyOffsetMap(2400), now_ms=NOW)
     assert {file: file.read_bytes() for file in (tmp_path / "t-0").iterdir()} == before

@@ -52,7 +52,7 @@ def values(base: int, *texts: bytes) -> bytes:
     return batch([R(text) for text in texts], base_offset=base)
 
 
-def squeezed(codec: int, records: list[R], base: int = 0) -> bytes:
+def compress_batch(codec: int, records: list[R], base: int = 0) -> bytes:
     """A batch of these records, compressed."""
     plain = batch(records, base_offset=base)
     packed = bytes(compress(codec, plain[61:]))
@@ -60,7 +60,7 @@ def squeezed(codec: int, records: list[R], base: int = 0) -> bytes:
     return seal(plain[:8] + struct.pack(">i", len(body)) + body)
 
 
-def written(*chunks: Chunk, **bounds: int) -> tuple[bytes, Written]:
+def write_text(*chunks: Chunk, **bounds: int) -> tuple[bytes, Written]:
     out = io.BytesIO()
     done = write_records(chunks, out, delimited(), **bounds)
     return out.getvalue(), done
@@ -68,15 +68,15 @@ def written(*chunks: Chunk, **bounds: int) -> tuple[bytes, Written]:
 
 def test_chunks_are_written_in_order_from_the_first_offset_to_the_last() -> None:
     one, two = chunk(values(0, b"a", b"b"), values(2, b"c")), chunk(values(3, b"d", b"e"), position=900)
-    assert written(one, two) == (b"a\nb\nc\nd\ne\n", Written(5, 5))
-    assert written(one, two, first_offset=1, end_offset=4) == (b"b\nc\nd\n", Written(3, 4))
-    assert written(one, two, max_records=2) == (b"a\nb\n", Written(2, 2))
-    assert written(first_offset=8) == (b"", Written(0, 8))
+    assert write_text(one, two) == (b"a\nb\nc\nd\ne\n", Written(5, 5))
+    assert write_text(one, two, first_offset=1, end_offset=4) == (b"b\nc\nd\n", Written(3, 4))
+    assert write_text(one, two, max_records=2) == (b"a\nb\n", Written(2, 2))
+    assert write_text(first_offset=8) == (b"", Written(0, 8))
 
 
 def test_rows_left_out_of_a_chunk_are_not_written() -> None:
     parts = values(0, b"a"), values(1, b"b"), values(2, b"c")
-    assert written(chunk(*parts, first=1, cut=1), first_offset=1) == (b"b\n", Written(1, 2))
+    assert write_text(chunk(*parts, first=1, cut=1), first_offset=1) == (b"b\n", Written(1, 2))
 
 
 def test_no_chunk_is_taken_after_the_last_record() -> None:
@@ -136,14 +136,14 @@ def test_text_much_larger_than_its_limit() -> None:
 def test_what_cannot_be_read_is_named_after_what_can(
     part: bytes, kind: type[KafkalogError], word: str, codec: int
 ) -> None:
-    good = squeezed(codec, [R(text) for text in (b"a", b"b", b"c", b"d")])
+    good = compress_batch(codec, [R(text) for text in (b"a", b"b", b"c", b"d")])
     out = io.BytesIO()
     with pytest.raises(kind, match=word) as caught:
         write_records([chunk(good, part, position=5000)], out, delimited())
     assert out.getvalue() == b"a\nb\nc\nd\n"
     assert (caught.value.path, caught.value.offset) == ("x/00000000000000000000.log", 4)
     assert caught.value.position in (5000 + len(good), 5000 + len(good) + 61)  # the batch, or its records
-    assert written(chunk(good, part), end_offset=4) == (b"a\nb\nc\nd\n", Written(4, 4))
+    assert write_text(chunk(good, part), end_offset=4) == (b"a\nb\nc\nd\n", Written(4, 4))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -154,7 +154,7 @@ def test_every_format_and_codec_gives_the_text_of_its_records(
     """LOG-24: from the middle of a compressed batch on, only the records asked for come out."""
     chunks, expected, base = [], [], 0
     for codec, rows in made:
-        chunks.append(chunk(squeezed(codec, rows, base), position=base * 1000))
+        chunks.append(chunk(compress_batch(codec, rows, base), position=base * 1000))
         expected += [(base + i, row) for i, row in enumerate(rows) if start <= base + i < stop]
         base += max(1, len(rows))
     expected = expected[:limit]
@@ -183,12 +183,12 @@ def test_old_formats_and_wrappers_are_shown_as_their_records_are(threads: int, p
 
 def test_text_of_compressed_batches_much_larger_than_its_limit() -> None:
     out = io.BytesIO()
-    parts = [squeezed(4, [R(b"\x01" * 300_000), R(b"\x01" * 300_000)]), squeezed(1, [R(b"\x01")] * 3, 2)]
+    parts = [compress_batch(4, [R(b"\x01" * 300_000), R(b"\x01" * 300_000)]), compress_batch(1, [R(b"\x01")] * 3, 2)]
     write_records([chunk(*parts)], out, PIECES)
     assert out.getvalue().count(b"\\u0001") == 600_003
 
 
 def test_control_batches_among_compressed_ones_are_left_out() -> None:
     marker = batch([R(struct.pack(">hi", 0, 1), bytes(4))], attributes=48, base_offset=1)
-    parts = squeezed(1, [R(b"a")]), marker, squeezed(2, [R(b"b")], 2)
-    assert written(chunk(*parts)) == (b"a\nb\n", Written(2, 3))
+    parts = compress_batch(1, [R(b"a")]), marker, compress_batch(2, [R(b"b")], 2)
+    assert write_text(chunk(*parts)) == (b"a\nb\n", Written(2, 3))

@@ -37,7 +37,7 @@ EVERY: list[Pieces] = [
 ]
 
 
-def written(pieces: Pieces, serdes: Serdes, *chunks: Chunk, **bounds: int) -> tuple[bytes, Written]:
+def write_text(pieces: Pieces, serdes: Serdes, *chunks: Chunk, **bounds: int) -> tuple[bytes, Written]:
     out = io.BytesIO()
     done = write_decoded(chunks, out, pieces, serdes, **bounds)
     return out.getvalue(), done
@@ -48,7 +48,7 @@ def written(pieces: Pieces, serdes: Serdes, *chunks: Chunk, **bounds: int) -> tu
 def test_without_decoders_it_is_the_text_of_the_compiled_writer(pieces: Pieces, bounds: dict[str, int]) -> None:
     out = io.BytesIO()
     done = write_records([CHUNK], out, pieces, **bounds)
-    text, ours = written(pieces, NONE, CHUNK, **bounds)
+    text, ours = write_text(pieces, NONE, CHUNK, **bounds)
     assert text == out.getvalue()
     assert ours.records == done.records
     assert ours.next_offset <= done.next_offset
@@ -59,13 +59,13 @@ def test_decoded_parts() -> None:
     serdes = parse_serdes(["value=i q$", "key=B"])
     assert serdes is not None
     pieces = templates.delimited(key_delimiter=b"=", null=b"NULL")
-    assert written(pieces, serdes, chunk(batch(rows)))[0] == b"1=5 -7\n2=NULL\nNULL=6 8\n"
+    assert write_text(pieces, serdes, chunk(batch(rows)))[0] == b"1=5 -7\n2=NULL\nNULL=6 8\n"
 
 
 def test_json_lines_hold_decoded_values_as_json() -> None:
     serdes = Serdes(decoders.integer, decoders.json)
     rows = [R(b'{"a":[1,null]}', b"\0\0\0\7"), R(None, None)]
-    lines = written(templates.json_lines(topic="t", partition=0), serdes, chunk(batch(rows)))[0].splitlines()
+    lines = write_text(templates.json_lines(topic="t", partition=0), serdes, chunk(batch(rows)))[0].splitlines()
     first, second = map(json.loads, lines)
     assert (first["key"], first["payload"], "payload_encoding" in first) == (7, {"a": [1, None]}, False)
     assert (second["key"], second["payload"]) == (None, None)
@@ -75,7 +75,7 @@ def test_every_format_and_codec() -> None:
     plain = batch([R(b"packed", b"k")], base_offset=1)
     packed = bytes(with_payload(plain, compress(2, plain[61:]), 2))
     found = chunk(message_v1(0, b"old"), packed)
-    assert written(templates.delimited(), Serdes(None, decoders.text), found)[0] == b"old\npacked\n"
+    assert write_text(templates.delimited(), Serdes(None, decoders.text), found)[0] == b"old\npacked\n"
 
 
 def test_what_a_decoder_does_not_understand_is_told_with_its_offset() -> None:
@@ -88,7 +88,7 @@ def test_what_a_decoder_does_not_understand_is_told_with_its_offset() -> None:
 
 def test_large_text_is_written_in_pieces() -> None:
     found = chunk(*[batch([R(b"v" * 50_000)], base_offset=n) for n in range(20)])
-    text, done = written(templates.delimited(), Serdes(None, decoders.text), found)
+    text, done = write_text(templates.delimited(), Serdes(None, decoders.text), found)
     assert (text, done) == ((b"v" * 50_000 + b"\n") * 20, Written(20, 20))
 
 

@@ -10,7 +10,7 @@ import pytest
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.tools.decoders import plain as decoders
 from kafkalog.tools.decoders.named import decoder
-from kafkalog.tools.decoders.plain import DecodeError, decoded, pack, shown
+from kafkalog.tools.decoders.plain import DecodeError, as_text, decode_value, pack
 
 
 def test_text_and_numbers() -> None:
@@ -62,7 +62,7 @@ def test_names() -> None:
     assert decoder("org.apache.kafka.tools.api.IntegerDecoder") is decoders.integer
     assert decoder("long") is decoder("org.apache.kafka.tools.api.LongDecoder")
     for name in ("", "no.such.Class", "kafka.serializer.StringDecoder", "strings"):
-        with pytest.raises(IllegalArgument, match="there is no decoder"):
+        with pytest.raises(IllegalArgument, match="unknown decoder"):
             decoder(name)
 
 
@@ -75,12 +75,12 @@ def test_functions_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert decoder("my_decoders:Box.size")(b"four") == 4
     assert decoder("json:loads")(b"[1]") == [1]
     with pytest.raises(DecodeError, match="the key cannot be decoded: KeyError: 'no'") as caught:
-        decoded(decoder("my_decoders:fails"), b"", "key")
+        decode_value(decoder("my_decoders:fails"), b"", "key")
     assert isinstance(caught.value.__cause__, KeyError)
     for name in ("my_decoders:absent", "absent_module:f", "my_decoders:", ":f"):
         with pytest.raises(IllegalArgument, match="cannot be loaded"):
             decoder(name)
-    with pytest.raises(IllegalArgument, match="is no function"):
+    with pytest.raises(IllegalArgument, match="is not a function"):
         decoder("my_decoders:number")
     sys.modules.pop("my_decoders", None)
 
@@ -90,18 +90,18 @@ def test_errors_that_are_not_about_the_bytes_stay_what_they_are() -> None:
         raise StorageError("the schema cannot be read")
 
     with pytest.raises(StorageError):
-        decoded(broken, b"", "value")
+        decode_value(broken, b"", "value")
 
 
 def test_decoded_values_as_text() -> None:
-    assert [shown(value) for value in ("a", 5, 2.5, None, True)] == ["a", "5", "2.5", "null", "true"]
-    assert shown(b"\x00\xff") == "00ff"
-    assert json.loads(shown({"a": (1, b"x")})) == {"a": [1, "eA=="]}
+    assert [as_text(value) for value in ("a", 5, 2.5, None, True)] == ["a", "5", "2.5", "null", "true"]
+    assert as_text(b"\x00\xff") == "00ff"
+    assert json.loads(as_text({"a": (1, b"x")})) == {"a": [1, "eA=="]}
 
 
 def test_decoders_with_schemas_need_their_directory(tmp_path: Path) -> None:
     for name in ("avro", "protobuf", "jsonschema"):
         with pytest.raises(IllegalArgument, match="directory of schemas"):
             decoder(name)
-        with pytest.raises(IllegalArgument, match="no such directory"):
+        with pytest.raises(IllegalArgument, match="schema directory does not exist"):
             decoder(name, schemas=str(tmp_path / "absent"))

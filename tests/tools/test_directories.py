@@ -37,7 +37,7 @@ def test_several_directories_are_one(data: Path, tmp_path: Path) -> None:
     assert numbers == [0, 1, 2, 10]
     assert len(partitions([str(data), str(data)])) == 4, "the same directory twice is one"
     (other / "t-0").mkdir()
-    with pytest.raises(NotAPartition, match="lies in"):
+    with pytest.raises(NotAPartition, match="is also in"):
         partitions([str(data), str(other)])
 
 
@@ -73,9 +73,9 @@ def test_a_partitions_own_directory_is_no_data_directory(tmp_path: Path) -> None
     with kafkalog.open_dirs(tmp_path, "a") as dirs:
         dirs.create_topic("orders", 1)
     before = sorted(os.listdir(tmp_path / "orders-0"))
-    with pytest.raises(IllegalArgument, match=f"give the one around it, {tmp_path}"):
+    with pytest.raises(IllegalArgument, match=f"give its parent directory, {tmp_path}"):
         kafkalog.open_dirs(tmp_path / "orders-0")
-    with pytest.raises(IllegalArgument, match=f"give the one around it, {tmp_path}"):
+    with pytest.raises(IllegalArgument, match=f"give its parent directory, {tmp_path}"):
         kafkalog.open_dirs(tmp_path / "orders-0", "a")
     assert sorted(os.listdir(tmp_path / "orders-0")) == before
 

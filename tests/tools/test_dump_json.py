@@ -18,7 +18,7 @@ from tests.storage.test_producer_snapshot import ENTRY, snapshot
 DEEP = DumpOptions(print_data_log=True)
 
 
-def dumped(*paths: Path, options: DumpOptions | None = None) -> list[dict[str, Any]]:
+def dump_objects(*paths: Path, options: DumpOptions | None = None) -> list[dict[str, Any]]:
     out, err = io.BytesIO(), io.BytesIO()
     dump_files(map(str, paths), out, options, err=err, as_json=True)
     assert err.getvalue() == b""
@@ -35,7 +35,7 @@ def test_batches_and_records(tmp_path: Path) -> None:
     rows = [R(b"one", b"k", 1000, (("h", b"x"), ("n", None))), R(b"\xff", None, 1001, (("h", b"\xfe"),)), R(None, b"")]
     made = batch(rows, base_offset=4, producer_id=9, producer_epoch=1, base_sequence=2**31 - 1, leader_epoch=3)
     path = log_file(tmp_path, made, 4)
-    whole, *records, jump = dumped(path, options=DEEP)
+    whole, *records, jump = dump_objects(path, options=DEEP)
     assert whole == {
         "type": "batch", "file": str(path), "position": 0, "size": len(made), "magic": 2, "baseOffset": 4,
         "lastOffset": 6, "count": 3, "baseSequence": 2**31 - 1, "lastSequence": 1, "producerId": 9,
@@ -57,20 +57,20 @@ def test_batches_and_records(tmp_path: Path) -> None:
 
 def test_what_the_options_leave_out(tmp_path: Path) -> None:
     path = log_file(tmp_path, batch([R(b"v", b"k")]) + b"torn")
-    assert [line["type"] for line in dumped(path)] == ["batch", "invalidBytes"]
-    assert "key" not in dumped(path, options=DumpOptions(deep_iteration=True))[1]
-    bare = dumped(path, options=DumpOptions(print_data_log=True, skip_record_metadata=True))[1]
+    assert [line["type"] for line in dump_objects(path)] == ["batch", "invalidBytes"]
+    assert "key" not in dump_objects(path, options=DumpOptions(deep_iteration=True))[1]
+    bare = dump_objects(path, options=DumpOptions(print_data_log=True, skip_record_metadata=True))[1]
     assert bare == {"type": "record", "file": str(path), "key": "k", "payload": "v"}
     size = path.stat().st_size
-    assert dumped(path)[-1] == {"type": "invalidBytes", "file": str(path), "position": size - 4, "count": 4}
-    assert dumped(path, options=DumpOptions(max_bytes=size))[-1]["type"] == "batch"
+    assert dump_objects(path)[-1] == {"type": "invalidBytes", "file": str(path), "position": size - 4, "count": 4}
+    assert dump_objects(path, options=DumpOptions(max_bytes=size))[-1]["type"] == "batch"
     path = log_file(tmp_path, batch([R()]) + struct.pack(">qiib", 3, -5, 0, 2))
-    assert dumped(path)[-1]["count"] == 17
+    assert dump_objects(path)[-1]["count"] == 17
 
 
 def test_old_formats(tmp_path: Path) -> None:
     path = log_file(tmp_path, message_v1(0, b"value", b"key", timestamp=99))
-    whole, record = dumped(path, options=DEEP)
+    whole, record = dump_objects(path, options=DEEP)
     assert whole.keys() & {"baseOffset", "count", "producerId"} == set()
     assert (whole["offset"], whole["magic"], whole["timestampType"]) == (0, 1, "CreateTime")
     assert (record["timestamp"], record["key"], record["payload"]) == (99, "key", "value")
@@ -80,7 +80,7 @@ def test_old_formats(tmp_path: Path) -> None:
 def test_batches_that_fill_many_windows(tmp_path: Path) -> None:
     values = [b"%d" % i * 40_000 for i in range(60)]
     path = log_file(tmp_path, b"".join(batch([R(v)], base_offset=i) for i, v in enumerate(values)))
-    assert [line["payload"].encode() for line in dumped(path, options=DEEP) if line["type"] == "record"] == values
+    assert [line["payload"].encode() for line in dump_objects(path, options=DEEP) if line["type"] == "record"] == values
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_batches_that_fill_many_windows(tmp_path: Path) -> None:
 )
 def test_control_records(tmp_path: Path, kind: int, value: bytes | None, expected: dict[str, Any]) -> None:
     path = log_file(tmp_path, batch([R(value, struct.pack(">hh", 0, kind))], attributes=32))
-    record = dumped(path, options=DEEP)[1]
+    record = dump_objects(path, options=DEEP)[1]
     assert (record["control"], "key" in record) == (expected, False)
 
 
 def test_decoded_keys_and_values(tmp_path: Path) -> None:
     path = log_file(tmp_path, batch([R(b'{"a": [1.5, null]}', b"\0\0\0\7")]))
-    record = dumped(path, options=DumpOptions(reader=lambda: decoder_reader("integer", "json")))[1]
+    record = dump_objects(path, options=DumpOptions(reader=lambda: decoder_reader("integer", "json")))[1]
     assert (record["key"], record["payload"]) == (7, {"a": [1.5, None]})
     path = log_file(tmp_path, batch([R(None, b"\0\0\0\2tx")]))
-    record = dumped(path, options=DumpOptions(reader=transaction_log_reader))[1]
+    record = dump_objects(path, options=DumpOptions(reader=transaction_log_reader))[1]
     assert record["key"] == {"type": "0", "data": {"transactionalId": "tx"}}
     assert record["payload"] == "<DELETE>"
 
@@ -113,25 +113,25 @@ def test_indexes_and_their_complaints(tmp_path: Path) -> None:
     index, times = tmp_path / f"{0:020d}.index", tmp_path / f"{0:020d}.timeindex"
     index.write_bytes(b"")
     times.write_bytes(struct.pack(">qi", 1001, 0))
-    assert dumped(index, times) == [
+    assert dump_objects(index, times) == [
         {"type": "emptyIndex", "file": str(index)},
         {"type": "timeIndexEntry", "file": str(times), "timestamp": 1001, "offset": 0},
         {"type": "timestampMismatch", "file": str(times), "indexTimestamp": 1001, "logTimestamp": 1000},
     ]
     index.write_bytes(struct.pack(">ii", 5, 0))
-    assert dumped(index) == [
+    assert dump_objects(index) == [
         {"type": "indexEntry", "file": str(index), "offset": 5, "position": 0},
         {"type": "indexMismatch", "file": str(index), "indexOffset": 5, "logOffset": 0},
     ]
     passed = {"type": "sanityCheck", "file": str(index), "passed": True}
-    assert dumped(index, options=DumpOptions(index_sanity_check=True)) == [passed]
+    assert dump_objects(index, options=DumpOptions(index_sanity_check=True)) == [passed]
 
 
 def test_transactions_and_producers(tmp_path: Path) -> None:
     aborted, producers = tmp_path / f"{0:020d}.txnindex", tmp_path / f"{6:020d}.snapshot"
     aborted.write_bytes(struct.pack(">hqqqq", 0, 9, 2, 3, 4))
     producers.write_bytes(snapshot(ENTRY, ENTRY._replace(last_offset=-1, current_txn_first_offset=-1)))
-    first, second, third = dumped(aborted, producers)
+    first, second, third = dump_objects(aborted, producers)
     assert first == {
         "type": "abortedTransaction", "file": str(aborted), "version": 0, "producerId": 9, "firstOffset": 2,
         "lastOffset": 3, "lastStableOffset": 4,

@@ -198,7 +198,7 @@ def test_producer_ids_without_any_snapshot(broker_dir: Path) -> None:
 def test_a_producer_id_that_leaves_none(broker_dir: Path) -> None:
     with kafkalog.open(broker_dir / "idem-0", "a") as log:
         log.append_bytes(produced(2**63 - 5))
-    assert "leaves the broker none" in refusal(broker_dir)
+    assert "leaves the broker no ids" in refusal(broker_dir)
 
 
 def test_an_open_transaction_is_told(broker_dir: Path) -> None:

@@ -35,7 +35,7 @@ def both(tmp_path: Path, by: str = "4.3") -> list[Path]:
     return directories
 
 
-def handed_over(directories: list[Path], metadata_dir: Path | None = None) -> HandoverReport:
+def hand_over(directories: list[Path], metadata_dir: Path | None = None) -> HandoverReport:
     report = handover(directories, apply=True, metadata_dir=metadata_dir)
     assert report.ok and handover(directories, metadata_dir=metadata_dir).plan.is_done
     return report
@@ -46,7 +46,7 @@ def test_each_file_that_a_broker_could_begin_with_gets_the_topics(tmp_path: Path
     """Formatted by 4.3, both directories have one, and only server.properties say which is used."""
     directories = both(tmp_path)
     before = [content(path) for path in directories]
-    handed_over(directories[::-1] if is_turned else directories)
+    hand_over(directories[::-1] if is_turned else directories)
     for path in directories:
         assert set(metadata_of(path).image.topics) == {"t0", "t1"}
     undo_handover(directories)
@@ -55,9 +55,9 @@ def test_each_file_that_a_broker_could_begin_with_gets_the_topics(tmp_path: Path
 
 def test_a_file_that_was_left_out_before_gets_the_topics_too(tmp_path: Path) -> None:
     one, two = both(tmp_path)
-    handed_over([one])
+    hand_over([one])
     assert not handover([one, two]).plan.is_done
-    handed_over([two, one])
+    hand_over([two, one])
     assert set(metadata_of(two).image.topics) == set(metadata_of(one).image.topics) == {"t0", "t1"}
 
 
@@ -67,7 +67,7 @@ def test_the_directory_that_a_broker_has_used_is_found(tmp_path: Path, by: str, 
     directories = both(tmp_path, by)
     write_metadata_log(directories[0])
     before = content(directories[1])
-    report = handed_over(directories[::-1] if is_turned else directories)
+    report = hand_over(directories[::-1] if is_turned else directories)
     assert report.plan.metadata.path == str(directories[0]) and not report.plan.twins
     assert content(directories[1]) == before
     assert set(metadata_of(directories[0]).image.topics) == {"t0", "t1"}
@@ -75,7 +75,7 @@ def test_the_directory_that_a_broker_has_used_is_found(tmp_path: Path, by: str, 
 
 def test_the_directory_that_4_4_formatted_is_found(tmp_path: Path) -> None:
     one, two = both(tmp_path, "4.4")
-    assert handed_over([two, one]).plan.metadata.path == str(one)
+    assert hand_over([two, one]).plan.metadata.path == str(one)
     undo_handover([two, one])
     assert not metadata_of(one).image.topics
 
@@ -91,7 +91,7 @@ def test_a_metadata_dir_that_the_broker_does_not_use_is_refused(tmp_path: Path, 
         handover([one, two], apply=True, metadata_dir=two)
     assert str(one) in str(caught.value) and str(two) in str(caught.value)
     assert [content(path) for path in (one, two)] == before
-    handed_over([one, two], one)
+    hand_over([one, two], one)
 
 
 def test_two_logs_of_metadata_are_refused(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_handover_that_no_broker_starts_on_is_noticed_and_taken_back(tmp_path:
     assert "no broker can start" in problem.what and "--undo" in problem.hint
     undo_handover([data])
     assert metadata_of(data).is_fresh and metadata_of(data).end_offset == 0
-    handed_over([data])
+    hand_over([data])
     assert set(metadata_of(data).image.topics) == {"t"}
     assert not (data / METADATA_DIRECTORY / JOURNAL_FILE).exists() and (data / SAVED_BOOTSTRAP).exists()
 

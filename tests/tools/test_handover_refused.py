@@ -47,7 +47,7 @@ def test_not_formatted(tmp_path: Path) -> None:
     [
         ("version=0", "KRaft"),
         *(
-            (f"node.id={text}", "node.id .* is no number of a node")
+            (f"node.id={text}", "node.id .* is not the number of a node")
             for text in ("x", "-1", "1.0", "2147483648", "\u0661")
         ),
         ("directory.id=short", "topic id"),
@@ -102,7 +102,7 @@ def test_the_broker_has_a_topic_of_that_name(tmp_path: Path) -> None:
     theirs = new_topic_id()
     data = existing(tmp_path, topic("t", theirs, epoch=6))
     ours = TopicStore(data).topics()["t"].topic_id
-    assert "a topic t of its own" in refusal(data)
+    assert "its own topic t" in refusal(data)
     assert apply(data, adopt=True).plan.topics[0].action == "adopted"
     partition = metadata_of(data).image.topics["t"].partitions[0]
     assert partition.leader_epoch > 6 and partition.partition_epoch > 4
@@ -162,7 +162,7 @@ def test_a_topic_that_no_file_knows(broker_dir: Path) -> None:
     (broker_dir / TOPICS_FILE).unlink()
     report = apply(broker_dir)
     assert metadata_of(broker_dir).image.topics["orders"].topic_id == own
-    assert any("no topics file knows the settings of orders" in note for note in report.plan.notes)
+    assert any("no topics file has the settings of orders" in note for note in report.plan.notes)
 
 
 def test_a_brokers_own_topics_get_its_settings_back(broker_dir: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_directory_that_a_broker_set_aside_is_told(broker_dir: Path) -> None:
     assert any(f"orders-0.{'a' * 32}-stray was set aside by a broker: " in note for note in notes)
     write(broker_dir, "orders-0")
     notes = handover([broker_dir], options=HandoverOptions(("orders",))).plan.notes
-    assert any("a newer one has its place" in note for note in notes)
+    assert any("a newer directory has its name" in note for note in notes)
     assert not any("set aside" in n for n in handover([broker_dir], options=HandoverOptions(("small.one",))).plan.notes)
 
 

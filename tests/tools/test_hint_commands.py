@@ -308,7 +308,7 @@ def handover_to_take_back(shell: Shell, at: Path) -> None:
     format_directory(at / "data")
     said = shell("handover", "-d", at / "data", "--apply")
     assert "handover --undo" in named_commands(said)
-    assert "took 1 topic back" in shell("handover", "--undo", "-d", at / "data")
+    assert "undid the handover of 1 topic" in shell("handover", "--undo", "-d", at / "data")
 
 
 Scenario = Callable[[Shell, Path], None]

@@ -119,7 +119,7 @@ def test_a_place_to_restore_to_that_is_no_good(tmp_path: Path) -> None:
         with pytest.raises(IllegalArgument, match="data directory itself"):
             restore_kept(data, place)
     restore_kept(data, tmp_path / "to")
-    with pytest.raises(IllegalArgument, match="has orders-0 already"):
+    with pytest.raises(IllegalArgument, match="already has orders-0"):
         restore_kept(data, tmp_path / "to")
 
 
@@ -138,7 +138,7 @@ def test_a_name_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PartitionNotFound, match="nothing is kept there"):
         remove_kept(path, entries=["0-0"])
     kafkalog.open(path, "a").close()
-    with pytest.raises(PartitionNotFound, match=f"there are {FIRST[:20]}-"):
+    with pytest.raises(PartitionNotFound, match=f"the entries are {FIRST[:20]}-"):
         restore_kept(path, tmp_path.parent / "to", entries=["0-0"])
 
 

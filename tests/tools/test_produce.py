@@ -11,19 +11,19 @@ from kafkalog.tools.produce.text import Encoding, Producer
 from tests.tools.test_produce_queue import Journal
 
 
-def plain(sink: Journal, heard: list[int]) -> Producer:
+def make_producer(sink: Journal, heard: list[int]) -> Producer:
     return Producer([sink], Encoding(batch_bytes=1000), milliseconds=lambda: 5, progress=heard.append)
 
 
 def read_lines(sink: Journal, heard: list[int], fd: int) -> None:
-    producer = plain(sink, heard)
+    producer = make_producer(sink, heard)
     producer.read_lines(fd, "in")
     producer.flush()
     producer.close()
 
 
 def read_whole(sink: Journal, heard: list[int], fd: int) -> None:
-    producer = plain(sink, heard)
+    producer = make_producer(sink, heard)
     producer.read_whole(fd, "in", None)
     producer.flush()
     producer.close()

@@ -56,7 +56,7 @@ def sink() -> Journal:
     return Journal()
 
 
-def filled(sink: Journal, count: int = 20, threads: int = 3) -> WriteQueue:
+def fill_queue(sink: Journal, count: int = 20, threads: int = 3) -> WriteQueue:
     queue = WriteQueue([sink], ZSTD, threads=threads)
     for number in range(count):
         queue.put(0, bytearray(b"%d" % number))
@@ -87,7 +87,7 @@ def test_groups_are_written_in_the_order_they_came(threads: int) -> None:
 
 def test_several_are_packed_at_once(sink: Journal) -> None:
     sink.pause = 0.1
-    queue = filled(sink, 12, threads=4)
+    queue = fill_queue(sink, 12, threads=4)
     queue.drain()
     queue.close()
     assert sink.at_once >= 2
@@ -115,7 +115,7 @@ def test_without_a_codec_everything_is_written_at_once(sink: Journal) -> None:
 
 def test_one_group_needs_no_thread(sink: Journal) -> None:
     before = threading.active_count()
-    queue = filled(sink, 1)
+    queue = fill_queue(sink, 1)
     assert threading.active_count() == before and queue.waiting == 1
     queue.drain()
     assert sink.seen == groups(0) and sink.packed_by == {"MainThread"}
@@ -155,7 +155,7 @@ def test_nothing_is_written_after_a_write_that_failed(sink: Journal, threads: in
 
 def test_an_interrupt_while_waiting_loses_nothing(sink: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C: what was read is written then."""
-    queue = filled(sink, 6)
+    queue = fill_queue(sink, 6)
     result = produce_queue._Job.result
 
     def interrupted(job: object) -> object:
@@ -173,7 +173,7 @@ def test_an_interrupt_while_waiting_loses_nothing(sink: Journal, monkeypatch: py
 
 def test_an_interrupt_while_packing_here_loses_nothing(sink: Journal) -> None:
     sink.packing[b"0"] = KeyboardInterrupt()
-    queue = filled(sink, 1)
+    queue = fill_queue(sink, 1)
     with pytest.raises(KeyboardInterrupt):
         queue.drain()
     sink.packing.clear()
@@ -183,7 +183,7 @@ def test_an_interrupt_while_packing_here_loses_nothing(sink: Journal) -> None:
 
 def test_an_interrupt_within_a_write_ends_it(sink: Journal) -> None:
     """What became of that write is not known here: more behind it might make a gap."""
-    queue = filled(sink, 4)
+    queue = fill_queue(sink, 4)
     sink.writing[b"2"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         queue.drain()
@@ -195,7 +195,7 @@ def test_an_interrupt_within_a_write_ends_it(sink: Journal) -> None:
 def test_close_ends_the_threads(sink: Journal) -> None:
     before = set(threading.enumerate())
     sink.pause = 0.01
-    queue = filled(sink, 6)
+    queue = fill_queue(sink, 6)
     assert set(threading.enumerate()) > before
     queue.close()
     assert set(threading.enumerate()) <= before

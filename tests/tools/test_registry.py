@@ -58,7 +58,7 @@ def test_avro(user: Any, tmp_path: Path) -> None:
         with pytest.raises(DecodeError):
             decode(bad)
     (tmp_path / "9.avsc").write_text("{")
-    with pytest.raises(IllegalArgument, match="the file is no schema"):
+    with pytest.raises(IllegalArgument, match="the file is not a schema"):
         decode(header(9))
 
 

@@ -197,7 +197,7 @@ def test_paths_that_are_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotAPartition, match="no partition"):
         verify(tmp_path)
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(NotAPartition, match="no file of a partition"):
+    with pytest.raises(NotAPartition, match="not a file of a partition"):
         verify(tmp_path / "notes.txt")
     (tmp_path / "00000000000000000000.index").write_bytes(b"")
     with pytest.raises(PartitionNotFound, match="log of this index"):

@@ -117,7 +117,7 @@ def test_the_same_end_is_damage_where_more_follows_or_the_directory_was_closed_w
     last.write_bytes(last.read_bytes()[:-1])
     assert severities(verify(last.parent)) == {"repairable"}
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
-    assert "damage" in severities(verify(last.parent)) and "closed well" in str(verify(last.parent))
+    assert "damage" in severities(verify(last.parent)) and "closed cleanly" in str(verify(last.parent))
 
 
 @pytest.mark.parametrize("field", ["size", "crc", "length past the end"])
@@ -165,7 +165,7 @@ def test_bytes_made_to_deceive_do_not_hold_the_search_up(tmp_path: Path) -> None
     path.parent.mkdir()
     path.write_bytes(deceiving_bytes())
     report = verify(path)
-    assert severities(report) == {"damage"} and "given up" in str(report)
+    assert severities(report) == {"damage"} and "abandoned" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_bytes_made_to_deceive_do_not_hold_the_search_up(tmp_path: Path) -> None
      (lambda: raw_batches.batch(0, [b"x"], attributes=6), "header", "attributes 0x6"),
      (lambda: raw_batches.batch(0, [b"x", b"y"], last_delta=0), "header", "2 records"),
      (lambda: raw_batches.batch(0, [b"x"], last_delta=-5), "header", "0 to -5"),
-     (lambda: raw_batches.batch(1 << 40, [b"x"]), "range", "lie outside")],
+     (lambda: raw_batches.batch(1 << 40, [b"x"]), "range", "are outside")],
 )  # fmt: skip
 def test_headers_that_cannot_be_though_the_checksum_holds(
     tmp_path: Path, make: Callable[[], bytes], kind: str, words: str
@@ -471,7 +471,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_there(tmp_path: Path, size: in
     left, read = path.stat().st_size, max(0, nth - 1) * 262_144 // len(parts[0])
     whole = len(parts) if left > length else max(read, length // len(parts[0]))
     assert report.sums.batches == whole and "damage" not in severities(report), str(report)
-    assert left > length or "the file was cut to" in str(report)
+    assert left > length or "the file was truncated to" in str(report)
 
 
 class EndsAt(FileSystem):

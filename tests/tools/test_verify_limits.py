@@ -21,7 +21,7 @@ from tests.faults import FaultFS
 from tests.tools.test_verify_damage import LOG, epochs_of, write_log
 
 
-def told(report: Report) -> list[tuple[Severity, str]]:
+def list_findings(report: Report) -> list[tuple[Severity, str]]:
     return [(one.severity, one.kind) for one in report]
 
 
@@ -74,7 +74,7 @@ def test_old_entries_behind_those_of_an_open_log_are_a_note(tmp_path: Path) -> N
     (note,) = verify(tmp_path).notes[:1]
     assert verify(tmp_path).ok and (note.kind, note.position) == ("index-order", len(entries))
     index.write_bytes(entries + entries[:16] + bytes(72) + entries[:8])
-    assert told(verify(tmp_path)) == [(Severity.REPAIRABLE, "index-order")]
+    assert list_findings(verify(tmp_path)) == [(Severity.REPAIRABLE, "index-order")]
 
 
 @pytest.mark.parametrize(("size", "found"), [(2**31 - 1, []), (2**31, ["size"])])
@@ -99,7 +99,7 @@ def test_a_directory_that_waits_for_its_delete_is_noted(tmp_path: Path) -> None:
     gone.mkdir()
     (gone / LOG).write_bytes(b"no batch")
     [note] = [one for one in verify(tmp_path).notes if one.path == str(gone)]
-    assert (note.severity, note.kind) == (Severity.NOTE, "in-transit") and "waits for its delete" in note.what
+    assert (note.severity, note.kind) == (Severity.NOTE, "in-transit") and "pending deletion" in note.what
 
 
 def test_a_leader_epoch_is_compared_with_the_checkpoint_or_with_the_batches_before(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_leader_epoch_is_compared_with_the_checkpoint_or_with_the_batches_befo
     path = write_log(tmp_path / "t-0", parts)
     epochs_of(path.parent, (1, 0), (5, 1))
     [finding] = verify(path.parent)
-    assert finding.what == "leader epoch 3 stands in batches up to offset 2, but leader-epoch-checkpoint says 5"
+    assert finding.what == "batches up to offset 2 have leader epoch 3, but leader-epoch-checkpoint says 5"
     (path.parent / "leader-epoch-checkpoint").unlink()
     [finding] = verify(path.parent)
-    assert finding.what == "leader epoch 3 stands in batches up to offset 2, but batches before have 5"
+    assert finding.what == "batches up to offset 2 have leader epoch 3, but earlier batches have 5"
 
 
 class GoneAfterRead(FileSystem):
@@ -189,4 +189,4 @@ def test_a_largest_time_that_the_records_contradict_is_a_note(tmp_path: Path) ->
     assert not verify(path.parent).notes
     (found,) = (report := verify(path.parent, deep=True)).notes
     assert report.ok and (found.kind, found.offset, found.position) == ("record-time", 1, len(parts[0]))
-    assert found.what == "the batch's largest timestamp is 9, its records say otherwise"
+    assert found.what == "the batch states 9 as its largest timestamp, but its records differ"

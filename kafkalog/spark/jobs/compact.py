@@ -18,7 +18,7 @@ from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.compact.directories import CompactReport, plan_compact
 from kafkalog.tools.compact.partition import MAP_BYTES, Cleaned, CompactPlan, clean_dirty, look
-from kafkalog.tools.offline_survey import Path
+from kafkalog.tools.directories import Path
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 

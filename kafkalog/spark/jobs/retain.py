@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from kafkalog.spark.jobs.offline import check_free, looked_at, once_unlocked
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
-from kafkalog.tools.offline_survey import Path
+from kafkalog.tools.directories import Path
+from kafkalog.tools.offline_partition import OfflinePlan
 from kafkalog.tools.retain.directories import RetainReport, plan_retain
-from kafkalog.tools.retain.partition import DueSegment, PartitionPlan, delete_due, look
+from kafkalog.tools.retain.partition import DueSegment, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS
 
@@ -55,11 +56,11 @@ def retain(
 
 
 def _delete(
-    spark: SparkSession, plans: Sequence[PartitionPlan], due: Sequence[DueSegment], tell: Tell | None
+    spark: SparkSession, plans: Sequence[OfflinePlan], due: Sequence[DueSegment], tell: Tell | None
 ) -> list[DueSegment]:
     """Delete segments and return those deleted: the tasks' results, and due segments missing after a lost task."""
     busy = {os.path.dirname(one.path) for one in due}
-    work: dict[str, list[PartitionPlan]] = {}
+    work: dict[str, list[OfflinePlan]] = {}
     for plan in plans:
         if plan.place.path in busy:
             work.setdefault(plan.directory, []).append(plan)
@@ -73,11 +74,11 @@ def _delete(
     return list(told.values())
 
 
-def _look(plans: Sequence[PartitionPlan]) -> list[DueSegment]:
+def _look(plans: Sequence[OfflinePlan]) -> list[DueSegment]:
     """Run a task: return what retention would delete from its partitions."""
     return [one for plan in plans for one in look(plan, OS)]
 
 
-def _delete_in(plans: Sequence[PartitionPlan]) -> list[DueSegment]:
+def _delete_in(plans: Sequence[OfflinePlan]) -> list[DueSegment]:
     """Run a task: delete from the partitions of one data directory and return what was deleted."""
     return once_unlocked(lambda: delete_due(plans, OS, SYSTEM_CLOCK))

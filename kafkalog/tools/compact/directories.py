@@ -19,10 +19,11 @@ from kafkalog.tools.compact.partition import (
     CompactPlan,
     clean_dirty,
     dirty_bytes,
+    explain_nothing,
     look,
-    why_nothing,
 )
-from kafkalog.tools.offline_survey import Kept, OfflineSurvey, Path
+from kafkalog.tools.directories import Path
+from kafkalog.tools.offline_survey import Kept, OfflineSurvey
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -59,7 +60,7 @@ class CompactReport:
             sizes = f"{one.size_kept:,} of {one.size:,} bytes"
             yield f"{verb} {one.path} up to offset {one.end_offset}: keeps {records}, {sizes}"
             if one.without_key:
-                yield f"  {one.without_key:,} records without a key {'went' if self.applied else 'go'} too"
+                yield f"  removed for lack of a key: {one.without_key:,} records"
         for kept in self.kept:
             yield f"keep {kept.path}: {kept.why}"
         yield self.summary()
@@ -78,8 +79,8 @@ class CompactReport:
             yield json.dumps({"type": "partition", **one._asdict()})
         for kept in self.kept:
             yield json.dumps({"type": "kept", **kept._asdict()})
-        told = {"type": "compact", "applied": self.applied, "records": self.records, "bytes": self.size}
-        yield json.dumps({**told, "partitions": self.partitions})
+        totals = {"type": "compact", "applied": self.applied, "records": self.records, "bytes": self.size}
+        yield json.dumps({**totals, "partitions": self.partitions})
 
 
 def compact(
@@ -129,9 +130,9 @@ def compact(
         done = clean_dirty(found.plans, fs, clock, advance)
     else:
         done = [one for plan in found.plans if (one := look(plan, fs, advance)) is not None]
-    busy = {one.path for one in done}
-    idle = [plan for plan in found.plans if plan.place.path not in busy]
-    left = [Kept(plan.place.path, why) for plan in idle if (why := why_nothing(plan, fs)) is not None]
+    cleaned_paths = {one.path for one in done}
+    idle = [plan for plan in found.plans if plan.place.path not in cleaned_paths]
+    left = [Kept(plan.place.path, why) for plan in idle if (why := explain_nothing(plan, fs)) is not None]
     return CompactReport(tuple(done), (*found.kept, *left), found.partitions, apply)
 
 
@@ -169,7 +170,7 @@ def plan_compact(
         topic = one.topic_partition.topic
         topic_config = survey.config_of(topic)
         if survey.known.settings_of(topic) is None and POLICY not in survey.given:
-            kept.append(Kept(one.path, "nobody knows its topic's settings: give --cleanup-policy compact"))
+            kept.append(Kept(one.path, "its topic's settings are unknown: give --cleanup-policy compact"))
         elif not topic_config.compact:
             kept.append(Kept(one.path, f"its {POLICY} is {','.join(sorted(topic_config.cleanup_policy))}"))
         else:

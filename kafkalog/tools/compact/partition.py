@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,7 +17,6 @@ from kafkalog.cleaner.cleanable import CleanableLog, CleanRange
 from kafkalog.cleaner.pass_ import clean
 from kafkalog.cleaner.splits import after_splits
 from kafkalog.cleaner.types import CleanerStats, bytes_of
-from kafkalog.config.topic import LogConfig
 from kafkalog.manager.checkpoints import read_cleaner_offsets, record_cleaner_offset
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.storage.index.transaction_index import TransactionIndex
@@ -24,8 +24,7 @@ from kafkalog.storage.log import UnifiedLog
 from kafkalog.storage.names import txn_index_file_name
 from kafkalog.storage.readonly.view import LogView
 from kafkalog.storage.segments import LogSegments
-from kafkalog.tools.directories import PartitionPath
-from kafkalog.tools.offline_partition import in_locked_directories, opened_offline
+from kafkalog.tools.offline_partition import OfflinePlan, ViewedSegment, in_locked_directories, open_offline
 from kafkalog.tools.seen_producers import seen_producers
 from kafkalog.types import OffsetPosition
 from kafkalog.util.clock import Clock
@@ -40,26 +39,17 @@ Advance = Callable[[int], None]
 """Called with the number of bytes read since the last call."""
 
 
-class CompactPlan(NamedTuple):
-    """Parameters of one partition's clean: settings, time, replication state, and the map's memory.
+@dataclass(frozen=True)
+class CompactPlan(OfflinePlan):
+    """Parameters of one partition's clean, with the map's memory.
 
-    `mark_is_end`: all of it is replicated. With `from_start` the clean part is cleaned again, so that records whose
-    delete horizon has passed are removed. With `roll` a new segment is begun first, so that the previous last one is
-    cleaned too.
+    With `from_start` the clean part is cleaned again, so that records whose delete horizon has passed are removed. With
+    `roll` a new segment is begun first, so that the previous last one is cleaned too.
     """
 
-    place: PartitionPath
-    config: LogConfig
-    now_ms: int
-    mark_is_end: bool
     map_bytes: int = MAP_BYTES
     from_start: bool = False
     roll: bool = False
-
-    @property
-    def directory(self) -> str:
-        """The data directory."""
-        return os.path.dirname(self.place.path)
 
 
 class Cleaned(NamedTuple):
@@ -89,32 +79,32 @@ def look(plan: CompactPlan, fs: FileSystem, advance: Advance = lambda size: None
     of the first round. CorruptRecord, StorageError.
     """
     with LogView(plan.place.path, fs=fs) as view:
-        seen = _SeenLog(view, plan, fs)
-        first, end = _dirty_part(seen.state, plan, fs)
+        viewed = _DryRunLog(view, plan, fs)
+        first, end = _dirty_part(viewed.state, plan, fs)
         if first >= end:
             return None
         stats = CleanerStats(perf_counter())
-        one = _cleaned(seen, first, end, plan, stats, advance, dry_run=True)
-        return _told(plan, first, one, [stats])
+        one = _clean_round(viewed, first, end, plan, stats, advance, dry_run=True)
+        return _combine(plan, first, one, [stats])
 
 
-def why_nothing(plan: CompactPlan, fs: FileSystem) -> str | None:
+def explain_nothing(plan: CompactPlan, fs: FileSystem) -> str | None:
     """Return the reason why no dirty record of a partition can be cleaned; None if no reason applies."""
     with LogView(plan.place.path, fs=fs) as view:
-        state = _SeenLog(view, plan, fs).state
+        state = _DryRunLog(view, plan, fs).state
         first, end = _dirty_part(state, plan, fs)
         active = state.segments.active
         if first < end or end != active.base_offset or not active.size:
             return None
-        return "its records that are not clean lie in the last segment, which is not cleaned: give --roll"
+        return "its dirty records are in the last segment, which is cleaned only with --roll"
 
 
 def dirty_bytes(plan: CompactPlan, fs: FileSystem) -> int:
     """Return the bytes that a clean has to read; 0 if nothing is dirty. Nothing is locked or changed. StorageError."""
     with LogView(plan.place.path, fs=fs) as view:
-        seen = _SeenLog(view, plan, fs)
-        first, end = _dirty_part(seen.state, plan, fs)
-        return sum(bytes_of(seen.segments, first, end)) if first < end else 0
+        viewed = _DryRunLog(view, plan, fs)
+        first, end = _dirty_part(viewed.state, plan, fs)
+        return sum(bytes_of(viewed.segments, first, end)) if first < end else 0
 
 
 def clean_dirty(
@@ -122,13 +112,13 @@ def clean_dirty(
 ) -> list[Cleaned]:
     """Clean the partitions and return the results. Only directories and logs with dirty records are locked and opened.
     """
-    busy = [plan for plan in plans if dirty_bytes(plan, fs)]
-    told = in_locked_directories(busy, lambda log_dir, plan: _clean(log_dir, plan, fs, clock, advance), fs)
-    return [one for one in told if one is not None]
+    dirty = [plan for plan in plans if dirty_bytes(plan, fs)]
+    results = in_locked_directories(dirty, lambda log_dir, plan: _clean(log_dir, plan, fs, clock, advance), fs)
+    return [one for one in results if one is not None]
 
 
 def _clean(log_dir: LogDir, plan: CompactPlan, fs: FileSystem, clock: Clock, advance: Advance) -> Cleaned | None:
-    with opened_offline(log_dir, plan, fs, clock) as log:
+    with open_offline(log_dir, plan, fs, clock) as log:
         return _clean_all(log, plan, fs, advance)
 
 
@@ -136,12 +126,12 @@ def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Adva
     """Clean in rounds until nothing is dirty: the map may be too small, or a segment may have to be split first."""
     if plan.roll and log.active_segment.size:
         log.roll()
-    first, end = begin, _ = _dirty_part(log.state, plan, fs)
+    first, end = start, _ = _dirty_part(log.state, plan, fs)
     rounds: list[CleanerStats] = []
 
     def clean_once() -> tuple[CleanerStats, int]:
         stats = CleanerStats(perf_counter())
-        return stats, _cleaned(log, first, end, plan, stats, advance)
+        return stats, _clean_round(log, first, end, plan, stats, advance)
 
     while first < end:
         stats, reached = after_splits(clean_once)
@@ -150,7 +140,7 @@ def _clean_all(log: UnifiedLog, plan: CompactPlan, fs: FileSystem, advance: Adva
         if reached <= first:
             break
         first = reached
-    return _told(plan, begin, first, rounds) if rounds else None
+    return _combine(plan, start, first, rounds) if rounds else None
 
 
 def _dirty_part(state: Offsets, plan: CompactPlan, fs: FileSystem) -> tuple[int, int]:
@@ -162,7 +152,7 @@ def _dirty_part(state: Offsets, plan: CompactPlan, fs: FileSystem) -> tuple[int,
     return offsets.first_dirty_offset, end
 
 
-def _cleaned(
+def _clean_round(
     log: CleanableLog,
     first: int,
     end: int,
@@ -175,7 +165,7 @@ def _cleaned(
     """Run one round and return the offset that it reached."""
     done = 0
 
-    def moved(_: int) -> None:
+    def count(_: int) -> None:
         nonlocal done
         read = stats.map_bytes_read + stats.bytes_read
         if read > done:
@@ -185,10 +175,10 @@ def _cleaned(
     most = max(1, end - first) * 2  # no map needs more slots than there are offsets
     offset_map = SkimpyOffsetMap(max(24, min(plan.map_bytes, 24 * most)))
     part = CleanRange(log, first, end)
-    return clean(part, offset_map, now_ms=plan.now_ms, throttled=moved, stats=stats, dry_run=dry_run).end_offset
+    return clean(part, offset_map, now_ms=plan.now_ms, throttled=count, stats=stats, dry_run=dry_run).end_offset
 
 
-def _told(plan: CompactPlan, first: int, end: int, rounds: Sequence[CleanerStats]) -> Cleaned:
+def _combine(plan: CompactPlan, first: int, end: int, rounds: Sequence[CleanerStats]) -> Cleaned:
     """Combine several rounds: records and bytes found by the first, records and bytes left by the last."""
     topic, number = plan.place.topic_partition
     size = rounds[0].bytes_read + sum(b.bytes_read - a.bytes_written for a, b in _pairs(rounds))
@@ -220,24 +210,13 @@ def _txn_index(folder: str, base_offset: int, fs: FileSystem) -> TransactionInde
     return TransactionIndex(os.path.join(folder, txn_index_file_name(base_offset)), base_offset, fs=fs)
 
 
-class _SeenSegment:
+class _DryRunSegment(ViewedSegment):
     """A segment of a view with the interface that a dry run needs."""
 
-    last_known_offset: Final = -1
-
     def __init__(self, segment: ViewSegment, fs: FileSystem) -> None:
-        self.base_offset: int = segment.base_offset
+        super().__init__(segment)
         self.offset_index = self.time_index = _NoIndex(segment.base_offset)
-        self.records = segment.records
-        self.size: int = segment.size
-        self.path: str = segment.path
         self.txn_index = _txn_index(os.path.dirname(segment.path), segment.base_offset, fs)
-        self._segment = segment
-
-    @property
-    def largest_timestamp(self) -> int:
-        largest: int = self._segment.largest_timestamp
-        return largest if largest >= 0 else self.records.last_modified_ms()
 
     def read_next_offset(self) -> int:
         """Return the offset after the last batch."""
@@ -259,14 +238,14 @@ class _NextSegment:
         self.txn_index = _txn_index(folder, base_offset, fs)
 
 
-class _SeenState(NamedTuple):
+class _DryRunState(NamedTuple):
     segments: LogSegments[Any]
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
 
 
-class _SeenLog:
+class _DryRunLog:
     """A view with the interface of a log to be cleaned."""
 
     closed: Final = False
@@ -274,10 +253,10 @@ class _SeenLog:
 
     def __init__(self, view: LogView, plan: CompactPlan, fs: FileSystem) -> None:
         stable = view.last_stable_offset if plan.mark_is_end else min(view.last_stable_offset, view.high_watermark)
-        segments: LogSegments[Any] = LogSegments(_SeenSegment(segment, fs) for segment in view.segments)
+        segments: LogSegments[Any] = LogSegments(_DryRunSegment(segment, fs) for segment in view.segments)
         if plan.roll and segments.active.size:
             segments = segments.with_added(_NextSegment(view.log_end_offset, view.path, fs))
-        self.state = _SeenState(segments, view.log_start_offset, view.log_end_offset, stable)
+        self.state = _DryRunState(segments, view.log_start_offset, view.log_end_offset, stable)
         self.segments = segments
         self.log_start_offset = view.log_start_offset
         self.topic_partition = view.topic_partition

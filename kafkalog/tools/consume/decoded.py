@@ -9,7 +9,7 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Iterable
-from typing import BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from kafkalog._core.batch.record import Record
 from kafkalog._core.text import template as kind
@@ -17,10 +17,13 @@ from kafkalog.errors import IllegalArgument, InvalidRecord
 from kafkalog.records.json_text import json_text
 from kafkalog.records.tables import record_tables
 from kafkalog.tools.consume.templates import Pieces
-from kafkalog.tools.consume.text import MAX_OFFSET, Batches, Written
+from kafkalog.tools.consume.text import MAX_OFFSET, Written
 from kafkalog.tools.decoders.named import decoder
-from kafkalog.tools.decoders.plain import Decoder, decoded, shown
+from kafkalog.tools.decoders.plain import Decoder, as_text, decode_value
 from kafkalog.tools.dump.record_readers import RecordReader
+
+if TYPE_CHECKING:
+    from kafkalog.storage.segment_reader import Chunk
 
 CONTROL_BIT: Final = 0x20
 FLUSH_BYTES: Final = 1 << 18
@@ -60,7 +63,7 @@ def parse_serdes(given: Iterable[str], schemas: str | None = None) -> Serdes | N
 
 
 def write_decoded(
-    chunks: Iterable[Batches],
+    chunks: Iterable[Chunk],
     out: BinaryIO,
     pieces: Pieces,
     serdes: Serdes,
@@ -82,7 +85,7 @@ def write_decoded(
                     continue
                 if record.offset >= end_offset:
                     return Written(written, next_offset)
-                buffer += _text(record, pieces, serdes, chunk.path)
+                buffer += _render(record, pieces, serdes, chunk.path)
                 written, next_offset = written + 1, record.offset + 1
                 if written == max_records:
                     return Written(written, next_offset)
@@ -94,7 +97,7 @@ def write_decoded(
         out.write(buffer)
 
 
-def _records(chunk: Batches) -> Iterable[Record]:
+def _records(chunk: Chunk) -> Iterable[Record]:
     """Yield the records of a chunk without those of control batches."""
     tables = record_tables(
         chunk.data, chunk.batches, chunk.first, chunk.last, base_position=chunk.position, path=chunk.path
@@ -106,10 +109,10 @@ def _records(chunk: Batches) -> Iterable[Record]:
                 yield table[row]
 
 
-def _text(record: Record, pieces: Pieces, serdes: Serdes, path: str) -> bytes:
+def _render(record: Record, pieces: Pieces, serdes: Serdes, path: str) -> bytes:
     try:
-        made = serdes.of(record)
-        return b"".join(_piece(piece, text, record, made) for piece, text in pieces)
+        values = serdes.of(record)
+        return b"".join(_piece(piece, text, record, values) for piece, text in pieces)
     except InvalidRecord as error:
         raise type(error)(error.message, path=path, offset=record.offset, hint=error.hint) from error
 
@@ -122,32 +125,32 @@ def _piece(piece: int, text: bytes, record: Record, serdes: Serdes) -> bytes:
     if piece == kind.LITERAL:
         return text
     if piece in _KEYS:
-        return _part(piece, record.key, serdes.key, "key", text)
+        return _render_data(piece, record.key, serdes.key, "key", text)
     if piece in _VALUES:
-        return _part(piece, record.value, serdes.value, "value", text)
+        return _render_data(piece, record.value, serdes.value, "value", text)
     if piece == kind.JSON_KEY:
-        return _json_part("key", record.key, serdes.key, "key", text)
+        return _render_json("key", record.key, serdes.key, "key", text)
     if piece == kind.JSON_VALUE:
-        return _json_part("payload", record.value, serdes.value, "value", text)
+        return _render_json("payload", record.value, serdes.value, "value", text)
     return _FIELDS[piece](record)
 
 
-def _part(piece: int, data: bytes | None, decode: Decoder | None, what: str, null: bytes) -> bytes:
+def _render_data(piece: int, data: bytes | None, decode: Decoder | None, what: str, null: bytes) -> bytes:
     if data is None:
         return null
     if decode is not None:
-        return shown(decoded(decode, data, what)).encode(errors="replace")
+        return as_text(decode_value(decode, data, what)).encode(errors="replace")
     if piece in (kind.KEY_BASE64, kind.VALUE_BASE64):
         return base64.b64encode(data)
     return data.hex().encode() if piece in (kind.KEY_HEX, kind.VALUE_HEX) else data
 
 
-def _json_part(name: str, data: bytes | None, decode: Decoder | None, what: str, encoding: bytes) -> bytes:
+def _render_json(name: str, data: bytes | None, decode: Decoder | None, what: str, encoding: bytes) -> bytes:
     """Return `"key":...`; decoded values are JSON values, others text or encoded, as without a decoder."""
     if data is None:
         return f'"{name}":null'.encode()
     if decode is not None:
-        return f'"{name}":{json_text(decoded(decode, data, what))}'.encode(errors="replace")
+        return f'"{name}":{json_text(decode_value(decode, data, what))}'.encode(errors="replace")
     text, used = _json_bytes(data, encoding.decode())
     extra = f',"{name}_encoding":"{used}"' if used else ""
     return f'"{name}":{json.dumps(text, ensure_ascii=False)}{extra}'.encode()

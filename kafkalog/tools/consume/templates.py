@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkalog._core.text import template as kind
 from kafkalog.errors import IllegalArgument
-from kafkalog.tools.escapes import escaped
+from kafkalog.tools.escapes import unescape_letter
 
 Piece = tuple[int, bytes]
 Pieces = list[Piece]
@@ -73,7 +73,7 @@ def formatted(
     for token in _TOKEN.finditer(text):
         letter, escape = token[1], token[2]
         if escape is not None:
-            pieces.append((kind.LITERAL, escaped(escape)))
+            pieces.append((kind.LITERAL, unescape_letter(escape)))
         elif letter is None:
             pieces.append((kind.LITERAL, token[0].encode(errors="surrogateescape")))
         elif letter in constants:
@@ -83,8 +83,8 @@ def formatted(
         elif letter in _DIRECTIVES:
             pieces.append((_DIRECTIVES[letter], b""))
         else:
-            raise IllegalArgument(f"{token[0]!r} means nothing in a format", hint=f"known are {_DIRECTIVE_HELP}")
-    return _joined(pieces)
+            raise IllegalArgument(f"unknown directive {token[0]!r} in a format", hint=f"known are {_DIRECTIVE_HELP}")
+    return _merge_literals(pieces)
 
 
 def json_lines(
@@ -112,37 +112,37 @@ def json_lines(
         (kind.LITERAL, f',"broker":{broker}'.encode()),
         (kind.JSON_HEADERS, b""),
         (kind.LITERAL, b","),
-        (kind.JSON_KEY, _forced(key_encoding)),
+        (kind.JSON_KEY, _json_encoding(key_encoding)),
         (kind.LITERAL, b","),
-        (kind.JSON_VALUE, _forced(value_encoding)),
+        (kind.JSON_VALUE, _json_encoding(value_encoding)),
         (kind.LITERAL, b"}\n"),
     ]
 
 
 def _key(encoding: str, null: bytes) -> Piece:
-    return _KEYS[_known(encoding)], null
+    return _KEYS[_check_encoding(encoding)], null
 
 
 def _value(encoding: str, null: bytes) -> Piece:
-    return _VALUES[_known(encoding)], null
+    return _VALUES[_check_encoding(encoding)], null
 
 
-def _forced(encoding: str) -> bytes:
-    return b"" if _known(encoding) == "utf8" else encoding.encode()
+def _json_encoding(encoding: str) -> bytes:
+    return b"" if _check_encoding(encoding) == "utf8" else encoding.encode()
 
 
-def _known(encoding: str) -> str:
+def _check_encoding(encoding: str) -> str:
     if encoding not in ENCODINGS:
-        raise IllegalArgument(f"unknown encoding {encoding!r}", hint=f"known are {', '.join(ENCODINGS)}")
+        raise IllegalArgument(f"unknown encoding {encoding!r}", hint=f"the encodings are {', '.join(ENCODINGS)}")
     return encoding
 
 
-def _joined(pieces: Pieces) -> Pieces:
+def _merge_literals(pieces: Pieces) -> Pieces:
     """Return the template with adjacent literals merged."""
-    joined: Pieces = []
+    merged: Pieces = []
     for piece, text in pieces:
-        if piece == kind.LITERAL and joined and joined[-1][0] == kind.LITERAL:
-            joined[-1] = (kind.LITERAL, joined[-1][1] + text)
+        if piece == kind.LITERAL and merged and merged[-1][0] == kind.LITERAL:
+            merged[-1] = (kind.LITERAL, merged[-1][1] + text)
         else:
-            joined.append((piece, text))
-    return joined
+            merged.append((piece, text))
+    return merged

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import BinaryIO, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from kafkalog._core.batch.decode import STATUS_OK, RecordTable
-from kafkalog._core.batch.scan import BatchTable
 from kafkalog._core.log.txns import is_plain, visible_rows
 from kafkalog._core.text.template import IS_DONE, IS_FULL, NEEDS_BYTES, TemplateText
 from kafkalog.errors import KafkalogError
@@ -17,30 +16,13 @@ from kafkalog.tools.consume.templates import Pieces
 from kafkalog.tools.render_errors import stop_error
 from kafkalog.util.readahead import map_ahead
 
+if TYPE_CHECKING:
+    from kafkalog.storage.segment_reader import Chunk
+
 MAX_OFFSET = 2**63 - 1
 _NO_THREADS: Final = 1
 SLOW_CODECS: Final = (CompressionType.GZIP, CompressionType.ZSTD)
 """Codecs slow enough that decompression in another thread pays for the hand-over (measured)."""
-
-
-class Batches(Protocol):
-    """A chunk of complete batches with valid checksums: rows `first` up to `last` of `batches`.
-
-    `data` begins at `position` of the file `path`; positions in `batches` are the file's.
-    """
-
-    @property
-    def data(self) -> bytes: ...
-    @property
-    def batches(self) -> BatchTable: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def position(self) -> int: ...
 
 
 class Written(NamedTuple):
@@ -58,7 +40,7 @@ class Decoded(NamedTuple):
 
 
 def write_records(
-    chunks: Iterable[Batches],
+    chunks: Iterable[Chunk],
     out: BinaryIO,
     pieces: Pieces,
     *,
@@ -82,48 +64,48 @@ def write_records(
     )
     if max_records == 0 or first_offset >= end_offset:
         return Written(0, first_offset)
-    for part in _parts(chunks, _NO_THREADS if max_records >= 0 else threads):
-        if isinstance(part, Decoded):
-            done = _write_decoded(text, part, out, end_offset)
+    for chunk_or_tables in _prepared_chunks(chunks, _NO_THREADS if max_records >= 0 else threads):
+        if isinstance(chunk_or_tables, Decoded):
+            is_done = _write_decoded(text, chunk_or_tables, out, end_offset)
         else:
-            done = _write_plain(text, part, out)
-        if done:
+            is_done = _write_plain(text, chunk_or_tables, out)
+        if is_done:
             break
     return Written(text.records, text.next_offset)
 
 
-def _parts(chunks: Iterable[Batches], threads: int | None) -> Iterator[Batches | Decoded]:
+def _prepared_chunks(chunks: Iterable[Chunk], threads: int | None) -> Iterator[Chunk | Decoded]:
     """Yield the chunks, decoded if necessary; in other threads from the first chunk with a slow codec on."""
-    left = iter(chunks)
-    for chunk in left:
+    remaining = iter(chunks)
+    for chunk in remaining:
         if chunk.batches.codec in SLOW_CODECS:
-            yield from map_ahead(_part, chain((chunk,), left), threads=threads)
+            yield from map_ahead(_prepare, chain((chunk,), remaining), threads=threads)
             return
-        yield _part(chunk)
+        yield _prepare(chunk)
 
 
-def _part(chunk: Batches) -> Batches | Decoded:
+def _prepare(chunk: Chunk) -> Chunk | Decoded:
     if is_plain(chunk.batches, chunk.first, chunk.last):
         return chunk
     tables: list[RecordTable] = []
     try:
-        seen = visible_rows(chunk.batches, chunk.first, chunk.last)
-        first, last = (chunk.first, chunk.last) if seen is chunk.batches else (0, len(seen))
-        for table in record_tables(chunk.data, seen, first, last, base_position=chunk.position, path=chunk.path):
+        visible = visible_rows(chunk.batches, chunk.first, chunk.last)
+        first, last = (chunk.first, chunk.last) if visible is chunk.batches else (0, len(visible))
+        for table in record_tables(chunk.data, visible, first, last, base_position=chunk.position, path=chunk.path):
             tables.append(table)
     except KafkalogError as error:
         return Decoded(tables, error.with_traceback(None))
     return Decoded(tables, None)
 
 
-def _write_plain(text: TemplateText, chunk: Batches, out: BinaryIO) -> bool:
+def _write_plain(text: TemplateText, chunk: Chunk, out: BinaryIO) -> bool:
     """Write a chunk and return True if no later chunk has anything to write."""
     table, base = chunk.batches, chunk.position
     at = table.position(chunk.first) - base
     stop = table.position(chunk.last - 1) + table.size(chunk.last - 1) - base
     while True:
         status = text.render(chunk.data, at, stop)
-        _hand_over(text, out)
+        _flush_text(text, out)
         if status == IS_FULL:
             at = text.position
         elif status == NEEDS_BYTES:
@@ -134,24 +116,24 @@ def _write_plain(text: TemplateText, chunk: Batches, out: BinaryIO) -> bool:
             raise stop_error(status, text, chunk.path, base)
 
 
-def _write_decoded(text: TemplateText, part: Decoded, out: BinaryIO, end_offset: int) -> bool:
+def _write_decoded(text: TemplateText, chunk_or_tables: Decoded, out: BinaryIO, end_offset: int) -> bool:
     """Write a decoded chunk; return True if no later chunk has anything to write. Damage after the end is ignored."""
-    for table in part.tables:
+    for table in chunk_or_tables.tables:
         status, row = IS_FULL, 0
         while status == IS_FULL:
             status = text.render_table(table, row)
-            _hand_over(text, out)
+            _flush_text(text, out)
             row = text.next_row
         if status != STATUS_OK:
             return True
-    if part.failure is None:
+    if chunk_or_tables.failure is None:
         return False
-    if part.failure.offset is not None and part.failure.offset >= end_offset:
+    if chunk_or_tables.failure.offset is not None and chunk_or_tables.failure.offset >= end_offset:
         return True
-    raise part.failure
+    raise chunk_or_tables.failure
 
 
-def _hand_over(text: TemplateText, out: BinaryIO) -> None:
+def _flush_text(text: TemplateText, out: BinaryIO) -> None:
     if len(text.text):
         out.write(text.text)
         text.text.clear()

@@ -45,16 +45,16 @@ def decoder(name: str, *, schemas: str | None = None) -> Decoder:
             raise IllegalArgument(f"the decoder {name} needs a directory of schemas")
         return _REGISTRY[name](schemas)
     if ":" in name:
-        return _imported(name)
+        return _import_decoder(name)
     if name and PACK.fullmatch(name):
         return pack(name)
     known = ", ".join([*(known for known in NAMED if "." not in known), *_REGISTRY])
     raise IllegalArgument(
-        f"there is no decoder {name!r}", hint=f"known are {known}, pack strings such as >iq$, and module:function"
+        f"unknown decoder {name!r}", hint=f"the decoders are {known}, pack strings such as >iq$, and module:function"
     )
 
 
-def _imported(name: str) -> Decoder:
+def _import_decoder(name: str) -> Decoder:
     module, _, path = name.partition(":")
     try:
         found: Any = import_module(module)
@@ -63,9 +63,9 @@ def _imported(name: str) -> Decoder:
     except (ImportError, AttributeError, ValueError) as error:
         raise IllegalArgument(
             f"the decoder {name} cannot be loaded: {error}",
-            hint="it is module:function, and the module must be found on PYTHONPATH",
+            hint="give module:function, with the module on PYTHONPATH",
         ) from error
     if not callable(found):
-        raise IllegalArgument(f"the decoder {name} is no function")
-    made: Decoder = found
-    return made
+        raise IllegalArgument(f"the decoder {name} is not a function")
+    decode: Decoder = found
+    return decode

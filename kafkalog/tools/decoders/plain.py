@@ -40,7 +40,7 @@ def json(data: bytes) -> Any:
     try:
         return _json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DecodeError(f"it is no JSON: {error}") from None
+        raise DecodeError(f"it is not JSON: {error}") from None
 
 
 def raw(data: bytes) -> bytes:
@@ -68,7 +68,7 @@ def long(data: bytes) -> int:
 
 def _number(data: bytes, size: int) -> int:
     if len(data) < size:
-        raise DecodeError(f"a number of {size} bytes does not fit in {len(data)}")
+        raise DecodeError(f"a number takes {size} bytes, and there are {len(data)}")
     return int.from_bytes(data[:size], "big", signed=True)
 
 
@@ -84,7 +84,7 @@ def pack(format: str) -> Decoder:
     """
     if not PACK.fullmatch(format):
         raise IllegalArgument(
-            f"{format!r} is no pack string", hint="its letters are < > b B h H i I q Q c, then s, then $"
+            f"{format!r} is not a pack string", hint="the letters are < > b B h H i I q Q c, then s, then $"
         )
     return lambda data: _unpack(format, data)
 
@@ -98,21 +98,21 @@ def _unpack(format: str, data: bytes) -> str:
             words += " "
         elif letter == "$":
             if at < len(data):
-                raise DecodeError(f"{len(data) - at} bytes are left where the end is expected")
+                raise DecodeError(f"{len(data) - at} bytes are left after the expected end")
         elif letter == "s":
             words += text(data[at:])
             at = len(data)
         else:
             size = _WIDTHS.get(letter.lower(), 1)
             if len(data) - at < size:
-                raise DecodeError(f"{letter!r} takes {size} bytes, and {len(data) - at} are left")
+                raise DecodeError(f"{letter!r} takes {size} bytes, and only {len(data) - at} are left")
             (value,) = struct.unpack_from(order + letter, data, at)
             words += text(value) if letter == "c" else str(value)
             at += size
     return words
 
 
-def decoded(decode: Decoder, data: bytes, what: str) -> object:
+def decode_value(decode: Decoder, data: bytes, what: str) -> object:
     """Decode a key or value (named by `what`); a decoder's error about the bytes becomes a DecodeError.
 
     Errors unrelated to these bytes (such as an unreadable schema) are raised as they are.
@@ -122,11 +122,11 @@ def decoded(decode: Decoder, data: bytes, what: str) -> object:
     except Exception as error:
         if isinstance(error, KafkalogError) and not isinstance(error, InvalidRecord):
             raise
-        why = error.message if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
-        raise DecodeError(f"the {what} cannot be decoded: {why}") from error
+        reason = error.message if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+        raise DecodeError(f"the {what} cannot be decoded: {reason}") from error
 
 
-def shown(value: object) -> str:
+def as_text(value: object) -> str:
     """Return a decoded value as text: a str as it is, bytes in hexadecimal, all else as JSON or by str()."""
     if isinstance(value, str):
         return value

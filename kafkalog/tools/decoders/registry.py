@@ -69,7 +69,7 @@ def avro(directory: str, *, fs: FileSystem = OS) -> Decoder:
         try:
             value = fastavro.schemaless_reader(source, schema, None)
         except Exception as error:
-            raise DecodeError(f"it does not fit its Avro schema: {type(error).__name__}: {error}") from error
+            raise DecodeError(f"it does not match its Avro schema: {type(error).__name__}: {error}") from error
         if source.tell() != len(data):
             raise DecodeError(f"{len(data) - source.tell()} bytes follow the Avro value")
         return value
@@ -114,7 +114,7 @@ def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
                 kind = kind.nested_types[index]
             value = message_factory.GetMessageClass(kind).FromString(data[source.at :])
         except (IndexError, MessageError, message.DecodeError) as error:
-            raise DecodeError(f"it does not fit its Protobuf schema: {error}") from error
+            raise DecodeError(f"it does not match its Protobuf schema: {error}") from error
         return json_format.MessageToDict(value, preserving_proto_field_name=True)
 
     return decode
@@ -124,7 +124,7 @@ def _indexes(source: Source) -> list[int]:
     """Read the indexes before a Protobuf message: zigzag varints, their count first; no index means the first type."""
     count = _zigzag(source)
     if count > source.left:
-        raise DecodeError(f"{count} indexes of a message type do not fit")
+        raise DecodeError(f"the message type has {count} indexes, more than the bytes left")
     return [_zigzag(source) for _ in range(count)] or [0]
 
 
@@ -135,7 +135,7 @@ def _zigzag(source: Source) -> int:
         raise DecodeError("it ends inside the indexes of its message type") from None
     number = (value >> 1) ^ -(value & 1)
     if number < 0:
-        raise DecodeError(f"{number} is no index of a message type")
+        raise DecodeError(f"{number} is not an index of a message type")
     return number
 
 
@@ -155,19 +155,19 @@ class _Schemas:
             try:
                 content = self._fs.read_file(path, MAX_SCHEMA_BYTES)
             except FileNotFoundError:
-                raise DecodeError(f"the schema {number} is not there: there is no file {path}") from None
+                raise DecodeError(f"schema {number} is missing: there is no file {path}") from None
             except OSError as error:
                 raise StorageError.from_os(error, "read the schema", path=path) from error
             try:
                 self._known[number] = self._load(content)
             except Exception as error:
-                raise IllegalArgument(f"the file is no schema: {error}", path=path) from error
+                raise IllegalArgument(f"the file is not a schema: {error}", path=path) from error
         return self._known[number]
 
 
 def _check_directory(directory: str) -> None:
     if not os.path.isdir(directory):
-        raise IllegalArgument("there is no such directory of schemas", path=directory)
+        raise IllegalArgument("the schema directory does not exist", path=directory)
 
 
 def _package(name: str, what: str) -> Any:
@@ -175,5 +175,5 @@ def _package(name: str, what: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise MissingPackage(
-            f"the decoder {what} needs a package that is not there: {error}", hint="pip install 'kafkalog[schemas]'"
+            f"the decoder {what} needs a package that is not installed: {error}", hint="pip install 'kafkalog[schemas]'"
         ) from None

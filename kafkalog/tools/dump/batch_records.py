@@ -24,14 +24,14 @@ def records_of(batch: bytes, *, path: str, offset: int, position: int, lenient: 
     """
     magic = int.from_bytes(batch[MAGIC_AT : MAGIC_AT + 1], "big", signed=True)
     if magic < 0:
-        raise CorruptRecord(f"no batch has the format {magic}", path=path, offset=offset, position=position)
+        raise CorruptRecord(f"unknown batch format {magic}", path=path, offset=offset, position=position)
     data: bytes | bytearray = batch
     if magic > MAGIC_V2:
         data = bytearray(batch)
         data[MAGIC_AT] = MAGIC_V2
     table = scan(data, check_crc=False)
     if not len(table):
-        raise CorruptRecord("it is no whole batch", path=path, offset=offset, position=position)
+        raise CorruptRecord("the batch is incomplete", path=path, offset=offset, position=position)
     try:
         return tables.batch_table(data, table, 0, lenient=lenient)
     except KafkalogError as error:

@@ -35,13 +35,13 @@ class Complaints:
         """
         for path, pairs in _by_file(self.index_mismatches):
             by_offset = sorted(dict(pairs).items(), reverse=True)
-            _tell(err, f"Mismatches in :{_full(path)}", "  Index offset: {}, log offset: {}", by_offset)
+            _write_pairs(err, f"Mismatches in :{_absolute(path)}", "  Index offset: {}, log offset: {}", by_offset)
         for kind, title, line in _TIME_KINDS:
             for path, pairs in _by_file(getattr(self, kind)):
-                _tell(err, f"{title} in :{_full(path)}", line, pairs)
+                _write_pairs(err, f"{title} in :{_absolute(path)}", line, pairs)
         for path, pairs in _by_file(self.non_consecutive):
             by_offset = sorted(dict(pairs).items())
-            _tell(err, f"Non-consecutive offsets in {_full(path)}", "  {} is followed by {}", by_offset)
+            _write_pairs(err, f"Non-consecutive offsets in {_absolute(path)}", "  {} is followed by {}", by_offset)
 
 
 _TIME_KINDS: Final = (
@@ -55,7 +55,7 @@ _TIME_KINDS: Final = (
 )
 
 
-def _full(path: str) -> str:
+def _absolute(path: str) -> str:
     """Return the path with the working directory in front, as the reference names files in complaints."""
     return os.path.join(os.getcwd(), path)
 
@@ -69,7 +69,7 @@ def _by_file(found: dict[str, list[Pair]]) -> list[tuple[str, list[Pair]]]:
     while len(found) > buckets * 3 // 4:
         buckets *= 2
     latest_first = list(found.items())[::-1]
-    return sorted(latest_first, key=lambda one: _spread(_full(one[0])) & (buckets - 1))
+    return sorted(latest_first, key=lambda one: _spread(_absolute(one[0])) & (buckets - 1))
 
 
 def _spread(text: str) -> int:
@@ -78,6 +78,6 @@ def _spread(text: str) -> int:
     return value ^ value >> 16
 
 
-def _tell(err: BinaryIO, title: str, line: str, pairs: list[Pair]) -> None:
+def _write_pairs(err: BinaryIO, title: str, line: str, pairs: list[Pair]) -> None:
     lines = "".join(f"{line.format(*pair)}\n" for pair in pairs)
     err.write(os.fsencode(f"{title}\n{lines}"))

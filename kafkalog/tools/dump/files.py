@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from errno import ENOENT
-from typing import BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from kafkalog.errors import CorruptSnapshot, IllegalArgument, StorageError
 from kafkalog.storage import names
@@ -19,8 +19,12 @@ from kafkalog.tools.dump.complaints import Complaints
 from kafkalog.tools.dump.index import dump_index, dump_time_index
 from kafkalog.tools.dump.log import base_offset_of, dump_log
 from kafkalog.tools.dump.options import DumpOptions
-from kafkalog.tools.dump.printer import Printer, TextPrinter
+from kafkalog.tools.dump.printer import TextPrinter
+from kafkalog.tools.os_errors import list_names
 from kafkalog.util.fileio import OS, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.tools.dump.json_lines import Printer
 
 __all__ = ["DumpOptions", "dump_files", "files_of"]
 
@@ -60,7 +64,7 @@ def dump_files(
         printer = JsonPrinter(out)
     run = _Run(printer, options or DumpOptions(), Complaints(), err, fs)
     for given in paths:
-        path = as_java_prints(given)
+        path = normalize_path(given)
         name = os.path.basename(path)
         printer.begin(path)
         dump = _DUMPS.get(name[name.rfind(".") :] if "." in name else "")
@@ -120,7 +124,7 @@ _DUMPS: Final[dict[str, Callable[[str, _Run], None]]] = {
 """Print function by suffix of the file."""
 
 
-def as_java_prints(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return the path with repeated slashes merged, and none at its end."""
     shorter = re.sub("/+", "/", path)
     return shorter.rstrip("/") or shorter
@@ -128,8 +132,5 @@ def as_java_prints(path: str) -> str:
 
 def files_of(directory: str, *, fs: FileSystem = OS) -> list[str]:
     """Return the files of a partition directory that can be dumped, by name."""
-    try:
-        found = sorted(fs.listdir(directory))
-    except OSError as error:
-        raise StorageError.from_os(error, "list", path=directory) from error
+    found = list_names(directory, fs)
     return [os.path.join(directory, name) for name in found if name.endswith(tuple(_DUMPS))]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog._core.text.listing import OFFSET_ENTRY_BYTES
-from kafkalog.errors import CorruptIndex, CorruptRecord, StorageError
+from kafkalog.errors import CorruptIndex, CorruptRecord
 from kafkalog.records.format import NO_TIMESTAMP
 from kafkalog.storage import names
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.index.preallocated_file import MAX_INDEX_BYTES
 from kafkalog.tools.dump.complaints import Complaints
 from kafkalog.tools.dump.index_sanity import check_offset_index, check_time_index
-from kafkalog.tools.dump.log_peek import BatchPlace, Chain, LogPeek, beside
+from kafkalog.tools.dump.log_peek import BatchPlace, Chain, LogPeek, sibling_path
 from kafkalog.tools.dump.options import DumpOptions
-from kafkalog.tools.dump.printer import Printer
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import File, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.tools.dump.json_lines import Printer
 
 CHUNK_ENTRIES = 1 << 14
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -35,7 +38,7 @@ def dump_index(
 
     CorruptIndex or CorruptRecord if an entry points to no complete batch; the entries before it were printed.
     """
-    with LogPeek(beside(path, names.LOG_SUFFIX), fs) as log, _opened(path, fs) as file:
+    with LogPeek(sibling_path(path, names.LOG_SUFFIX), fs) as log, _open(path, fs) as file:
         size = file.size()
         if size < OFFSET_ENTRY_BYTES:
             printer.empty(path)
@@ -49,7 +52,7 @@ def dump_index(
             place = log.batch_at(position, options.max_message_size)
             if place is None:
                 raise CorruptIndex(
-                    f"no whole batch of at most {options.max_message_size} bytes begins where an entry points to",
+                    f"no complete batch of at most {options.max_message_size} bytes begins where an entry points",
                     path=path,
                     offset=base_offset + relative,
                     position=position,
@@ -71,9 +74,9 @@ def dump_time_index(
     CorruptRecord or InvalidRecord if they cannot be read; the entries before were printed.
     """
     with (
-        LogPeek(beside(path, names.LOG_SUFFIX), fs) as log,
-        _opened(beside(path, names.INDEX_SUFFIX), fs) as index,
-        _opened(path, fs) as file,
+        LogPeek(sibling_path(path, names.LOG_SUFFIX), fs) as log,
+        _open(sibling_path(path, names.INDEX_SUFFIX), fs) as index,
+        _open(path, fs) as file,
     ):
         if options.index_sanity_check:
             check_time_index(file, file.size(), base_offset)
@@ -92,7 +95,7 @@ class _Search:
         self._base = base_offset
         size = index.size()
         if size > MAX_INDEX_BYTES:
-            raise CorruptIndex(f"an index of {size} bytes: none has more than {MAX_INDEX_BYTES}", path=index.path)
+            raise CorruptIndex(f"the index has {size} bytes, and the maximum is {MAX_INDEX_BYTES}", path=index.path)
         self._data = FileSlice(index, 0, size - size % OFFSET_ENTRY_BYTES).read()
         self._entries = len(self._data) // OFFSET_ENTRY_BYTES
         self._whole: Chain | None = None
@@ -145,14 +148,14 @@ class _Search:
         last = self._entries - 1
         warm = max(0, last - _WARM_BYTES // OFFSET_ENTRY_BYTES)
         if self._entry(warm)[0] < relative:
-            slot = self._between(warm, last, relative)
+            slot = self._search_between(warm, last, relative)
         elif self._entry(0)[0] > relative:
             return 0
         else:
-            slot = self._between(0, warm, relative)
+            slot = self._search_between(0, warm, relative)
         return self._entry(slot)[1]
 
-    def _between(self, low: int, high: int, relative: int) -> int:
+    def _search_between(self, low: int, high: int, relative: int) -> int:
         while low < high:
             middle = (low + high + 1) >> 1
             found = self._entry(middle)[0]
@@ -221,8 +224,6 @@ def _walk(
             return
 
 
-def _opened(path: str, fs: FileSystem) -> File:
-    try:
+def _open(path: str, fs: FileSystem) -> File:
+    with os_errors("open the index", path):
         return fs.open_file(path, "r")
-    except OSError as error:
-        raise StorageError.from_os(error, "open the index", path=path) from error

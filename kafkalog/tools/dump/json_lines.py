@@ -24,7 +24,7 @@ from kafkalog.tools.dump.batch_records import records_of
 from kafkalog.tools.dump.complaints import Complaints, Pair
 from kafkalog.tools.dump.control_text import control_value
 from kafkalog.tools.dump.options import DumpOptions
-from kafkalog.tools.dump.printer import first_sequence
+from kafkalog.tools.dump.printer import TextPrinter, first_sequence
 from kafkalog.tools.dump.record_readers import RecordReader
 from kafkalog.tools.dump.window import FileWindow
 from kafkalog.tools.render_errors import size_error
@@ -44,7 +44,7 @@ _COMPLAINTS: Final = {
 
 
 class JsonPrinter:
-    """Prints JSON lines."""
+    """Prints JSON lines; it has the methods of `TextPrinter`."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -136,6 +136,9 @@ class JsonPrinter:
             for path, pairs in getattr(complaints, attribute).items():
                 for pair in pairs:
                     self._line(kind, path, **{one: pair[0], other: pair[1]})
+
+
+Printer = TextPrinter | JsonPrinter
 
 
 def batches(path: str, window: FileWindow) -> Iterator[tuple[BatchHeader, bytes]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.errors import IllegalArgument
 from kafkalog.storage import names
 from kafkalog.tools.dump.complaints import Pair
 from kafkalog.tools.dump.options import DumpOptions
-from kafkalog.tools.dump.printer import Printer
 from kafkalog.tools.dump.window import FileWindow
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import FileSystem
+
+if TYPE_CHECKING:
+    from kafkalog.tools.dump.json_lines import Printer
 
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _OFFSET: Final = re.compile(r"[+-]?\d{1,20}")
@@ -27,11 +30,9 @@ def dump_log(path: str, printer: Printer, options: DumpOptions, *, fs: FileSyste
     printer.title(path, title_of(path))
     max_bytes = options.max_bytes
     if max_bytes is not None and max_bytes < 0:
-        raise IllegalArgument(f"--max-bytes is a number of bytes from 0 on, not {max_bytes}", path=path)
-    try:
+        raise IllegalArgument(f"--max-bytes must be at least 0, not {max_bytes}", path=path)
+    with os_errors("open", path):
         file = fs.open_file(path, "r")
-    except OSError as error:
-        raise StorageError.from_os(error, "open", path=path) from error
     with file:
         size = file.size()
         window = FileWindow(file, size if max_bytes is None else min(size, max_bytes))
@@ -50,7 +51,7 @@ def title_of(path: str) -> str:
         return "KRaft bootstrap snapshot"
     found = _SNAPSHOT_NAME.fullmatch(name)
     if found is None:
-        raise IllegalArgument("the name of a snapshot is <offset, 20 digits>-<epoch, 10 digits>.checkpoint", path=path)
+        raise IllegalArgument("a snapshot is named <offset, 20 digits>-<epoch, 10 digits>.checkpoint", path=path)
     return f"Snapshot end offset: {int(found[1])}, epoch: {int(found[2])}"
 
 

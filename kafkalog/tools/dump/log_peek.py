@@ -8,17 +8,18 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable
-from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument, StorageError
+from kafkalog.errors import CorruptIndex, CorruptRecord, IllegalArgument
 from kafkalog.records.format import BATCH_OVERHEAD_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2
 from kafkalog.storage.file_slice import HEADER_BYTES, FileSlice
 from kafkalog.tools.dump.batch_records import largest_timestamp
-from kafkalog.tools.render_errors import LEAST_SIZE, size_error
+from kafkalog.tools.os_errors import os_errors
+from kafkalog.tools.render_errors import MIN_SIZE, size_error
 from kafkalog.util.fileio import File, FileSystem
 
 _HEAD_BYTES: Final = 27  # up to the last offset delta of a v2 batch
 _LAST_DELTA_AT: Final = 23
 _BY_HEADER: Final = range(MAGIC_V2, 128)
-_HINT: Final = "the index points to another place than a batch: `kafkalog repair --rebuild-indexes --apply` rebuilds it"
+_HINT: Final = "the index does not point to a batch: `kafkalog repair --rebuild-indexes --apply` rebuilds it"
 
 
 class BatchPlace(NamedTuple):
@@ -59,24 +60,22 @@ class LogPeek:
     """A `.log` file open for reading single batches, or the chain of batches from a position."""
 
     def __init__(self, path: str, fs: FileSystem) -> None:
-        try:
+        with os_errors("open the log of this index", path):
             self._file: File = fs.open_file(path, "r")
             self.size = self._file.size()
-        except OSError as error:
-            raise StorageError.from_os(error, "open the log of this index", path=path) from error
         self.path = path
 
     def __enter__(self) -> LogPeek:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def check_position(self, position: int) -> None:
         """Raise CorruptIndex for a position outside the file."""
         if not 0 <= position <= self.size:
             raise CorruptIndex(
-                f"an entry points to position {position} of a log of {self.size} bytes",
+                f"an entry points to position {position}, but the log has {self.size} bytes",
                 path=self.path,
                 position=position,
                 hint=_HINT,
@@ -88,14 +87,14 @@ class LogPeek:
         CorruptIndex for a position outside the file, CorruptRecord for an impossible size.
         """
         if limit < 0:
-            raise IllegalArgument(f"--max-message-size is a number of bytes from 0 on, not {limit}", path=self.path)
+            raise IllegalArgument(f"--max-message-size must be at least 0, not {limit}", path=self.path)
         self.check_position(position)
         end = min(self.size, position + limit)
         if end - position <= HEADER_BYTES:
             return None
         head = FileSlice(self._file, position, _HEAD_BYTES).read()
         field = int.from_bytes(head[8:12], "big", signed=True)
-        if field < LEAST_SIZE:
+        if field < MIN_SIZE:
             raise size_error(field, self.path, position, _HINT)
         size = LOG_OVERHEAD_BYTES + field
         if size > end - position:
@@ -129,6 +128,6 @@ class LogPeek:
         return largest_timestamp(batch, path=self.path, offset=place.last_offset, position=place.position)
 
 
-def beside(index_path: str, suffix: str) -> str:
+def sibling_path(index_path: str, suffix: str) -> str:
     """Return the path of the same segment's file with another suffix."""
     return os.path.join(os.path.dirname(index_path), os.path.basename(index_path).split(".")[0] + suffix)

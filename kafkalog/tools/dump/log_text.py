@@ -66,7 +66,7 @@ class LogText:
         window.position += text.position - window.start
         window.start = text.position
         if status == NEEDS_TEXT:
-            text.give(self._words().encode(errors="replace"))
+            text.give(self._requested_text().encode(errors="replace"))
         elif text.is_refused:
             raise refused_error(status, text, self.path, window.base_position)
         elif status != IS_FULL:
@@ -85,7 +85,7 @@ class LogText:
         if HEADER_BYTES < size <= window.left:
             raise short_batch(size, self.path, window.position)
 
-    def _words(self) -> str:
+    def _requested_text(self) -> str:
         """Return the end of the current line: the text of a KRaft control record, or of a decoded key and value."""
         text = self.text
         try:
@@ -112,11 +112,11 @@ class LogText:
 
 def line_end(key: object, payload: object, bar: str) -> str:
     """Return key and payload as the end of a record line; `bar` begins a line that holds nothing else."""
-    from kafkalog.tools.decoders.plain import shown
+    from kafkalog.tools.decoders.plain import as_text
 
     words = ""
     for label, value in (("key", key), ("payload", payload)):
         if value is not None:
-            words += f"{bar} {label}: {shown(value)}"
+            words += f"{bar} {label}: {as_text(value)}"
             bar = ""
     return words

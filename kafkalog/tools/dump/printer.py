@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 from kafkalog._core.text.listing import list_entries
 from kafkalog._core.text.text_buffer import TextBuffer
@@ -19,47 +19,8 @@ if TYPE_CHECKING:
     from kafkalog.tools.dump.record_readers import RecordReader
 
 
-class Printer(Protocol):
-    """Prints one file after the other: `begin`, then the file's contents."""
-
-    def begin(self, path: str) -> None:
-        """Begin a file."""
-
-    def title(self, path: str, title: str) -> None:
-        """Print the title from the name of a `.log` file."""
-
-    def log(
-        self, path: str, window: FileWindow, options: DumpOptions, reader: RecordReader | None
-    ) -> list[Pair]:
-        """Print batches and records of a `.log` file, up to the last complete batch of the window, which is left there.
-
-        Return the pairs of offsets that are not consecutive.
-        """
-
-    def left_over(self, path: str, position: int, count: int) -> None:
-        """Print the number of bytes after the last complete batch of a `.log` file."""
-
-    def entries(self, path: str, base_offset: int, data: bytes, *, times: bool, first: bool) -> None:
-        """Print complete entries of an index, without its unused tail; `first` if entry 0 is among them."""
-
-    def empty(self, path: str) -> None:
-        """Print that an offset index has no entry."""
-
-    def passed(self, path: str) -> None:
-        """Print that an index passed its sanity check."""
-
-    def aborted(self, path: str, entry: AbortedTxn) -> None:
-        """Print an entry of a transaction index."""
-
-    def producer(self, path: str, entry: ProducerEntry) -> None:
-        """Print an entry of a producer snapshot."""
-
-    def complain(self, complaints: Complaints) -> None:
-        """Print the complaints about all files, after the last of them."""
-
-
 class TextPrinter:
-    """Prints the text of the reference's tool (format.md sections 12 and 13)."""
+    """Prints the text of the reference's tool (format.md sections 12 and 13), one file after the other."""
 
     def __init__(self, out: BinaryIO, err: BinaryIO) -> None:
         self._out = out

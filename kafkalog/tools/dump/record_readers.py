@@ -22,7 +22,7 @@ from kafkalog.records.internal import (
 from kafkalog.records.message import MessageError
 from kafkalog.records.schema import Message, Schema
 from kafkalog.tools.decoders.named import decoder
-from kafkalog.tools.decoders.plain import Decoder, decoded, text
+from kafkalog.tools.decoders.plain import Decoder, decode_value, text
 from kafkalog.tools.dump.remote_log_text import remote_log_text
 
 Bytes = bytes | None
@@ -72,6 +72,21 @@ def remote_log_metadata_reader() -> RecordReader:
     return partial(_remote, RECORDS)
 
 
+_INTERNAL: Final[dict[str, Callable[[], RecordReader]]] = {
+    "__consumer_offsets": offsets_reader,
+    "__transaction_state": transaction_log_reader,
+    "__share_group_state": share_state_reader,
+    "__cluster_metadata": cluster_metadata_reader,
+    "__remote_log_metadata": remote_log_metadata_reader,
+}
+
+
+def internal_reader(topic: str) -> RecordReader | None:
+    """Return the reader of one of Kafka's own topics; None for any other topic."""
+    make = _INTERNAL.get(topic)
+    return None if make is None else make()
+
+
 def decoder_reader(key: str | None, value: str | None, schemas: str | None = None) -> RecordReader | None:
     """Return the reader of --key-decoder-class and --value-decoder-class, with names as for `decoder`, None for text.
 
@@ -82,40 +97,40 @@ def decoder_reader(key: str | None, value: str | None, schemas: str | None = Non
     if of_key is text and of_value is text:
         return None
 
-    def words(key: Bytes, value: Bytes, offset: int) -> Parts:
+    def read(key: Bytes, value: Bytes, offset: int) -> Parts:
         return _decoded(of_key, key, "key"), _decoded(of_value, value, "value")
 
-    return words
+    return read
 
 
 def _decoded(decode: Decoder, data: Bytes, what: str) -> object:
     if data is None:
         return None
-    value = decoded(decode, data, what)
+    value = decode_value(decode, data, what)
     return "null" if value is None else value
 
 
 def _coordinator(
     keys: Mapping[int, Schema],
     values: Mapping[int, Schema],
-    better: Mapping[int, Callable[[Message], Message]],
+    conversions: Mapping[int, Callable[[Message], Message]],
     key: Bytes,
     value: Bytes,
     offset: int,
 ) -> Parts:
     if key is None:
-        raise InvalidRecord("the record has no key, which says what it is", offset=offset)
+        raise InvalidRecord("the record has no key, so its type is unknown", offset=offset)
     try:
         record = coordinator_record(key, value, keys, values)
     except UnknownRecordType as error:
         return f"Unknown record type {error.number} at offset {offset}, skipping.", None
     except MessageError as error:
         return f"Error at offset {offset}, skipping. {error.message}", None
-    shown: dict[str, object] = {"type": str(record.type), "data": record.key}
+    key_data: dict[str, object] = {"type": str(record.type), "data": record.key}
     if record.value is None:
-        return shown, DELETED
-    data = better[record.type](record.value) if record.type in better else record.value
-    return shown, {"version": str(record.version), "data": data}
+        return key_data, DELETED
+    data = conversions[record.type](record.value) if record.type in conversions else record.value
+    return key_data, {"version": str(record.version), "data": data}
 
 
 def _metadata(records: Mapping[int, Schema], key: Bytes, value: Bytes, offset: int) -> Parts:

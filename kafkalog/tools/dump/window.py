@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.errors import StorageError
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import File
 
 CHUNK_BYTES = 1 << 19
@@ -44,26 +44,23 @@ class FileWindow:
         self.start = start
         if needed > self.left:
             return False
-        held = self.stop - start
+        kept = self.stop - start
         if needed > len(self.buffer):
-            grown = bytearray(needed)
-            grown[:held] = memoryview(self.buffer)[start : self.stop]
-            self.buffer = grown
-        elif held and start:
+            larger = bytearray(needed)
+            larger[:kept] = memoryview(self.buffer)[start : self.stop]
+            self.buffer = larger
+        elif kept and start:
             with memoryview(self.buffer) as view:
-                view[:held] = view[start : self.stop]
+                view[:kept] = view[start : self.stop]
         self.start = 0
-        wanted = min(len(self.buffer), self.left)
-        self.stop = held + self._read(held, wanted - held)
-        if self.stop < wanted:
+        target = min(len(self.buffer), self.left)
+        self.stop = kept + self._read(kept, target - kept)
+        if self.stop < target:
             self.end = self.position + self.stop
         return self.stop >= needed
 
     def _read(self, at: int, size: int) -> int:
         if size <= 0:
             return 0
-        try:
-            with memoryview(self.buffer) as view:
-                return self._file.pread_into(view[at : at + size], self.position + at)
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=self._file.path, position=self.position + at) from error
+        with os_errors("read", self._file.path, self.position + at), memoryview(self.buffer) as view:
+            return self._file.pread_into(view[at : at + size], self.position + at)

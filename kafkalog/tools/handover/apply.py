@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafkalog.config.topic import LogConfig
-from kafkalog.errors import IllegalState, StorageError
+from kafkalog.errors import IllegalState
 from kafkalog.manager.cluster_metadata import ClusterMetadata, read_batches
 from kafkalog.manager.topics import TopicStore, format_topics
 from kafkalog.records.control import ControlType
@@ -28,6 +28,7 @@ from kafkalog.tools.handover.journal import Journal, digest, saved_path
 from kafkalog.tools.handover.node import Metadata
 from kafkalog.tools.handover.plan import HandoverPlan, TopicPlan
 from kafkalog.tools.handover.records import batches, config_records, partition_record, producer_ids_record, topic_record
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import FileSystem, atomic_write
 
 METADATA_LOG: Final = {"max.message.bytes": str(2**31 - 1), "segment.bytes": str(1 << 30), "segment.ms": str(2**63 - 1)}
@@ -56,7 +57,7 @@ def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
     groups = record_groups(plan)
     count = sum(map(len, groups))
     bootstrap = _bootstrap(metadata, groups, now_ms, fs) if metadata.is_fresh and (count or plan.twins) else b""
-    carried = {path: before for topic in plan.topics for path, before in topic.carries}
+    carried = {path: before for topic in plan.topics for path, before in topic.id_writes}
     journal = Journal(
         metadata.end_offset,
         metadata.end_offset + (0 if metadata.is_fresh else count),
@@ -64,63 +65,59 @@ def apply_plan(plan: HandoverPlan, now_ms: int, fs: FileSystem) -> None:
         tuple(topic.name for topic in plan.topics if topic.action != "known"),
         carried,
     )
-    begins = (metadata, *plan.twins) if bootstrap else ()
-    for one in begins:
-        _put(saved_path(one), _content(one.bootstrap_path, fs), fs)
+    bootstrap_files = (metadata, *plan.twins) if bootstrap else ()
+    for one in bootstrap_files:
+        _write_file(saved_path(one), _read_bootstrap(one.bootstrap_path, fs), fs)
     handover_journal.write(metadata, journal, fs)
     for topic in plan.topics:
-        _carry(topic, fs)
-    for one in begins:
-        _put(one.bootstrap_path, bootstrap, fs)
+        _write_topic_id(topic, fs)
+    for one in bootstrap_files:
+        _write_file(one.bootstrap_path, bootstrap, fs)
     if not metadata.is_fresh and count:
-        made = batches(groups, metadata.end_offset, metadata.leader_epoch, now_ms)
+        new_batches = batches(groups, metadata.end_offset, metadata.leader_epoch, now_ms)
         with _metadata_log(metadata, metadata.end_offset, fs) as log:
-            for batch in made:
+            for batch in new_batches:
                 log.append_as_follower(batch, metadata.leader_epoch)
 
 
-def _carry(topic: TopicPlan, fs: FileSystem) -> None:
+def _write_topic_id(topic: TopicPlan, fs: FileSystem) -> None:
     """Write the topic's id into its partition directories, and into topics files that have another."""
-    for path, _ in topic.carries:
+    for path, _ in topic.id_writes:
         replace_topic_id(fs, path, topic.topic_id)
     for directory in sorted({one.directory for one in topic.found}):
-        _set_id(directory, topic.name, topic.topic_id, fs)
+        _set_stored_id(directory, topic.name, topic.topic_id, fs)
 
 
-def _set_id(directory: str, name: str, topic_id: str, fs: FileSystem) -> None:
+def _set_stored_id(directory: str, name: str, topic_id: str, fs: FileSystem) -> None:
     store = TopicStore(directory, fs=fs)
-    topics, gone = store.read()
+    topics, removed = store.read()
     if name in topics and topics[name].topic_id != topic_id:
-        _put(store.path, format_topics({**topics, name: topics[name]._replace(topic_id=topic_id)}, gone), fs)
+        _write_file(store.path, format_topics({**topics, name: topics[name]._replace(topic_id=topic_id)}, removed), fs)
 
 
 def _bootstrap(metadata: ClusterMetadata, groups: Iterable[list[bytes]], now_ms: int, fs: FileSystem) -> bytes:
     """Return the bootstrap file with our records before its footer; the controller writes them into its new log."""
     path = metadata.bootstrap_path
-    content = _content(path, fs)
+    content = _read_bootstrap(path, fs)
     footer = read_batches(path, fs)[-1]
     control = footer.control
     if control is None or control.type != ControlType.SNAPSHOT_FOOTER:
-        raise IllegalState("the bootstrap file has no footer", path=path, hint="format the directory anew")
+        raise IllegalState("the bootstrap file has no footer", path=path, hint="format the directory again")
     epoch, offset = footer.header.leader_epoch, footer.base_offset
-    made = batches(groups, offset, epoch, now_ms)
+    new_batches = batches(groups, offset, epoch, now_ms)
     end = offset + sum(map(len, groups))
     closing = kraft_batch(ControlType.SNAPSHOT_FOOTER, {}, timestamp=now_ms, base_offset=end, leader_epoch=epoch)
-    return b"".join((content[: len(content) - footer.size], *map(bytes, made), closing))
+    return b"".join((content[: len(content) - footer.size], *map(bytes, new_batches), closing))
 
 
-def _content(path: str, fs: FileSystem) -> bytes:
-    try:
+def _read_bootstrap(path: str, fs: FileSystem) -> bytes:
+    with os_errors("read the bootstrap file", path):
         return fs.read_file(path, 1 << 31)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the bootstrap file", path=path) from error
 
 
-def _put(path: str, content: bytes, fs: FileSystem) -> None:
-    try:
+def _write_file(path: str, content: bytes, fs: FileSystem) -> None:
+    with os_errors("write the file", path):
         atomic_write(fs, path, content)
-    except OSError as error:
-        raise StorageError.from_os(error, "write the file", path=path) from error
 
 
 @contextmanager
@@ -136,9 +133,9 @@ def _metadata_log(metadata: ClusterMetadata, end_offset: int, fs: FileSystem) ->
     try:
         if log.log_end_offset != end_offset:
             raise IllegalState(
-                f"the metadata log ends at {log.log_end_offset}, not at {end_offset} as it did a moment ago",
+                f"the metadata log now ends at {log.log_end_offset}, no longer at {end_offset}",
                 path=metadata.log_path,
-                hint="stop what writes there, and try again",
+                hint="stop the process that writes to it, and try again",
             )
         yield log
         log.flush()
@@ -146,16 +143,16 @@ def _metadata_log(metadata: ClusterMetadata, end_offset: int, fs: FileSystem) ->
         log.close()
 
 
-def take_back(found: Metadata, metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
-    """Undo the handover of `journal`, which lies beside `metadata`: that of `found`, or a twin of it.
+def undo_changes(found: Metadata, metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
+    """Undo the handover of `journal`, found beside `metadata`: that of `found`, or a twin of it.
 
     IllegalState if a controller has written since. StorageError.
     """
-    begins = (found.main, *found.twins)
+    bootstrap_files = (found.main, *found.twins)
     if journal.bootstrap_sha256:
         if not metadata.is_fresh:
             raise _too_late(metadata, journal)
-        for one in begins:
+        for one in bootstrap_files:
             _restore_bootstrap(one, journal, fs)
     elif metadata.end_offset > journal.end_before and _is_untouched(metadata, journal, fs):
         with _metadata_log(metadata, metadata.end_offset, fs) as log:
@@ -166,8 +163,8 @@ def take_back(found: Metadata, metadata: ClusterMetadata, journal: Journal, fs: 
         if before is not None and fs.exists(path):
             replace_topic_id(fs, path, before)
             name, _, _ = os.path.basename(path).rpartition("-")
-            _set_id(os.path.dirname(path), name, before, fs)
-    handover_journal.remove(metadata, begins, fs)
+            _set_stored_id(os.path.dirname(path), name, before, fs)
+    handover_journal.remove(metadata, bootstrap_files, fs)
 
 
 def _is_untouched(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> bool:
@@ -184,13 +181,13 @@ def _is_untouched(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -
 
 def _restore_bootstrap(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
     saved = saved_path(metadata)
-    if fs.exists(saved) and digest(_content(metadata.bootstrap_path, fs)) == journal.bootstrap_sha256:
-        _put(metadata.bootstrap_path, _content(saved, fs), fs)
+    if fs.exists(saved) and digest(_read_bootstrap(metadata.bootstrap_path, fs)) == journal.bootstrap_sha256:
+        _write_file(metadata.bootstrap_path, _read_bootstrap(saved, fs), fs)
 
 
 def _too_late(metadata: ClusterMetadata, journal: Journal) -> IllegalState:
     return IllegalState(
-        "the handover cannot be taken back: the broker has run since",
+        "the handover cannot be undone: the broker has run since",
         path=handover_journal.path_of(metadata),
         hint="copy the directories, then delete the topics there: " + ", ".join(journal.topics[:5]),
     )

@@ -20,11 +20,11 @@ from kafkalog.manager.topics import TopicEntry, TopicStore
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, MAX_NAME_LENGTH, STRAY_DIR_SUFFIX, parse_dir
 from kafkalog.tools.directories import partitions
 from kafkalog.tools.handover import journal as handover_journal
-from kafkalog.tools.handover.apply import apply_plan, take_back
+from kafkalog.tools.handover.apply import apply_plan, undo_changes
 from kafkalog.tools.handover.expiry import broker_defaults, guard_records
 from kafkalog.tools.handover.journal import Journal
 from kafkalog.tools.handover.node import find_metadata, read_node
-from kafkalog.tools.handover.plan import Found, HandoverPlan, make_plan, refused
+from kafkalog.tools.handover.plan import Found, HandoverPlan, make_plan, to_problem
 from kafkalog.tools.handover.report import HandoverReport
 from kafkalog.tools.handover.survey import TRANSACTION_STATE, PartitionSurvey, survey
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
@@ -61,7 +61,7 @@ def handover(
     """Hand the topics in `dirs` over to the broker that the directories are formatted for; a dry run without `apply`.
 
     `dirs` has all of the broker's data directories with partitions of kafkalog's; `metadata_dir` is given if its
-    metadata lies in none of them. Everything is checked before anything changes; with a problem in the report nothing
+    metadata is in none of them. Everything is checked before anything changes; with a problem in the report nothing
     has changed. A repeated or interrupted handover does only the rest.
 
     With `apply` the locks of all directories are held: DirectoryLocked while a broker runs there. IllegalArgument for
@@ -70,13 +70,13 @@ def handover(
     """
     homes = [os.path.realpath(path) for path in dirs]
     where = None if metadata_dir is None else os.path.realpath(metadata_dir)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         if apply:
             find_metadata(homes, where, fs)  # before a lock file is made anywhere
             read_node(homes, fs)
             for path in dict.fromkeys([*homes, *([where] if where else [])]):
-                held.enter_context(LogDir.acquire(path, fs=fs))
-        plan = _planned(homes, where, options, fs, clock)
+                locks.enter_context(LogDir.acquire(path, fs=fs))
+        plan = _make_plan(homes, where, options, fs, clock)
         if not apply:
             busy = [path for path in homes if is_locked(path, fs=fs)]
             plan.notes += [f"{path} is in use: stop the broker before --apply" for path in busy]
@@ -86,7 +86,7 @@ def handover(
         return HandoverReport(plan, apply and not plan.problems)
 
 
-def _planned(
+def _make_plan(
     homes: Sequence[str], where: str | None, options: HandoverOptions, fs: FileSystem, clock: Clock
 ) -> HandoverPlan:
     node = read_node([*homes, *([where] if where and where not in homes else [])], fs)
@@ -95,7 +95,8 @@ def _planned(
     for directory in reversed(homes):
         entries |= TopicStore(directory, fs=fs).topics()
     has_coordinator = TRANSACTION_STATE in metadata.main.image.topics
-    found, broken = _surveyed(homes, options.topics and [*options.topics, *[TRANSACTION_STATE] * has_coordinator], fs)
+    selected = options.topics and [*options.topics, *[TRANSACTION_STATE] * has_coordinator]
+    found, broken = _survey_partitions(homes, selected, fs)
     names = set(options.topics) or {*found, *entries}
     missing = sorted(names - {*found, *entries})
     if missing:
@@ -110,14 +111,14 @@ def _planned(
     plan = make_plan(
         node, metadata, topics, home=homes[0], adopt=options.adopt, next_producer_id=given, ended=ended
     )
-    plan.problems += [refused(error) for error in broken]
+    plan.problems += [to_problem(error) for error in broken]
     if any(found.values()):
         plan.notes += [
-            f"{path} was not closed well: the broker recovers what lies in it"
+            f"{path} was not closed cleanly: the broker will recover its partitions"
             for path in homes
             if not fs.exists(os.path.join(path, CLEAN_SHUTDOWN_FILE))
         ]
-    plan.notes += _set_aside(homes, options.topics, fs)
+    plan.notes += _stray_notes(homes, options.topics, fs)
     defaults = broker_defaults(plan, options.settings or {})
     guard_records(
         plan, defaults, clock.milliseconds(), fs, keep=options.keep_records, let_expire=options.let_expire
@@ -125,7 +126,7 @@ def _planned(
     return plan
 
 
-def _surveyed(
+def _survey_partitions(
     homes: Sequence[str], topics: Sequence[str], fs: FileSystem
 ) -> tuple[dict[str, list[PartitionSurvey]], list[CorruptRecord | CorruptCheckpoint]]:
     """Return the partitions by topic, and the errors of those that a broker cannot use."""
@@ -141,7 +142,7 @@ def _surveyed(
     return found, broken
 
 
-def _set_aside(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[str]:
+def _stray_notes(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> list[str]:
     """Return a note for each directory that a broker renamed as unknown, and how to restore it."""
     notes = []
     for home in homes:
@@ -153,9 +154,9 @@ def _set_aside(homes: Sequence[str], topics: Sequence[str], fs: FileSystem) -> l
             if kind != STRAY_DIR_SUFFIX or (topics and topic not in topics) or len(name) >= MAX_NAME_LENGTH:
                 continue
             live = f"{topic}-{number}"
-            taken = "; a newer one has its place" if fs.exists(os.path.join(home, live)) else ""
+            conflict = "; a newer directory has its name" if fs.exists(os.path.join(home, live)) else ""
             path = os.path.join(home, name)
-            notes.append(f"{path} was set aside by a broker{taken}: to hand it over, rename it to {live} first")
+            notes.append(f"{path} was set aside by a broker{conflict}: to hand it over, rename it to {live} first")
     return notes
 
 
@@ -163,12 +164,12 @@ def _check_done(
     homes: Sequence[str], where: str | None, options: HandoverOptions, plan: HandoverPlan, fs: FileSystem, clock: Clock
 ) -> None:
     """Read the directories again; IllegalState if anything is left to do."""
-    again = _planned(homes, where, options, fs, clock)
-    if not again.is_done:
+    new_plan = _make_plan(homes, where, options, fs, clock)
+    if not new_plan.is_done:
         raise IllegalState(
-            "the handover was written, but does not read back as it should",
+            "the handover was written, but reading it back gives another result",
             path=plan.metadata.path,
-            hint="`kafkalog handover --undo` takes it back; please report it",
+            hint="`kafkalog handover --undo` reverts it; please report this",
         )
 
 
@@ -184,13 +185,13 @@ def undo_handover(
     """
     homes = [os.path.realpath(path) for path in dirs]
     where = None if metadata_dir is None else os.path.realpath(metadata_dir)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         find_metadata(homes, where, fs)
         for path in dict.fromkeys([*homes, *([where] if where else [])]):
-            held.enter_context(LogDir.acquire(path, fs=fs))
+            locks.enter_context(LogDir.acquire(path, fs=fs))
         metadata = find_metadata(homes, where, fs)
-        for beside in (metadata.main, *metadata.twins):
-            if (journal := handover_journal.read(beside, fs)) is not None:
-                take_back(metadata, beside, journal, fs)
+        for metadata_copy in (metadata.main, *metadata.twins):
+            if (journal := handover_journal.read(metadata_copy, fs)) is not None:
+                undo_changes(metadata, metadata_copy, journal, fs)
                 return journal
-        raise IllegalState("there is no handover to take back", path=handover_journal.path_of(metadata.main))
+        raise IllegalState("there is no handover to undo", path=handover_journal.path_of(metadata.main))

@@ -46,17 +46,17 @@ def guard_records(
     for at, topic in enumerate(plan.topics):
         if topic.action == "known":
             continue
-        own = topic.settings if topic.action == "new" else plan.metadata.image.topic_settings(topic.name)
-        config = defaults.log_config(own)
-        going = []
+        own_settings = topic.settings if topic.action == "new" else plan.metadata.image.topic_settings(topic.name)
+        config = defaults.log_config(own_settings)
+        expiring = []
         for one in topic.found:
             end = expiring_before(one.path, config, now_ms, fs)
             if end is not None and end > one.start_offset:
-                going.append(f"{one.topic_partition} below offset {end:,}")
-        if not going:
+                expiring.append(f"{one.topic_partition} below offset {end:,}")
+        if not expiring:
             continue
         what = (
-            f"{', '.join(going)}: the broker deletes these records when it has started "
+            f"{', '.join(expiring)}: the broker will delete these records after its start "
             f"(retention.ms={config.retention_ms}, retention.bytes={config.retention_bytes})"
         )
         if keep and topic.action == "new":
@@ -67,8 +67,8 @@ def guard_records(
         else:
             plan.refuse(
                 what,
-                "--keep-records takes the limits off such topics, --let-expire agrees; "
-                "-X log.retention.ms=N tells of another default in the broker's server.properties",
+                "--keep-records disables the retention of such topics, --let-expire allows the deletion; "
+                "-X log.retention.ms=N gives another default, of the broker's server.properties",
             )
 
 
@@ -95,8 +95,8 @@ def expiring_before(path: str, config: LogConfig, now_ms: int, fs: FileSystem) -
             return bool(now_ms - (stamp if stamp >= 0 else segment.records.last_modified_ms()) > config.retention_ms)
 
         old = deletable(state, is_old) if config.retention_ms >= 0 else ()
-        gone = max(old, beyond_size(state, config), key=len)
-        if not gone:
+        deleted = max(old, beyond_size(state, config), key=len)
+        if not deleted:
             return None
-        following = view.segments.higher(gone[-1].base_offset)
+        following = view.segments.higher(deleted[-1].base_offset)
         return view.log_end_offset if following is None else following.base_offset

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint, StorageError
 from kafkalog.manager.cluster_metadata import ClusterMetadata
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.util.fileio import FileSystem, atomic_write
 
 JOURNAL_FILE: Final = "kafkalog.handover.json"
@@ -20,7 +21,7 @@ SAVED_BOOTSTRAP: Final = "kafkalog.bootstrap.checkpoint"
 """Copy of the file that a controller begins with, as it was before."""
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 64 << 20
-_HINT: Final = "it only serves to take a handover back: move it away"
+_HINT: Final = "it is only needed to undo a handover: move it away"
 
 
 class Journal(NamedTuple):
@@ -57,10 +58,8 @@ def write(metadata: ClusterMetadata, journal: Journal, fs: FileSystem) -> None:
     """Write the journal to disk. StorageError."""
     path = path_of(metadata)
     text = json.dumps({"version": VERSION, **journal._asdict()}, indent=1) + "\n"
-    try:
+    with os_errors("write the handover's journal", path):
         atomic_write(fs, path, text.encode())
-    except OSError as error:
-        raise StorageError.from_os(error, "write the handover's journal", path=path) from error
 
 
 def read(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
@@ -73,29 +72,27 @@ def read(metadata: ClusterMetadata, fs: FileSystem) -> Journal | None:
     except OSError as error:
         raise StorageError.from_os(error, "read the handover's journal", path=path) from error
     try:
-        return _parsed(json.loads(content.decode()))
+        return _parse(json.loads(content.decode()))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptCheckpoint(f"the handover's journal is damaged: {error!r}", path=path, hint=_HINT) from None
 
 
-def _parsed(data: Any) -> Journal:
+def _parse(data: Any) -> Journal:
     if data["version"] != VERSION:
-        raise ValueError(f"version {data['version']!r} is not known, {VERSION} is")
+        raise ValueError(f"unknown version {data['version']!r}, expected {VERSION}")
     before, after, sha = data["end_before"], data["end_after"], data["bootstrap_sha256"]
     topics, carried = data["topics"], data["carried"]
     if not (isinstance(before, int) and isinstance(after, int) and isinstance(sha, str) and 0 <= before <= after):
-        raise ValueError("its offsets are none")
+        raise ValueError("its offsets are invalid")
     if not all(isinstance(name, str) for name in topics):
-        raise ValueError("its topics are no names")
+        raise ValueError("its topics are not names")
     if not all(isinstance(one, str) and isinstance(id_, str | None) for one, id_ in carried.items()):
-        raise ValueError("its directories are none")
+        raise ValueError("its directories are invalid")
     return Journal(before, after, sha, tuple(topics), dict(carried))
 
 
-def remove(metadata: ClusterMetadata, begins: Iterable[ClusterMetadata], fs: FileSystem) -> None:
-    """Remove the journal and the saved copies of the files in `begins`. StorageError."""
-    for path in (path_of(metadata), *(saved_path(one) for one in begins)):
-        try:
+def remove(metadata: ClusterMetadata, bootstrap_files: Iterable[ClusterMetadata], fs: FileSystem) -> None:
+    """Remove the journal and the saved copies of the files in `bootstrap_files`. StorageError."""
+    for path in (path_of(metadata), *(saved_path(one) for one in bootstrap_files)):
+        with os_errors("remove the handover's journal", path):
             fs.unlink_if_exists(path)
-        except OSError as error:
-            raise StorageError.from_os(error, "remove the handover's journal", path=path) from error

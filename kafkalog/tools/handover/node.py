@@ -18,7 +18,7 @@ from kafkalog.util.properties import parse_properties
 FORMAT_HINT: Final = (
     "set log.dirs to it in the broker's server.properties and run "
     "kafka-storage.sh format --config server.properties --cluster-id ID (a new ID: kafka-storage.sh random-uuid); "
-    "that leaves the partitions in it as they are"
+    "this leaves its partitions unchanged"
 )
 
 
@@ -65,7 +65,7 @@ def _read(directory: str, fs: FileSystem) -> MetaProperties:
     pairs = parse_properties(content)
     try:
         if pairs.get("version") != "1":
-            raise ValueError(f"version {ascii(pairs.get('version', '')[:40])} is not that of a KRaft broker, 1 is")
+            raise ValueError(f"version {ascii(pairs.get('version', '')[:40])} is not 1, that of a KRaft broker")
         directory_id = check_topic_id(pairs["directory.id"])
         return MetaProperties(1, pairs["cluster.id"], _node_id(pairs["node.id"]), directory_id)
     except KeyError as error:
@@ -77,7 +77,7 @@ def _read(directory: str, fs: FileSystem) -> MetaProperties:
 
 def _node_id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) < 2**31):
-        raise ValueError(f"node.id {ascii(text[:40])} is no number of a node")
+        raise ValueError(f"node.id {ascii(text[:40])} is not the number of a node")
     return int(text)
 
 
@@ -87,23 +87,23 @@ def find_metadata(dirs: Sequence[str], metadata_dir: str | None, fs: FileSystem)
     IllegalArgument if there is none, if `metadata_dir` is not the directory that the broker has used, or if it is not
     clear which of two it uses; errors as for `read_cluster_metadata`.
     """
-    asked = dict.fromkeys([*dirs, *([metadata_dir] if metadata_dir is not None else [])])
-    found = {path: one for path in asked if (one := read_cluster_metadata(path, fs=fs)) is not None}
+    candidates = dict.fromkeys([*dirs, *([metadata_dir] if metadata_dir is not None else [])])
+    found = {path: one for path in candidates if (one := read_cluster_metadata(path, fs=fs)) is not None}
     chosen = choose_metadata(list(found.values()))
     if metadata_dir is not None and chosen is not None and chosen.path != metadata_dir:
-        named = found.get(metadata_dir)
-        if named is None or named.rank < chosen.rank:
+        given = found.get(metadata_dir)
+        if given is None or given.rank < chosen.rank:
             raise IllegalArgument(
                 f"the broker's metadata is in {chosen.path}, not here", path=metadata_dir,
                 hint=f"give --metadata-dir {chosen.path}; if the broker's metadata.log.dir is really {metadata_dir}, "
                 f"move {METADATA_DIRECTORY if chosen.rank else BOOTSTRAP_FILE} out of the other",
             )  # fmt: skip
-        chosen = named
+        chosen = given
     if chosen is None:
         raise IllegalArgument(
-            "there is no broker's metadata here: neither a metadata log nor a file that begins one",
-            path=os.pathsep.join(asked),
-            hint="give the broker's metadata.log.dir with --metadata-dir; a directory that is new: " + FORMAT_HINT,
+            "there is no broker's metadata here: neither a metadata log nor a bootstrap file",
+            path=os.pathsep.join(candidates),
+            hint="give the broker's metadata.log.dir with --metadata-dir; for a new directory: " + FORMAT_HINT,
         )
     twins = (one for one in found.values() if one is not chosen and one.rank == chosen.rank == 0)
     return Metadata(chosen, tuple(twins))

@@ -49,7 +49,7 @@ class Problem(NamedTuple):
 class TopicPlan:
     """One topic: the action, its id and own settings in the broker's names, and its partition directories.
 
-    `add` are the partitions to add; `carries` the directories whose partition.metadata is written, with their present
+    `add` are the partitions to add; `id_writes` the directories whose partition.metadata is written, with their present
     id (None: the file is missing).
     """
 
@@ -59,7 +59,7 @@ class TopicPlan:
     partitions: int
     settings: Mapping[str, str]
     add: tuple[NewPartition, ...] = ()
-    carries: tuple[tuple[str, str | None], ...] = ()
+    id_writes: tuple[tuple[str, str | None], ...] = ()
     found: tuple[PartitionSurvey, ...] = ()
 
     @property
@@ -88,7 +88,7 @@ class HandoverPlan:
         """True if nothing is left to do."""
         return (
             self.next_producer_id is None
-            and all(one.action == "known" and not one.carries for one in self.topics)
+            and all(one.action == "known" and not one.id_writes for one in self.topics)
             and all(one.image.contains(self.metadata.image) for one in self.twins)
         )
 
@@ -123,7 +123,7 @@ def make_plan(
     _check_controller(plan)
     if metadata.main.rank == 0:
         plan.notes.append(
-            "no broker has begun its metadata here: give each directory of its log.dirs, and its metadata.log.dir"
+            "no broker has started on this metadata yet: give each directory of its log.dirs, and its metadata.log.dir"
         )
     for name in sorted(found):
         _plan_topic(plan, name, found[name], home, adopt, ended)
@@ -134,22 +134,22 @@ def make_plan(
 def _check_controller(plan: HandoverPlan) -> None:
     """Refuse unless one controller votes and runs in this node: only then do our writes become the cluster's."""
     image, node_id = plan.metadata.image, plan.node.node_id
-    start_once = "start the broker, let it come up, stop it, and hand over then"
+    start_once = "start the broker, wait until it is up, stop it, and hand over again"
     if image.voters is not None and image.voters != {node_id}:
         plan.refuse(
-            f"the metadata of the cluster is kept by the controllers {', '.join(map(str, sorted(image.voters)))}, "
-            f"not by node {node_id} alone",
-            "a handover takes one node with process.roles=broker,controller: hand over there, and reassign the "
+            f"the metadata of the cluster belongs to the controllers {', '.join(map(str, sorted(image.voters)))}, "
+            f"not to node {node_id} alone",
+            "a handover needs one node with process.roles=broker,controller: hand over there, and reassign the "
             "partitions, or produce the records to the cluster (`kafkalog consume -J`, or a mirror)",
         )
     if plan.metadata.problem is not None:
         plan.refuse(f"the metadata log ends in damage: {plan.metadata.problem.message}", start_once)
     if image.open_transaction:
-        plan.refuse("a metadata transaction of the controller is not ended", start_once)
+        plan.refuse("the controller has an unfinished metadata transaction", start_once)
     if not image.metadata_version:
         plan.refuse(
-            "the metadata names no metadata.version, so no broker can start on it",
-            "`kafkalog handover --undo` takes back a handover that wrote it; else format the directory again",
+            "the metadata has no metadata.version, so no broker can start on it",
+            "`kafkalog handover --undo` reverts a handover that wrote it; otherwise format the directory again",
         )
 
 
@@ -161,7 +161,7 @@ def _plan_topic(
     if own_id is None:
         return
     count = max([found.entry.partitions if found.entry else 0, *(_number(one) + 1 for one in found.partitions)])
-    there = {_number(one): one for one in found.partitions}
+    existing = {_number(one): one for one in found.partitions}
     home_id = plan.node.directory_ids[home]
     settings = broker_settings(name, {} if found.entry is None else found.entry.settings)
     topic_id = own_id or (known.topic_id if known else new_topic_id())
@@ -170,7 +170,7 @@ def _plan_topic(
         adopted = bool(own_id) and own_id != known.topic_id
         if adopted and not adopt:
             plan.refuse(
-                f"the broker has a topic {name} of its own: its id is {known.topic_id}, ours is {own_id}",
+                f"the broker has its own topic {name}: its id is {known.topic_id}, ours is {own_id}",
                 "delete it there, or give --adopt: our partitions then take its id, and its settings stay",
             )
             return
@@ -181,26 +181,26 @@ def _plan_topic(
         if found.entry is not None:
             _note_settings(plan, name, settings)
     elif found.entry is None:
-        plan.notes.append(f"no topics file knows the settings of {name}: it gets the broker's defaults")
+        plan.notes.append(f"no topics file has the settings of {name}: it gets the broker's defaults")
     _note_collisions(plan, name)
     add = []
     for number in range(count):
-        one = there.get(number)
+        one = existing.get(number)
         before = None if known is None else known.partitions.get(number)
         if before is not None and action != "adopted" and (one is None or one.leader_epoch <= before.leader_epoch):
             continue
         if one is None and before is not None:
             continue
         if one is None:
-            plan.notes.append(f"{name}-{number} has no directory: the broker makes it, empty")
+            plan.notes.append(f"{name}-{number} has no directory: the broker creates it, empty")
         add.append(_partition(number, one, before, plan.node.directory_ids.get(one.directory) if one else home_id))
     if action == "known" and add:
         action = "grown"
-    carries = tuple((one.path, one.topic_id) for one in found.partitions if one.topic_id != topic_id)
+    id_writes = tuple((one.path, one.topic_id) for one in found.partitions if one.topic_id != topic_id)
     if action != "known":
         _note_partitions(plan, found.partitions, ended)
     plan.topics.append(
-        TopicPlan(name, action, topic_id, count, settings, tuple(add), carries, tuple(found.partitions))
+        TopicPlan(name, action, topic_id, count, settings, tuple(add), id_writes, tuple(found.partitions))
     )
 
 
@@ -218,7 +218,7 @@ def _own_id(plan: HandoverPlan, name: str, found: Found, adopted: MetadataTopic 
         return ids.pop() if ids else ""
     plan.refuse(
         f"the partitions of {name} belong to different topics: {', '.join(sorted(ids))}",
-        "move away those that are not of this topic (partition.metadata in each has its id)",
+        "move away those that do not belong to this topic (partition.metadata in each has its id)",
     )
     return None
 
@@ -229,7 +229,7 @@ def _is_ours(plan: HandoverPlan, known: MetadataTopic) -> bool:
         if partition.replicas != (plan.node.node_id,):
             plan.refuse(
                 f"the broker has {known.name}-{number} on the nodes {', '.join(map(str, partition.replicas))}",
-                f"a handover is for partitions of node {plan.node.node_id} alone: reassign it to that first",
+                f"a handover needs all replicas on node {plan.node.node_id}: reassign the partition to it first",
             )
             return False
     return True
@@ -264,13 +264,13 @@ def _note_settings(plan: HandoverPlan, name: str, ours: Mapping[str, str]) -> No
     theirs = plan.metadata.image.topic_settings(name)
     if theirs != ours:
         changed = sorted(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))
-        plan.notes.append(f"the broker's settings of {name} stay as they are; ours differ in {', '.join(changed)}")
+        plan.notes.append(f"the broker's settings of {name} stay unchanged; ours differ in {', '.join(changed)}")
 
 
 def _note_collisions(plan: HandoverPlan, name: str) -> None:
     for other in plan.metadata.image.topics:
         if collides_with(name, other):
-            plan.notes.append(f"{name} and {other} are one name in the broker's metrics: '.' and '_' are one there")
+            plan.notes.append(f"{name} and {other} collide in the broker's metrics, where '.' and '_' are the same")
 
 
 def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey], ended: frozenset[Open]) -> None:
@@ -281,15 +281,15 @@ def _note_partitions(plan: HandoverPlan, found: Sequence[PartitionSurvey], ended
             if Open(producer_id, one.topic_partition) not in ended:
                 plan.notes.append(
                     f"{one.topic_partition} has an open transaction from offset {offset} on, which no coordinator "
-                    "will end: consumers that read_committed stop there; once the broker runs, kafka-transactions.sh "
-                    f"abort --topic {one.topic_partition.topic} --partition {one.topic_partition.partition} "
-                    f"--start-offset {offset} ends it"
+                    "will end: read_committed consumers stop there; once the broker runs, end it with "
+                    f"kafka-transactions.sh abort --topic {one.topic_partition.topic} "
+                    f"--partition {one.topic_partition.partition} --start-offset {offset}"
                 )
         if one.epochs_problem is not None:
             plan.refuse(
                 f"{one.path}/leader-epoch-checkpoint: {one.epochs_problem}",
                 "a broker would take the whole directory offline: move the file away, and open the partition with "
-                "kafkalog once, which makes it anew",
+                "kafkalog once, which rebuilds it",
             )
 
 
@@ -301,14 +301,14 @@ def _plan_producer_ids(plan: HandoverPlan, found: Mapping[str, Found], next_prod
         return
     if largest > MAX_PRODUCER_ID:
         plan.refuse(
-            f"the producer id {largest} leaves the broker none to give",
-            "only a program that makes up its producer ids writes such; copy the records into new topics",
+            f"producer id {largest} leaves the broker no ids to assign",
+            "such ids come from a program that makes up its producer ids; copy the records into new topics",
         )
         return
     plan.next_producer_id = (largest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK
 
 
-def refused(error: KafkalogError) -> Problem:
+def to_problem(error: KafkalogError) -> Problem:
     """Return the problem for an error."""
     where = f"{error.path}: " if error.path else ""
     return Problem(where + error.message, error.hint or "")

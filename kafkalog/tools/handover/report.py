@@ -27,13 +27,13 @@ class HandoverReport:
     def lines(self) -> Iterator[str]:
         """Yield the report as text, line by line."""
         plan = self.plan
-        state = "no controller has begun a log" if plan.metadata.is_fresh else f"log ends at {plan.metadata.end_offset}"
+        state = "no metadata log yet" if plan.metadata.is_fresh else f"log ends at {plan.metadata.end_offset}"
         node = f"node {plan.node.node_id} of cluster {plan.node.cluster_id}"
         yield f"broker   {node}, metadata in {plan.metadata.path} ({state})"
         for topic in plan.topics:
-            yield f"{topic.action:<8} {_told(topic)}"
+            yield f"{topic.action:<8} {_describe(topic)}"
         if plan.next_producer_id is not None:
-            yield f"ids      the broker gives producer ids from {plan.next_producer_id} on"
+            yield f"ids      the broker assigns producer ids from {plan.next_producer_id} on"
         for note in plan.notes:
             yield f"note     {note}"
         for problem in plan.problems:
@@ -50,10 +50,10 @@ class HandoverReport:
             reasons = f"{len(self.plan.problems)} reason{'' if len(self.plan.problems) == 1 else 's'}"
             return f"refused for {reasons}, nothing was changed"
         if self.plan.is_done:
-            return "nothing to hand over: the broker knows all of it"
+            return "nothing to hand over: the broker knows everything"
         if not self.applied:
             return f"{topics} to hand over, nothing was changed: give --apply"
-        return f"{topics} handed over: start the broker (`kafkalog handover --undo` takes it back before that)"
+        return f"{topics} handed over: start the broker (before that, `kafkalog handover --undo` reverts it)"
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as plain values."""
@@ -66,11 +66,11 @@ class HandoverReport:
         }  # fmt: skip
 
 
-def _told(topic: TopicPlan) -> str:
+def _describe(topic: TopicPlan) -> str:
     settings = ",".join(f"{name}={value}" for name, value in sorted(topic.settings.items()))
     partitions = f"{topic.partitions} partition{'' if topic.partitions == 1 else 's'}"
-    told = f"{topic.name} {topic.topic_id}, {partitions}, {topic.records:,} offsets"
-    return f"{told}, {settings}" if settings else told
+    text = f"{topic.name} {topic.topic_id}, {partitions}, {topic.records:,} offsets"
+    return f"{text}, {settings}" if settings else text
 
 
 def _as_json(topic: TopicPlan) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def survey(topic_partition: TopicPartition, path: str, fs: FileSystem) -> Partit
             view.open_transactions,
             None if damage is None else str(damage.message),
             epochs_problem,
-            frozenset(_ended(view)) if topic_partition.topic == TRANSACTION_STATE else frozenset(),
+            frozenset(_transactions_to_end(view)) if topic_partition.topic == TRANSACTION_STATE else frozenset(),
         )
 
 
@@ -108,7 +108,7 @@ def _producer_ids(view: LogView, offset: int) -> Iterator[int]:
             yield from (chunk.batches[row].producer_id for row in range(chunk.first, chunk.last))
 
 
-def _ended(view: LogView) -> Iterator[Open]:
+def _transactions_to_end(view: LogView) -> Iterator[Open]:
     """Yield the transactions that a coordinator with these records ends.
 
     Unreadable records are skipped, as by a broker.

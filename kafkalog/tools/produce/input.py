@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 
 from kafkalog.errors import StorageError
 
@@ -53,7 +52,5 @@ class Inputs:
     def __enter__(self) -> Inputs:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

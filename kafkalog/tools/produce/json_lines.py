@@ -47,7 +47,7 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):
-            raise ValueError(f"the line is {type(fields).__name__}, not an object")
+            raise ValueError(f"the line must be an object, not {type(fields).__name__}")
         return JsonRecord(
             _number(fields, "partition"),
             _number(fields, "ts"),
@@ -60,7 +60,7 @@ def parse_record(line: bytes, name: str, number: int) -> JsonRecord:
         )
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise FormatError(
-            f"line {number} is no record: {error}",
+            f"line {number} is not a record: {error}",
             path=name,
             hint="a line is an object as `kafkalog consume -J` prints it: "
             '{"partition": 0, "ts": 1700000000000, "key": null, "payload": "text", "headers": []}',
@@ -71,14 +71,14 @@ def _number(fields: dict[str, object], name: str) -> int | None:
     value = fields.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63):
         return value
-    raise ValueError(f"{name} is {value!r}, a whole number of 64 bits is meant")
+    raise ValueError(f"{name} must be a 64-bit integer, not {value!r}")
 
 
 def _text(fields: dict[str, object], name: str) -> str | None:
     value = fields.get(name)
     if value is None or isinstance(value, str):
         return value
-    raise ValueError(f"{name} is {type(value).__name__}, text is meant")
+    raise ValueError(f"{name} must be a string, not {type(value).__name__}")
 
 
 def _data(fields: dict[str, object], name: str) -> bytes | None:
@@ -89,7 +89,7 @@ def _decoded(value: object, encoding: object, name: str) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ValueError(f"{name} is {type(value).__name__}, text or null is meant")
+        raise ValueError(f"{name} must be a string or null, not {type(value).__name__}")
     decoder = _DECODERS.get(str(encoding or "utf8").lower())
     if decoder is None:
         raise ValueError(f"{name}_encoding {encoding!r} is not one of {', '.join(_DECODERS)}")
@@ -107,7 +107,7 @@ def _headers(given: object, encoding: object) -> Headers:
     if given is None:
         return ()
     if not isinstance(given, list):
-        raise ValueError(f"headers are {type(given).__name__}, a list is meant")
+        raise ValueError(f"headers must be a list, not {type(given).__name__}")
     if all(isinstance(one, list) and len(one) == 2 for one in given):
         pairs = [(one[0], one[1]) for one in given]
     elif len(given) % 2:
@@ -181,19 +181,19 @@ class JsonProducer:
         if timestamp is None or timestamp == -1:
             timestamp = self._milliseconds()
         elif timestamp < 0:
-            raise InvalidTimestamp(f"line {line} has timestamp {timestamp}, which is negative", path=name)
+            raise InvalidTimestamp(f"line {line} has the negative timestamp {timestamp}", path=name)
         number = self._partition(record, name, line)
-        if self._takes(number, record, timestamp):
+        if self._append_to_batch(number, record, timestamp):
             return
         self._close_batch(number)
         if number == self._sticky:
             self._sticky = (number + 1) % self._count
             number = self._partition(record, name, line)
-        if not self._takes(number, record, timestamp):
+        if not self._append_to_batch(number, record, timestamp):
             self._close_batch(number)
-            self._takes(number, record, timestamp)
+            self._append_to_batch(number, record, timestamp)
 
-    def _takes(self, number: int, record: JsonRecord, timestamp: int) -> bool:
+    def _append_to_batch(self, number: int, record: JsonRecord, timestamp: int) -> bool:
         """Append the record to the open batch of a partition; return False if it does not fit.
 
         An empty batch takes any record.
@@ -207,9 +207,9 @@ class JsonProducer:
         if record.partition is not None:
             if not 0 <= record.partition < count:
                 raise UnknownTopicOrPartition(
-                    f"line {line} is for partition {record.partition}, the topic has {count}",
+                    f"line {line} is for partition {record.partition}, but the topic has {count}",
                     path=name,
-                    hint="give -p to write all to one partition, or create the topic with more",
+                    hint="give -p to write all to one partition, or create the topic with more partitions",
                 )
             return record.partition
         return self._sticky if record.key is None else partition_for_key(record.key, count)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Sink", "WriteQueue"]
 
 _WAITING_PER_THREAD: Final = 2
-_MOST_WAITING_BYTES: Final = 64 << 20
+_MAX_WAITING_BYTES: Final = 64 << 20
 
 
 class Sink(Protocol):
@@ -31,10 +31,10 @@ class Sink(Protocol):
 
 
 class _Job:
-    """One group of batches for one log. `handed_out` is True once a thread will pack it, or has."""
+    """One group of batches for one log. `is_claimed` is True once a thread will pack it, or has."""
 
     __slots__ = (
-        "_batches", "_compression", "_error", "_gate", "_packed", "_strict", "done", "handed_out", "sink", "size",
+        "_batches", "_compression", "_error", "_gate", "_packed", "_strict", "done", "is_claimed", "sink", "size",
     )  # fmt: skip
 
     def __init__(self, sink: Sink, batches: bytearray, compression: Compression, strict: bool) -> None:
@@ -47,7 +47,7 @@ class _Job:
         self._packed: bytearray | Block = batches
         self._error: BaseException | None = None
         self.size = len(batches)
-        self.handed_out = False
+        self.is_claimed = False
         self.done = False
 
     def run(self) -> None:
@@ -62,7 +62,7 @@ class _Job:
 
     def result(self) -> bytearray | Block:
         """Wait for the packed group and return it; an error of packing is raised here."""
-        if not self.handed_out:
+        if not self.is_claimed:
             self.run()
         elif not self.done:
             self._gate.acquire()
@@ -107,12 +107,12 @@ class WriteQueue:
         self._jobs.append(job)
         self.stopped = False
         if self._most_threads and len(self._jobs) > 1:
-            self._hand_out(job)
+            self._submit(job)
         while len(self._jobs) > self._most_waiting or self._is_heavy():
             self._write_oldest()
 
     def _is_heavy(self) -> bool:
-        return len(self._jobs) > 1 and sum(job.size for job in self._jobs) > _MOST_WAITING_BYTES
+        return len(self._jobs) > 1 and sum(job.size for job in self._jobs) > _MAX_WAITING_BYTES
 
     @property
     def waiting(self) -> int:
@@ -134,14 +134,14 @@ class WriteQueue:
             thread.join()
         self._threads.clear()
 
-    def _hand_out(self, job: _Job) -> None:
+    def _submit(self, job: _Job) -> None:
         # in this order: an interrupt between two steps may have a group packed twice, but leaves none unpacked
         if len(self._threads) < self._most_threads:
             thread = threading.Thread(target=self._work, name="kafkalog-pack", daemon=True)
             thread.start()
             self._threads.append(thread)
         self._claimable.put(job)
-        job.handed_out = True
+        job.is_claimed = True
 
     def _work(self) -> None:
         while (job := self._claimable.get()) is not None:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from kafkalog._core.bytes.varint import encode_varint
 from kafkalog._core.text.ingest import LineEncoder
-from kafkalog.errors import RecordTooLarge, StorageError
+from kafkalog.errors import RecordTooLarge
 from kafkalog.records.packing import PLAIN, Compression
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.produce.queue import Sink, WriteQueue
 
 CHUNK_BYTES = 256 * 1024
@@ -75,37 +76,37 @@ class Producer:
 
     def read_lines(self, fd: int, name: str) -> None:
         """Read every delimited record of an open file, including a last one without a delimiter."""
-        waits = not stat.S_ISREG(os.fstat(fd).st_mode)
-        lull = _Lull(fd, self._linger_ms) if waits else None
+        is_stream = not stat.S_ISREG(os.fstat(fd).st_mode)
+        timer = _LingerTimer(fd, self._linger_ms) if is_stream else None
         encoder, milliseconds = self._encoder, self._milliseconds
         buffer = bytearray(CHUNK_BYTES)
-        have = 0
+        filled = 0
         while True:
-            if have == len(buffer):
-                self._check_line(have, name)
+            if filled == len(buffer):
+                self._check_line(filled, name)
                 buffer.extend(bytes(len(buffer)))
-            if lull is not None:
-                if self._queue.waiting and not lull.has_input():
+            if timer is not None:
+                if self._queue.waiting and not timer.has_input():
                     self._queue.drain()
-                if lull.passed():
+                if timer.passed():
                     self.flush()
                     continue
-            read = _read_into(fd, buffer, have, name)
+            read = _read_into(fd, buffer, filled, name)
             if read == 0:
                 break
-            have += read
-            used = encoder.feed(buffer, have, milliseconds())
+            filled += read
+            used = encoder.feed(buffer, filled, milliseconds())
             if used:
-                have -= used
-                buffer[:have] = buffer[used : used + have]
-                self._write(0 if waits else READY_BYTES)
-                if lull is not None:
-                    lull.pending = True
+                filled -= used
+                buffer[:filled] = buffer[used : used + filled]
+                self._write(0 if is_stream else READY_BYTES)
+                if timer is not None:
+                    timer.pending = True
             if self._progress is not None:
                 self._progress(read)
-        if have:
-            self._check_line(have, name)
-            encoder.feed(buffer, have, milliseconds(), final=True)
+        if filled:
+            self._check_line(filled, name)
+            encoder.feed(buffer, filled, milliseconds(), final=True)
 
     def read_whole(self, fd: int, name: str, key: bytes | None) -> None:
         """Read a file's content as one record."""
@@ -147,7 +148,7 @@ class Producer:
             )
 
 
-class _Lull:
+class _LingerTimer:
     """Detects when the wait for input has lasted so long that open batches close.
 
     Only waiting time counts, added up since the last close: a slow writer to the pipe delays its own records by at most
@@ -189,15 +190,10 @@ def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def _read_into(fd: int, buffer: bytearray, at: int, name: str) -> int:
-    try:
-        with memoryview(buffer) as view, view[at:] as rest:
-            return os.readv(fd, [rest])
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=name) from error
+    with os_errors("read the input", name), memoryview(buffer) as view, view[at:] as rest:
+        return os.readv(fd, [rest])
 
 
 def _read(fd: int, name: str) -> bytes:
-    try:
+    with os_errors("read the input", name):
         return os.read(fd, CHUNK_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=name) from error

@@ -12,8 +12,9 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.repair.excise import sound_ranges
-from kafkalog.tools.repair.plan import Change, kept_name, partition_owner
+from kafkalog.tools.repair.plan import Change, partition_owner, saved_name
 from kafkalog.util.fileio import File, FileSystem
 
 COPY_BYTES: Final = 1 << 20
@@ -40,8 +41,8 @@ class Backup:
         inside = os.path.commonpath([os.path.realpath(self.path), os.path.realpath(data_directory)])
         if inside == os.path.realpath(data_directory):
             raise IllegalArgument(
-                "the backup would lie inside the data directory, where Kafka takes each directory for a partition",
-                path=self.path, hint="give --backup-dir another place",
+                "the backup would be inside the data directory, where Kafka takes every directory for a partition",
+                path=self.path, hint="give another --backup-dir",
             )  # fmt: skip
         if self._fs.exists(self.path) and (not os.path.isdir(self.path) or self._fs.listdir(self.path)):
             raise IllegalArgument("the backup directory is not empty", path=self.path, hint="give a new one")
@@ -53,20 +54,20 @@ class Backup:
         """
         target = os.path.join(self.path, name or os.path.basename(partition))
         try:
-            for made in (*([self._within] if self._within else []), self.path, target):
-                if not self._fs.exists(made):
-                    self._fs.mkdir(made)
-                    self._fs.fsync_dir(os.path.dirname(os.path.abspath(made)))
+            for directory in (*([self._within] if self._within else []), self.path, target):
+                if not self._fs.exists(directory):
+                    self._fs.mkdir(directory)
+                    self._fs.fsync_dir(os.path.dirname(os.path.abspath(directory)))
             self.is_used = True
             for change in changes:
                 if change.kind == "cut":
-                    kept = os.path.join(target, kept_name(change.path, change.size_after))
-                    self._copy(change.path, kept, change.size_after)
+                    saved = os.path.join(target, saved_name(change.path, change.size_after))
+                    self._copy(change.path, saved, change.size_after)
                 elif change.kind == "excise":
                     for piece in change.pieces:
                         position = piece.position or 0
-                        kept = os.path.join(target, kept_name(change.path, position))
-                        self._copy(change.path, kept, position, piece.size)
+                        saved = os.path.join(target, saved_name(change.path, position))
+                        self._copy(change.path, saved, position, piece.size)
                 elif change.size_before >= 0:
                     self._copy(change.path, os.path.join(target, os.path.basename(change.path)), 0)
             manifest = {"partition": os.path.abspath(partition), "changes": [one.as_json() for one in changes]}
@@ -119,13 +120,13 @@ def _excise(changes: Sequence[Change], fs: FileSystem) -> None:
         with ExitStack() as stack:
             for change in changes:
                 staged.append(stage(change, NEW_SUFFIX, fs))
-                stack.enter_context(_removed_on_error(change.path + NEW_SUFFIX, fs))
+                stack.enter_context(_remove_on_error(change.path + NEW_SUFFIX, fs))
             for change in changes:
                 if change.path.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
                     fs.unlink_if_exists(change.path)
             fs.fsync_dir(directory)
             for change in sorted(staged, key=lambda one: one.kind != "excise"):
-                _put_in_place(change, fs)
+                _replace_file(change, fs)
     except StorageError:
         raise
     except OSError as error:
@@ -137,22 +138,16 @@ def apply_change(change: Change, fs: FileSystem) -> None:
 
     A new index gets the owner and the permissions of the old one: a broker of another user must be able to write it.
     """
-    try:
+    with os_errors("repair", change.path):
         if change.kind == "remove":
             fs.unlink_if_exists(change.path)
             fs.fsync_dir(os.path.dirname(change.path) or ".")
-            return
-        if change.kind == "cut":
+        elif change.kind == "cut":
             with fs.open_file(change.path, "rw") as file:
                 file.truncate(change.size_after)
                 file.sync()
-            return
-        fresh = stage(change, NEW_SUFFIX, fs) if change.staged is None else change
-        _put_in_place(fresh, fs)
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError.from_os(error, "repair", path=change.path) from error
+        else:
+            _replace_file(stage(change, NEW_SUFFIX, fs) if change.staged is None else change, fs)
 
 
 def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
@@ -161,9 +156,9 @@ def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
     Its name is the target's with `suffix`. A partially written file is removed. OSError if the system refuses.
     """
     user, group, mode = partition_owner(change.path, fs)
-    fresh = change.path + suffix
-    fs.unlink_if_exists(fresh)
-    with _removed_on_error(fresh, fs), fs.open_file(fresh, "exclusive") as file:
+    new_path = change.path + suffix
+    fs.unlink_if_exists(new_path)
+    with _remove_on_error(new_path, fs), fs.open_file(new_path, "exclusive") as file:
         fs.fchmod(file.fileno(), mode)
         if (os.geteuid(), os.getegid()) != (user, group):
             fs.fchown(file.fileno(), user, group)
@@ -173,23 +168,23 @@ def stage(change: Change, suffix: str, fs: FileSystem) -> Change:
         else:
             file.pwrite(change.data or b"", 0)
         file.sync()
-    return replace(change, data=None, staged=fresh)
+    return replace(change, data=None, staged=new_path)
 
 
-def _put_in_place(change: Change, fs: FileSystem) -> None:
+def _replace_file(change: Change, fs: FileSystem) -> None:
     """Rename the staged file to its target, in one step."""
     assert change.staged is not None
-    with _removed_on_error(change.staged, fs):
+    with _remove_on_error(change.staged, fs):
         size = fs.stat(change.staged).st_size
         if size != change.size_after:
-            what = f"what was made anew has {size} bytes on disk, not {change.size_after}"
-            raise StorageError(what, path=change.staged, hint="this file was not changed: try again")
+            what = f"the new file has {size} bytes on disk, not {change.size_after}"
+            raise StorageError(what, path=change.staged, hint="the old file was not changed: try again")
         fs.rename(change.staged, change.path)
     fs.fsync_dir(os.path.dirname(change.path) or ".")
 
 
 @contextmanager
-def _removed_on_error(path: str, fs: FileSystem) -> Iterator[None]:
+def _remove_on_error(path: str, fs: FileSystem) -> Iterator[None]:
     try:
         yield
     except BaseException:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from kafkalog.errors import CorruptCheckpoint, StorageError
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.storage.leader_epoch import EpochEntry, LeaderEpochCache, read_epochs
 from kafkalog.storage.names import LEADER_EPOCH_CHECKPOINT
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.repair.plan import Change
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.types import TopicPartition
@@ -31,13 +32,6 @@ _FILES: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEAN
 Offsets = dict[TopicPartition, int]
 
 
-class _Salvaged(NamedTuple):
-    """The readable entries of a checkpoint, and its faults."""
-
-    offsets: Offsets
-    faults: list[str]
-
-
 def plan_checkpoints(directory: str, ends: Mapping[TopicPartition, int], fs: FileSystem) -> list[Change]:
     """Return the changes to a data directory's checkpoints; `ends` are the log ends that are certain.
 
@@ -46,44 +40,39 @@ def plan_checkpoints(directory: str, ends: Mapping[TopicPartition, int], fs: Fil
     changes = []
     for name in _FILES:
         path = os.path.join(directory, name)
-        found = _read(path, fs)
-        if found is None:
+        if not fs.exists(path):
             continue
-        offsets, faults = dict(found.offsets), list(found.faults)
-        for partition, offset in found.offsets.items():
+        offsets, faults = _read(path, fs)
+        for partition, offset in list(offsets.items()):
             end = ends.get(partition)
             if end is None or offset <= end:
                 continue
             if name == LOG_START_FILE:
                 del offsets[partition]
-                faults.append(f"{partition} starts at {offset} but ends at {end}: from now on with its first file")
+                faults.append(f"{partition} starts at {offset} but ends at {end}: it will start with its first segment")
             else:
                 offsets[partition] = end
-                faults.append(f"{partition} has {offset} but ends at {end}: lowered, what was above is lost")
+                faults.append(f"{partition} has {offset} but ends at {end}: lowered, the records above are lost")
         if faults:
             entries = [(*partition, offset) for partition, offset in offsets.items()]
             changes.append(_change(path, "; ".join(faults), _text(entries), fs))
     return changes
 
 
-def _read(path: str, fs: FileSystem) -> _Salvaged | None:
-    """Return the offsets of a file; of a malformed one, those of its sound lines. None without a file."""
+def _read(path: str, fs: FileSystem) -> tuple[Offsets, list[str]]:
+    """Return the offsets of a file, of a malformed one those of its sound lines, and its faults."""
     try:
-        if not fs.exists(path):
-            return None
-        return _Salvaged(OffsetCheckpoint(path, fs=fs).read(), [])
+        return dict(OffsetCheckpoint(path, fs=fs).read()), []
     except CorruptCheckpoint as error:
         kept = _lines(path, fs)
         count = f"{len(kept)} entr{'y' if len(kept) == 1 else 'ies'}"
-        return _Salvaged(kept, [f"{error.message}; {count} of it can be read and stay"])
+        return kept, [f"{error.message}; {count} can be read and kept"]
 
 
 def _lines(path: str, fs: FileSystem) -> Offsets:
     """Return the readable entries of a malformed checkpoint."""
-    try:
+    with os_errors("read the checkpoint file", path):
         content = fs.read_file(path, MAX_FILE_BYTES)
-    except OSError as error:
-        raise StorageError.from_os(error, "read the checkpoint file", path=path) from error
     found: Offsets = {}
     for line in content.decode("utf-8", "replace").split("\n"):
         fields = line.split()
@@ -110,13 +99,13 @@ def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -
     cache = LeaderEpochCache(partition, fs=fs)
     cache.extend(entries)
     latest = cache.latest_epoch
-    begun: list[EpochEntry] = []
+    new_epochs: list[EpochEntry] = []
     for one in facts:
         for epoch, position, _, _ in one.epoch_runs:
             if epoch > latest:
                 latest = epoch
-                begun.append(EpochEntry(epoch, max(_base_offset(one.path, position, fs), one.base_offset)))
-    cache.extend(begun)
+                new_epochs.append(EpochEntry(epoch, max(_base_offset(one.path, position, fs), one.base_offset)))
+    cache.extend(new_epochs)
     added = len(cache.entries) - len(entries)
     if added > 0:
         faults.append(f"{added} leader epoch{'' if added == 1 else 's'} from the batches")
@@ -126,11 +115,8 @@ def plan_epochs(partition: str, facts: Sequence[SegmentFacts], fs: FileSystem) -
 
 
 def _base_offset(path: str, position: int, fs: FileSystem) -> int:
-    try:
-        with fs.open_file(path, "r") as file:
-            return int.from_bytes(file.pread(8, position), "big", signed=True)
-    except OSError as error:
-        raise StorageError.from_os(error, "read", path=path, position=position) from error
+    with os_errors("read", path, position), fs.open_file(path, "r") as file:
+        return int.from_bytes(file.pread(8, position), "big", signed=True)
 
 
 def _text(entries: Iterable[tuple[object, ...]]) -> bytes:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 
 from kafkalog.errors import IllegalArgument
-from kafkalog.tools.directories import path_list
+from kafkalog.tools.directories import Path, path_list
 from kafkalog.tools.repair.directory import DirectoryRepair, backups_for, check_interval, find_groups
 from kafkalog.tools.repair.opening import NextOpening
 from kafkalog.tools.repair.plan import Change, RepairOptions
@@ -18,8 +18,6 @@ from kafkalog.tools.verify.segment import Progress
 from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["Change", "PartitionReport", "RepairReport", "repair"]
-
-Path = str | os.PathLike[str]
 
 
 def repair(
@@ -65,23 +63,23 @@ def repair(
     """
     options = RepairOptions(rebuild_indexes, truncate_tail, all_indexes, checkpoints, excise)
     if not (rebuild_indexes or truncate_tail or checkpoints or excise):
-        raise IllegalArgument("neither indexes nor tails nor checkpoints may be repaired", hint="leave one of them on")
+        raise IllegalArgument("every kind of repair is disabled", hint="enable one of them")
     check_interval(index_interval_bytes)
     groups = find_groups(path_list(paths), fs)
     reports: list[PartitionReport] = []
     openings: list[NextOpening] = []
     backups: list[str] = []
-    kept = backups_for(groups, None if backup_dir is None else os.fspath(backup_dir), fs)
-    for backup in kept.values() if apply else ():
+    by_directory = backups_for(groups, None if backup_dir is None else os.fspath(backup_dir), fs)
+    for backup in by_directory.values() if apply else ():
         for directory in groups:
             backup.check(directory)
-    for directory, backup in kept.items():
-        work = DirectoryRepair(directory, groups[directory], options, index_interval_bytes, progress, fs)
+    for directory, backup in by_directory.items():
+        directory_repair = DirectoryRepair(directory, groups[directory], options, index_interval_bytes, progress, fs)
         if apply:
-            work.apply(backup)
+            directory_repair.apply(backup)
         else:
-            work.plan()
-        reports += work.reports
-        openings += work.openings
+            directory_repair.plan()
+        reports += directory_repair.reports
+        openings += directory_repair.openings
         backups += [backup.path] if backup.is_used else []
     return RepairReport(tuple(reports), apply, os.pathsep.join(backups) or None, tuple(openings))

@@ -27,7 +27,7 @@ from kafkalog.tools.repair.index import IndexRules
 from kafkalog.tools.repair.opening import NextOpening, next_openings
 from kafkalog.tools.repair.plan import Change, PartitionRepair, RepairOptions, cut_of, plan_repair
 from kafkalog.tools.repair.report import PartitionReport
-from kafkalog.tools.verify.checkpoints import BOOTSTRAP_FILE, list_partitions, was_closed_well
+from kafkalog.tools.verify.checkpoints import BOOTSTRAP_FILE, list_partitions, was_closed_cleanly
 from kafkalog.tools.verify.directories import is_partition
 from kafkalog.tools.verify.job import State, check_segment
 from kafkalog.tools.verify.partition import make_job
@@ -36,7 +36,7 @@ from kafkalog.tools.verify.segment import Progress
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import FileSystem, atomic_write
 
-_MOST_MARKER_BYTES: Final = 1 << 16
+_MAX_MARKER_BYTES: Final = 1 << 16
 _CHECKPOINTS: Final = "checkpoints"
 
 
@@ -84,24 +84,24 @@ class DirectoryRepair:
     def plan(self) -> None:
         """Fill `reports`; nothing on disk changes."""
         for repair in self._plans():
-            self._take(repair)
+            self._record_plan(repair)
             self.note(repair)
-        self._look_at_openings()
+        self._forecast_openings()
 
     def apply(self, backup: Backup) -> None:
         """Make the changes; those in `reports` when an error is raised were made."""
         with self.held() as log_dir:
             for one in self._plans():
-                self._take(one)
+                self._record_plan(one)
                 self.carry_out(one, log_dir, backup)
-        self._look_at_openings()
+        self._forecast_openings()
 
     def refuse_in_use(self) -> None:
         """Raise DirectoryLocked while a broker or a writer, also one in this process, has the data directory."""
         if is_locked(self._directory, fs=self._fs):
             raise DirectoryLocked(
                 "the data directory is in use", path=os.path.join(self._directory, names.LOCK_FILE),
-                hint="stop the broker, or close the log, and repair then; without apply a repair needs no lock",
+                hint="stop the broker, or close the log, then repair; without apply a repair needs no lock",
             )  # fmt: skip
 
     @contextmanager
@@ -121,7 +121,7 @@ class DirectoryRepair:
 
     def work(self) -> list[PartitionWork]:
         """Return the planning work, partition by partition."""
-        state = State(is_live=False, is_clean=was_closed_well(self._directory, self._fs))
+        state = State(is_live=False, is_clean=was_closed_cleanly(self._directory, self._fs))
         return [PartitionWork(path, state, self._options, self._rules(path)) for path in self._group.partitions]
 
     def _plans(self) -> Iterator[PartitionRepair]:
@@ -154,11 +154,11 @@ class DirectoryRepair:
     def _with_epochs(self, one: PartitionRepair) -> PartitionRepair:
         """Add the change to the leader epochs, if they are malformed or late."""
         path = os.path.join(one.path, names.LEADER_EPOCH_CHECKPOINT)
-        about = [f for f in one.left if f.kind == "epoch-late" or (f.kind == "checkpoint" and f.path == path)]
-        change = plan_epochs(one.path, one.facts, self._fs) if about else None
+        resolved = [f for f in one.left if f.kind == "epoch-late" or (f.kind == "checkpoint" and f.path == path)]
+        change = plan_epochs(one.path, one.facts, self._fs) if resolved else None
         if change is None:
             return one
-        return one._replace(changes=[change, *one.changes], left=[f for f in one.left if f not in about])
+        return one._replace(changes=[change, *one.changes], left=[f for f in one.left if f not in resolved])
 
     def note(self, repair: PartitionRepair) -> None:
         """Add a plan, carried out or not, to the reports."""
@@ -173,12 +173,12 @@ class DirectoryRepair:
         if changes or repair.left or repair.path != self._directory:
             self.reports.append(PartitionReport(repair.path, changes, tuple(repair.left)))
 
-    def _take(self, one: PartitionRepair) -> None:
+    def _record_plan(self, one: PartitionRepair) -> None:
         """Keep the parts of a plan that the next opening depends on."""
-        self._changes += _light(one.changes)
+        self._changes += _without_index_data(one.changes)
         self._sound_ends[one.path] = one.sound_ends
 
-    def _look_at_openings(self) -> None:
+    def _forecast_openings(self) -> None:
         self.openings = next_openings(
             self._directory, self._group.partitions, self._changes, self._sound_ends, self._fs
         )
@@ -200,7 +200,7 @@ class DirectoryRepair:
     def _marker(self, log_dir: LogDir) -> Iterator[None]:
         """Restore the clean-shutdown marker, unless a log was cut, a snapshot was removed, or an error was raised."""
         path = log_dir.marker_path
-        content = self._fs.read_file(path, _MOST_MARKER_BYTES) if log_dir.marker_found else None
+        content = self._fs.read_file(path, _MAX_MARKER_BYTES) if log_dir.marker_found else None
         yield
         changes = [change for one in self.reports for change in one.changes]
         of_logs = {one.kind for one in changes if os.path.basename(one.path) != BOOTSTRAP_FILE}
@@ -208,7 +208,7 @@ class DirectoryRepair:
             atomic_write(self._fs, path, content)
 
 
-def _light(changes: Iterable[Change]) -> list[Change]:
+def _without_index_data(changes: Iterable[Change]) -> list[Change]:
     """Return the changes without the content of indexes: only the current partition keeps that in memory."""
     return [one if one.path.endswith("-checkpoint") else one.without_data() for one in changes]
 
@@ -258,23 +258,23 @@ def backups_for(groups: Iterable[str], backup_dir: str | None, fs: FileSystem) -
     """Return the backup of each data directory: beside it, or in `backup_dir`, where several have a directory each."""
     directories = list(groups)
     if backup_dir is None:
-        return {directory: Backup(_beside(directory, fs), fs) for directory in directories}
+        return {directory: Backup(_default_backup(directory, fs), fs) for directory in directories}
     if len(directories) == 1:
         return {directories[0]: Backup(backup_dir, fs)}
-    made: dict[str, Backup] = {}
-    taken: set[str] = set()
+    backups: dict[str, Backup] = {}
+    used_names: set[str] = set()
     for directory in directories:
         base = os.path.basename(directory)
-        name = next(n for n in (base, *(f"{base}-{i}" for i in range(1, len(directories) + 1))) if n not in taken)
-        taken.add(name)
-        made[directory] = Backup(os.path.join(backup_dir, name), fs, within=backup_dir)
-    return made
+        name = next(n for n in (base, *(f"{base}-{i}" for i in range(1, len(directories) + 1))) if n not in used_names)
+        used_names.add(name)
+        backups[directory] = Backup(os.path.join(backup_dir, name), fs, within=backup_dir)
+    return backups
 
 
-def _beside(directory: str, fs: FileSystem) -> str:
+def _default_backup(directory: str, fs: FileSystem) -> str:
     """Return an unused name beside the data directory, with the time in UTC."""
-    made = f"{directory.rstrip('/')}.repair-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    name, number = made, 1
+    base = f"{directory.rstrip('/')}.repair-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    name, number = base, 1
     while fs.exists(name):
-        name, number = f"{made}-{number}", number + 1
+        name, number = f"{base}-{number}", number + 1
     return name

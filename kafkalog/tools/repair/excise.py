@@ -54,6 +54,7 @@ def with_lost_markers(found: bytes, path: str, pieces: Sequence[Finding], fs: Fi
         known = []
     except OSError as error:
         raise StorageError.from_os(error, "read the index", path=path) from error
-    kept = [one for one in known if any(first <= one.last_offset < behind for first, behind in lost)]
-    entries: list[AbortedTxn] = sorted([*parse_aborted_txns(found, path), *kept], key=lambda one: one.last_offset)
+    lost_entries = [one for one in known if any(first <= one.last_offset < end_offset for first, end_offset in lost)]
+    entries: list[AbortedTxn] = [*parse_aborted_txns(found, path), *lost_entries]
+    entries.sort(key=lambda one: one.last_offset)
     return b"".join(one.packed() for one in entries)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkalog._core.log.plan import RollRules, SegmentTail, plan_append
-from kafkalog.errors import StorageError
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
 
@@ -45,23 +45,18 @@ def rebuilt_indexes(
         if timestamp >= 0 and 0 <= offset - base <= MAX_RELATIVE_OFFSET:
             times.extend(_TIME_ENTRY.pack(timestamp, offset - base))
 
-    try:
-        with fs.open_file(facts.path, "r") as file:
-            for start, end in facts.good if joined is None else joined:
-                tail = _moved_to(tail, start) if joined is None else tail
-                for table in FileSlice(file, start, end - start).tables():
-                    plan = plan_append(table, 0, tail, roll, 0, True, True)
-                    for last_offset, position, timestamp, its_offset in plan.entries or ():
-                        if 0 <= last_offset - base <= MAX_RELATIVE_OFFSET:
-                            offsets += _OFFSET_ENTRY.pack(last_offset - base, position)
-                        add_time(timestamp, its_offset)
-                    if plan.tail is None:
-                        break  # an offset that no entry of this segment can hold
-                    tail = plan.tail
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError.from_os(error, "read", path=facts.path) from error
+    with os_errors("read", facts.path), fs.open_file(facts.path, "r") as file:
+        for start, end in facts.good if joined is None else joined:
+            tail = _moved_to(tail, start) if joined is None else tail
+            for table in FileSlice(file, start, end - start).tables():
+                plan = plan_append(table, 0, tail, roll, 0, True, True)
+                for last_offset, position, timestamp, its_offset in plan.entries or ():
+                    if 0 <= last_offset - base <= MAX_RELATIVE_OFFSET:
+                        offsets += _OFFSET_ENTRY.pack(last_offset - base, position)
+                    add_time(timestamp, its_offset)
+                if plan.tail is None:
+                    break  # an offset that no entry of this segment can hold
+                tail = plan.tail
     if tail.max_timestamp > tail.last_time_entry:
         add_time(tail.max_timestamp, tail.offset_of_max_timestamp)
     return bytes(offsets), bytes(times)

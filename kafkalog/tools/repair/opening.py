@@ -11,7 +11,7 @@ from kafkalog.errors import CorruptCheckpoint, KafkalogError, NotAPartition
 from kafkalog.storage.names import parse_dir
 from kafkalog.storage.recovery.next_opening import Cut, foresee_cuts
 from kafkalog.tools.repair.plan import Change
-from kafkalog.tools.verify.checkpoints import was_closed_well
+from kafkalog.tools.verify.checkpoints import was_closed_cleanly
 from kafkalog.tools.verify.report import printable
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, OffsetCheckpoint, whole_number
@@ -31,7 +31,7 @@ class NextOpening(NamedTuple):
         since = "" if self.recovery_point is None else f"recovers from {_place(self.recovery_point)} and "
         if not self.cuts:
             return f"the next opening for writing {since}cuts nothing"
-        return f"the next opening for writing {since}will cut " + "; ".join(_told(cut) for cut in self.cuts)
+        return f"the next opening for writing {since}will cut " + "; ".join(_describe_cut(cut) for cut in self.cuts)
 
     def as_json(self) -> dict[str, object]:
         """Return the effect as plain values, with `type` "opening"."""
@@ -46,8 +46,8 @@ class NextOpening(NamedTuple):
 
 def opening_lines(openings: Iterable[NextOpening]) -> Iterator[str]:
     """Yield one line for each partition that will be cut, and one for each group of others with the same text."""
-    for what, alike in groupby(sorted(openings, key=lambda one: (bool(one.cuts), one.what)), lambda one: one.what):
-        paths = [one.path for one in alike]
+    for what, group in groupby(sorted(openings, key=lambda one: (bool(one.cuts), one.what)), lambda one: one.what):
+        paths = [one.path for one in group]
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         yield printable(f"next     {paths[0]}{more}: {what}")
 
@@ -64,15 +64,15 @@ def next_openings(
     The changes are planned, or done. `ends` has the sound segments of each partition, as for `foresee_cuts`. A
     partition that cannot be read is left out: it is reported elsewhere.
     """
-    is_clean = was_closed_well(directory, fs) and all(one.kind == "rebuild" for one in changes)
+    is_clean = was_closed_cleanly(directory, fs) and all(one.kind == "rebuild" for one in changes)
     changed = {one.path for one in changes}
     touched = {os.path.dirname(path) for path in changed}
-    opened = [path for path in partitions if not is_clean or path in touched]
-    if not opened:
+    candidates = [path for path in partitions if not is_clean or path in touched]
+    if not candidates:
         return []
     points, starts = (_offsets_after(directory, name, changes, fs) for name in (RECOVERY_POINT_FILE, LOG_START_FILE))
     found = []
-    for path in opened:
+    for path in candidates:
         try:
             key, kind = parse_dir(os.path.basename(path))
         except NotAPartition:
@@ -116,7 +116,7 @@ def _place(point: int) -> str:
     return f"offset {point} on" if point else "its beginning on"
 
 
-def _told(cut: Cut) -> str:
+def _describe_cut(cut: Cut) -> str:
     later = f", {cut.later} later segment{'' if cut.later == 1 else 's'} with it" if cut.later else ""
-    kept = "nothing sound is behind it" if cut.loss is None else f"and keep {cut.loss.sound} behind it"
+    kept = "nothing sound follows it" if cut.loss is None else f"and keep {cut.loss.sound} after it"
     return f"{cut.path} at byte {cut.position}, offset {cut.offset} ({cut.reason}{later}), {kept}"

@@ -13,7 +13,7 @@ from kafkalog.tools.repair.excise import damaged_pieces, sound_ranges, with_lost
 from kafkalog.tools.repair.index import IndexRules, rebuilt_indexes
 from kafkalog.tools.repair.txn import TxnReplay
 from kafkalog.tools.verify.job import SegmentJob, SegmentOutcome, State, check_segment
-from kafkalog.tools.verify.partition import PartitionPlan, join_partition, plan_partition
+from kafkalog.tools.verify.partition import join_partition, plan_partition
 from kafkalog.tools.verify.report import Finding, Severity
 from kafkalog.tools.verify.segment import Progress, SegmentFacts
 from kafkalog.util.fileio import FileSystem
@@ -75,11 +75,11 @@ def piece_json(piece: Finding) -> dict[str, object]:
     return {
         "segment": os.path.basename(piece.path), "position": piece.position, "bytes": piece.size,
         "last_sound_offset": piece.last_sound_offset, "next_sound_offset": piece.next_sound_offset,
-        "reason": piece.kind, "what": piece.what, "file": kept_name(piece.path, piece.position or 0),
+        "reason": piece.kind, "what": piece.what, "file": saved_name(piece.path, piece.position or 0),
     }  # fmt: skip
 
 
-def kept_name(path: str, position: int) -> str:
+def saved_name(path: str, position: int) -> str:
     """Return the backup's name for the bytes of a file from `position` on."""
     return f"{os.path.basename(path)}.from-{position}"
 
@@ -116,7 +116,7 @@ def plan_repair(
     joined = join_partition(plan, outcomes, is_compacted=False, fs=fs)
     segments = list(zip(plan.segments, outcomes, strict=False))
     replay = _replay(segments, options, fs)
-    cuts = _cuts([*segments, *_of_batch_files(plan, outcomes)], options)
+    cuts = _cuts(list(zip(plan.jobs, outcomes, strict=True)), options)
     changes: list[Change] = []
     excised: list[Change] = []
     for job, outcome in segments:
@@ -124,27 +124,23 @@ def plan_repair(
         if facts is None:
             continue
         pieces = damaged_pieces(job, facts, with_tail=options.truncate_tail) if options.excise else ()
-        wanted = _index_changes(job, outcome, facts, pieces, options, rules, replay, fs)
+        index_changes = _index_changes(job, outcome, facts, pieces, options, rules, replay, fs)
         if pieces:
-            excised += [*wanted, _excision(facts, pieces)]
+            excised += [*index_changes, _excision(facts, pieces)]
             cuts.pop(job.path, None)
         else:
-            changes += wanted
+            changes += index_changes
     facts_of = tuple(outcome.facts for _, outcome in segments if outcome.facts is not None)
-    mended = {*cuts, *(change.path for change in excised)}
+    repaired = {*cuts, *(change.path for change in excised)}
     is_whole = len(facts_of) == len(segments)
-    end = _end_of(facts_of, mended, with_tail=options.truncate_tail) if is_whole else None
+    end = _log_end_after(facts_of, repaired, with_tail=options.truncate_tail) if is_whole else None
     if options.checkpoints:
         changes += _removals(joined.findings, fs)
-        if mended and end is not None:
+        if repaired and end is not None:
             gone = {change.path for change in changes}
-            changes += _overtaken([one for one in plan.snapshots if one not in gone], end, fs)
+            changes += _snapshots_above([one for one in plan.snapshots if one not in gone], end, fs)
     changes += [*excised, *cuts.values()]
-    return PartitionRepair(path, changes, _left(joined.findings, changes), end, facts_of)
-
-
-def _of_batch_files(plan: PartitionPlan, outcomes: Sequence[SegmentOutcome]) -> list[tuple[SegmentJob, SegmentOutcome]]:
-    return list(zip(plan.batch_files, outcomes[len(plan.segments) :], strict=True))
+    return PartitionRepair(path, changes, _unresolved(joined.findings, changes), end, facts_of)
 
 
 def _cuts(files: Sequence[tuple[SegmentJob, SegmentOutcome]], options: RepairOptions) -> dict[str, Change]:
@@ -163,7 +159,7 @@ def cut_of(facts: SegmentFacts) -> Change | None:
     tail = facts.tail
     if tail is None:
         return None
-    what = f"{tail.size} bytes behind the last sound batch: {tail.what}"
+    what = f"{tail.size} bytes after the last sound batch: {tail.what}"
     return Change("cut", facts.path, what, facts.size, tail.position, facts.next_offset)
 
 
@@ -174,15 +170,15 @@ def _excision(facts: SegmentFacts, pieces: tuple[Finding, ...]) -> Change:
     return Change("excise", facts.path, what, facts.size, facts.size - gone, pieces[0].offset, pieces=pieces)
 
 
-def _end_of(facts: Sequence[SegmentFacts], mended: Collection[str], *, with_tail: bool) -> int | None:
-    """Return the log end once the files at the paths `mended` are cut or excised; None if it is not certain."""
+def _log_end_after(facts: Sequence[SegmentFacts], repaired: Collection[str], *, with_tail: bool) -> int | None:
+    """Return the log end once the files at the paths `repaired` are cut or excised; None if it is not certain."""
     # a torn end counts as damage if the directory was closed cleanly; batches after damage make a second range
-    if not facts or any((one.damaged or len(one.good) > 1) and one.path not in mended for one in facts):
+    if not facts or any((one.damaged or len(one.good) > 1) and one.path not in repaired for one in facts):
         return None
     return facts[-1].next_offset if with_tail or facts[-1].tail is None else None
 
 
-def _left(findings: Sequence[Finding], changes: Sequence[Change]) -> list[Finding]:
+def _unresolved(findings: Sequence[Finding], changes: Sequence[Change]) -> list[Finding]:
     """Return the findings that no change resolves."""
     replaced = {change.path for change in changes if change.kind in ("rebuild", "remove")}
     cut = {change.path for change in changes if change.kind == "cut"}
@@ -212,13 +208,13 @@ def _removals(findings: Sequence[Finding], fs: FileSystem) -> list[Change]:
     ]
 
 
-def _overtaken(snapshots: Sequence[str], end: int, fs: FileSystem) -> list[Change]:
+def _snapshots_above(snapshots: Sequence[str], end: int, fs: FileSystem) -> list[Change]:
     """Return the removals of snapshots above the new end: the next verification would report them as too high."""
     changes = []
     for path in snapshots:
         offset = names.parse_base_offset(path)
         if offset is not None and offset > end:
-            what = f"it is of offset {offset}, but the log will end at {end}"
+            what = f"it is for offset {offset}, but the log will end at {end}"
             changes.append(Change("remove", path, what, fs.stat(path).st_size, 0, offset))
     return changes
 
@@ -229,12 +225,12 @@ def _replay(
     """Return the log's aborted transactions if one of its transaction indexes must be rebuilt, else None."""
     if not options.rebuild_indexes:
         return None
-    wanted = options.all_indexes or any(
+    is_needed = options.all_indexes or any(
         one.path.endswith(names.TXN_INDEX_SUFFIX) and one.severity == Severity.REPAIRABLE
         for _, outcome in segments
         for one in outcome.findings.all()
     )
-    if not wanted or any(outcome.facts is None for _, outcome in segments):
+    if not is_needed or any(outcome.facts is None for _, outcome in segments):
         return None
     replay = TxnReplay(fs)
     for _, outcome in segments:
@@ -255,53 +251,53 @@ def _index_changes(
 ) -> list[Change]:
     """Return the changes to a segment's indexes; both that hold positions are rebuilt if bytes are left out."""
     wrong = {one.path for one in outcome.findings.all() if one.severity == Severity.REPAIRABLE}
-    wanted = [
+    suffixes = [
         suffix
         for suffix in names.INDEX_SUFFIXES
         if options.rebuild_indexes and (options.all_indexes or job.beside(suffix) in wrong)
         or (pieces and suffix in _WITH_POSITIONS)
     ]  # fmt: skip
-    made: dict[str, bytes] = {}
-    if names.INDEX_SUFFIX in wanted or names.TIME_INDEX_SUFFIX in wanted:
+    contents: dict[str, bytes] = {}
+    if names.INDEX_SUFFIX in suffixes or names.TIME_INDEX_SUFFIX in suffixes:
         ranges = sound_ranges(pieces, facts.good_end) if pieces else None
-        made[names.INDEX_SUFFIX], made[names.TIME_INDEX_SUFFIX] = rebuilt_indexes(facts, rules, fs, joined=ranges)
-    if names.TXN_INDEX_SUFFIX in wanted and replay is not None:
+        contents |= zip(_WITH_POSITIONS, rebuilt_indexes(facts, rules, fs, joined=ranges), strict=True)
+    if names.TXN_INDEX_SUFFIX in suffixes and replay is not None:
         path = job.beside(names.TXN_INDEX_SUFFIX)
-        made[names.TXN_INDEX_SUFFIX] = with_lost_markers(replay.entries_of(job.path), path, pieces, fs)
+        contents[names.TXN_INDEX_SUFFIX] = with_lost_markers(replay.entries_of(job.path), path, pieces, fs)
     changes = []
-    for suffix in wanted:
-        if suffix in made:
+    for suffix in suffixes:
+        if suffix in contents:
             is_moved = bool(pieces) and suffix in _WITH_POSITIONS
-            change = _rebuild(job.beside(suffix), made[suffix], _ENTRY_BYTES[suffix], fs, even_the_same=is_moved)
+            change = _rebuild(job.beside(suffix), contents[suffix], _ENTRY_BYTES[suffix], fs, force=is_moved)
             if change is not None:
                 changes.append(change)
     return changes
 
 
 def _rebuild(
-    path: str, data: bytes, entry_bytes: int, fs: FileSystem, *, even_the_same: bool = False
+    path: str, data: bytes, entry_bytes: int, fs: FileSystem, *, force: bool = False
 ) -> Change | None:
     """Return the change that makes `data` the content of an index; None if it is that already."""
-    size, same, kept = -1, 0, b""
+    size, same, current = -1, 0, b""
     try:
         with fs.open_file(path, "r") as file:
             size = file.size()
-            kept = file.pread(min(size, len(data)), 0)
+            current = file.pread(min(size, len(data)), 0)
     except FileNotFoundError:
         if not data and path.endswith(names.TXN_INDEX_SUFFIX):
             return None  # it is created with its first entry
     except OSError as error:
         raise StorageError.from_os(error, "read the index", path=path) from error
-    if size == len(data) and kept == data and not even_the_same:
+    if size == len(data) and current == data and not force:
         return None
-    while same < min(len(kept), len(data)) and kept[same : same + entry_bytes] == data[same : same + entry_bytes]:
+    while same < min(len(current), len(data)) and current[same : same + entry_bytes] == data[same : same + entry_bytes]:
         same += entry_bytes
     new, old = len(data) // entry_bytes, max(size, 0) // entry_bytes
-    what = f"{new} entries, of which the first {min(same // entry_bytes, new)} stand there now"
+    what = f"{new} entries, of which the first {min(same // entry_bytes, new)} are already there"
     if size < 0:
-        what = f"{new} entries, where no file is"
+        what = f"{new} entries; the file is missing"
     elif old > new and same >= len(data):
-        what = f"{new} entries stand there now; {size - len(data)} bytes behind them go"
+        what = f"{new} entries are already there; {size - len(data)} bytes after them are removed"
     return Change("rebuild", path, what, size, len(data), data=data)
 
 

@@ -79,19 +79,20 @@ class RepairReport:
             for finding in one.left:
                 yield printable(f"left     {finding}")
             if several and not one.ok:
-                yield f"         {printable(one.path)}: {_counted(len(one.changes))}, {len(one.left)} left alone"
+                counts = f"{_count_changes(len(one.changes))}, {len(one.left)} left unrepaired"
+                yield f"         {printable(one.path)}: {counts}"
         yield from opening_lines(self.openings)
         yield self.summary()
 
     def summary(self) -> str:
         """Return one line with the number of changes, and the place of the backup."""
-        count = _counted(len(self.changes))
-        left = f"; {len(self.left)} left alone" if self.left else ""
+        count = _count_changes(len(self.changes))
+        left = f"; {len(self.left)} left unrepaired" if self.left else ""
         if not self.changes:
             return f"nothing to repair{left}"
         if not self.applied:
             return f"{count} to make, nothing was changed: give --apply{left}"
-        return f"{count} made, what was there before is in {printable(self.backup or '')}{left}"
+        return f"{count} made, the original data is in {printable(self.backup or '')}{left}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as plain values, with `type` "repair"; changes and findings have lines of their own."""
@@ -103,11 +104,11 @@ class RepairReport:
     def json_lines(self) -> Iterator[str]:
         """Yield JSON objects, one a line: changes and remaining findings, partitions, next openings, then the report.
         """
-        told = [one.as_json() for one in self.changes] + [one.as_json() for one in self.left]
-        told += [one.as_json() for one in self.partitions] + [one.as_json() for one in self.openings]
-        for one in (*told, self.as_json()):
+        objects = [one.as_json() for one in self.changes] + [one.as_json() for one in self.left]
+        objects += [one.as_json() for one in self.partitions] + [one.as_json() for one in self.openings]
+        for one in (*objects, self.as_json()):
             yield json.dumps(one, ensure_ascii=True)
 
 
-def _counted(changes: int) -> str:
+def _count_changes(changes: int) -> str:
     return f"{changes} change{'' if changes == 1 else 's'}"

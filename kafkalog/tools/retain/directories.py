@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from kafkalog.tools.offline_survey import Kept, OfflineSurvey, Path
-from kafkalog.tools.retain.partition import DueSegment, PartitionPlan, delete_due, look
+from kafkalog.tools.directories import Path
+from kafkalog.tools.offline_partition import OfflinePlan
+from kafkalog.tools.offline_survey import Kept, OfflineSurvey
+from kafkalog.tools.retain.partition import DueSegment, delete_due, look
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
@@ -40,7 +42,7 @@ class RetainReport:
         """Yield the report as text, line by line."""
         verb = "deleted" if self.applied else "delete"
         for one in self.due:
-            yield f"{verb} {one.path} ({one.size} bytes, from offset {one.base_offset}): {_why(one)}"
+            yield f"{verb} {one.path} ({one.size} bytes, from offset {one.base_offset}): {_reason_text(one)}"
         for kept in self.kept:
             yield f"keep {kept.path}: {kept.why}"
         yield self.summary()
@@ -59,17 +61,17 @@ class RetainReport:
             yield json.dumps({"type": "segment", **one._asdict()})
         for kept in self.kept:
             yield json.dumps({"type": "kept", **kept._asdict()})
-        told = {"type": "retain", "applied": self.applied, "segments": len(self.due), "bytes": self.size}
-        yield json.dumps({**told, "partitions": self.partitions})
+        totals = {"type": "retain", "applied": self.applied, "segments": len(self.due), "bytes": self.size}
+        yield json.dumps({**totals, "partitions": self.partitions})
 
 
-def _why(one: DueSegment) -> str:
+def _reason_text(one: DueSegment) -> str:
     if one.reason == "time":
-        return f"older than retention.ms: its newest record is from {_utc(one.largest_timestamp)}"
+        return f"older than retention.ms: its newest record is from {_time_text(one.largest_timestamp)}"
     return {"size": "more than retention.bytes", "log start": "below the log start"}[one.reason]
 
 
-def _utc(timestamp_ms: int) -> str:
+def _time_text(timestamp_ms: int) -> str:
     try:
         return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     except (ValueError, OverflowError, OSError):
@@ -110,7 +112,7 @@ def retain(
 class RetainPlan(NamedTuple):
     """The partitions that retention applies to, those that it skips, and the total number."""
 
-    plans: list[PartitionPlan]
+    plans: list[OfflinePlan]
     kept: tuple[Kept, ...]
     partitions: int
 
@@ -127,12 +129,12 @@ def plan_retain(
 ) -> RetainPlan:
     """Return the settings that apply to each partition of the paths; no log is read. Arguments, errors: `retain`."""
     survey = OfflineSurvey.of(paths, topics, settings, store, now_ms, fs, clock)
-    plans: list[PartitionPlan] = []
+    plans: list[OfflinePlan] = []
     kept: list[Kept] = []
     for one in survey.found:
         topic = one.topic_partition.topic
         if not survey.known.has_known_retention(topic, survey.config) and not RETENTION & survey.given.keys():
-            kept.append(Kept(one.path, "nobody knows its topic's settings: give --retention-ms or --retention-bytes"))
+            kept.append(Kept(one.path, "its topic's settings are unknown: give --retention-ms or --retention-bytes"))
             continue
-        plans.append(PartitionPlan(one, survey.config_of(topic), survey.now_ms, survey.mark_is_end(one)))
+        plans.append(OfflinePlan(one, survey.config_of(topic), survey.now_ms, survey.mark_is_end(one)))
     return RetainPlan(plans, tuple(kept), len(survey.found))

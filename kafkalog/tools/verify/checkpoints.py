@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkalog.errors import NotAPartition, StorageError
+from kafkalog.errors import NotAPartition
 from kafkalog.manager.log_dir import is_locked
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE, DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, NOT_PARTITIONS, parse_dir
+from kafkalog.tools.os_errors import list_names
 from kafkalog.tools.verify.job import State
 from kafkalog.tools.verify.partition import PartitionOutcome
 from kafkalog.tools.verify.report import Findings, Severity
@@ -21,8 +22,8 @@ from kafkalog.util.fileio import FileSystem
 METADATA_LOG: Final = "__cluster_metadata-0"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 _LOST: Final = (
-    "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` fits the file to "
-    "the log"
+    "restore the end of the log from a replica or a backup; `kafkalog repair --checkpoints --apply` adjusts the file "
+    "to the log"
 )
 
 
@@ -38,10 +39,10 @@ class Checkpoints:
 
 def state_of(directory: str, fs: FileSystem) -> State:
     """Return the state of a data directory: in use now or not, and closed cleanly or not."""
-    return State(is_locked(directory, fs=fs), was_closed_well(directory, fs))
+    return State(is_locked(directory, fs=fs), was_closed_cleanly(directory, fs))
 
 
-def was_closed_well(directory: str, fs: FileSystem) -> bool:
+def was_closed_cleanly(directory: str, fs: FileSystem) -> bool:
     """Return True if the data directory has the clean-shutdown marker."""
     try:
         return fs.exists(os.path.join(directory, CLEAN_SHUTDOWN_FILE))
@@ -60,12 +61,8 @@ def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[
 
     Directories pending deletion and stray ones are a note.
     """
-    try:
-        listed = sorted(fs.listdir(directory))
-    except OSError as error:
-        raise StorageError.from_os(error, "list", path=directory) from error
     found = []
-    for name in listed:
+    for name in list_names(directory, fs):
         if name in NOT_PARTITIONS and name != METADATA_LOG:
             continue
         path = os.path.join(directory, name)
@@ -78,8 +75,8 @@ def list_partitions(directory: str, findings: Findings, fs: FileSystem) -> list[
         if kind in ("", FUTURE_DIR_SUFFIX):
             found.append(name)
         else:
-            what = "it waits for its delete" if kind == DELETE_DIR_SUFFIX else "no broker owns it any more"
-            findings.add(Severity.NOTE, "in-transit", f"{what}, and is not looked into", path=path)
+            what = "it is pending deletion" if kind == DELETE_DIR_SUFFIX else "no broker owns it"
+            findings.add(Severity.NOTE, "in-transit", f"{what}, so it is not checked", path=path)
     return found
 
 
@@ -89,7 +86,7 @@ def check_directory_files(directory: str, state: State, findings: Findings, fs: 
     if not state.is_clean and not state.is_live:
         findings.add(
             Severity.NOTE, "unclean",
-            f"it was not closed well (no {CLEAN_SHUTDOWN_FILE}): whoever opens it next recovers it",
+            f"it was not closed cleanly (no {CLEAN_SHUTDOWN_FILE}): the next open recovers it",
         )  # fmt: skip
 
 

@@ -7,13 +7,14 @@ from typing import Final
 from kafkalog._core.batch.agree import BATCH_TIME, RECORD_OFFSET, record_fault
 from kafkalog._core.batch.decode import STATUS_OK, RecordTable, decode
 from kafkalog._core.batch.scan import BatchTable, scan
-from kafkalog.errors import KafkalogError, StorageError
+from kafkalog.errors import KafkalogError
 from kafkalog.records.tables import batch_table
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import File
 
 CHUNK_BYTES: Final = 1 << 20
-_HINT: Final = "its checksum is right, so it was written like this: by the producer, or a broker that converted it"
+_HINT: Final = "its checksum is right, so it was written this way, by the producer or by a broker that converted it"
 
 
 class DeepCheck:
@@ -33,7 +34,8 @@ class DeepCheck:
         for start, end in ranges:
             position, want = start, CHUNK_BYTES
             while position < end:
-                data = self._read(min(want, end - position), position)
+                with os_errors("read", self._file.path, position):
+                    data = self._file.pread(min(want, end - position), position)
                 table = scan(data, check_crc=False, file_mode=True, base_position=position)
                 if len(table):
                     self._check_table(data, table, position)
@@ -82,24 +84,18 @@ class DeepCheck:
             first, last = table.base_offset(number), table.last_offset_of(number)
             if kind == BATCH_TIME:
                 largest = table.max_timestamp_of(number)
-                what = f"the batch's largest timestamp is {largest}, its records say otherwise"
+                what = f"the batch states {largest} as its largest timestamp, but its records differ"
                 self._findings.add(Severity.NOTE, "record-time", what, offset=first, position=position)
             elif kind == RECORD_OFFSET:
                 self._add("record", f"offset {offset} follows the same or a higher one in its batch", offset, position)
             else:
-                self._add("record", f"offset {offset} lies outside of its batch, {first} to {last}", offset, position)
+                self._add("record", f"offset {offset} is outside its batch, {first} to {last}", offset, position)
             if row is not None:
                 return
             at = _next_batch(records, record)
 
     def _add(self, kind: str, what: str, offset: int, position: int | None) -> None:
         self._findings.add(Severity.DAMAGE, kind, what, offset=offset, position=position, hint=_HINT)
-
-    def _read(self, size: int, position: int) -> bytes:
-        try:
-            return self._file.pread(size, position)
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=self._file.path, position=position) from error
 
 
 def _next_batch(records: RecordTable, record: int) -> int:

@@ -1,4 +1,4 @@
-"""`verify`: check that a data directory, a partition directory or a file is sound for a broker.
+"""`verify`: check that a data directory, a partition directory or a file is sound for a broker, also at URLs.
 
 Files are opened for reading only, no lock is taken, and nothing is mapped: a broker may write, truncate and delete them
 meanwhile. Damage never raises; it is in the report.
@@ -13,7 +13,9 @@ from typing import Final
 
 from kafkalog.errors import IllegalArgument, NotAPartition, PartitionNotFound, StorageError
 from kafkalog.storage import names
-from kafkalog.tools.directories import path_list
+from kafkalog.storage.remote import is_url, locate_directories
+from kafkalog.tools.directories import Path, path_list
+from kafkalog.tools.os_errors import list_names
 from kafkalog.tools.verify.checkpoints import (
     BOOTSTRAP_FILE,
     METADATA_LOG,
@@ -42,8 +44,7 @@ from kafkalog.util.readahead import usable_cores
 
 __all__ = ["Finding", "Report", "Severity", "is_partition", "total_bytes", "verify", "verify_elsewhere"]
 
-MOST_THREADS: Final = 256
-Path = str | os.PathLike[str]
+MAX_THREADS: Final = 256
 LookAll = Callable[[Sequence[SegmentJob]], Iterable[SegmentOutcome]]
 
 
@@ -54,26 +55,35 @@ def verify(
     indexes_only: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
-    fs: FileSystem = OS,
+    fs: FileSystem | None = None,
 ) -> Report:
-    """Verify data directories, partition directories and single files, and return the report.
+    """Check data directories, partition directories and files, or their URLs in one store; return a report.
 
     `deep` decodes every record too; `indexes_only` skips checksums and compares indexes with batch headers. `threads`
-    is one for each core by default; `progress` is called with the number of bytes as they are read, from any thread.
+    is one for each core by default; `progress` is called with the bytes checked, from any thread.
 
-    PartitionNotFound for a path that does not exist, NotAPartition for one that is not Kafka's, IllegalArgument for a
-    number of threads outside 1 to 256. The content of files never raises.
+    Raises PartitionNotFound for a missing path, NotAPartition for a path without files of Kafka, IllegalArgument for
+    fewer than 1 thread, and for directories among URLs; MissingPackage; StorageError if the store cannot be reached.
+    Damaged or unreadable data is a finding in the report and never raised.
 
     >>> log.flush()
     >>> print(verify("data", deep=True))
     1 partition, 1 segment, 92 bytes, 1 batch, 2 records: sound
     """
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise IllegalArgument(f"threads is {threads}: give 1 to {MOST_THREADS}")
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise IllegalArgument(f"threads is {threads}: give 1 to {MAX_THREADS}")
     if deep and indexes_only:
-        raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
-    run = _Run(deep, not indexes_only, progress, fs)
-    return run.report(path_list(paths), threads or usable_cores())
+        raise IllegalArgument("deep and indexes_only are both given", hint="omit one of them")
+    fs, given = _located(paths, fs)
+    return _Run(deep, not indexes_only, progress, fs).report(given, threads or usable_cores())
+
+
+def _located(paths: Path | Iterable[Path], fs: FileSystem | None) -> tuple[FileSystem, list[str]]:
+    """Return the file system and the paths in it: `fs` if given, else that of URLs, else this machine's."""
+    given = path_list(paths)
+    if fs is None and any(map(is_url, given)):
+        return locate_directories(given)
+    return fs or OS, given
 
 
 def verify_elsewhere(
@@ -103,25 +113,25 @@ class _Run:
 
     def report(self, paths: Sequence[Path], threads: int) -> Report:
         """Verify the paths and return the report."""
-        parts = [self.part(os.fspath(path)) for path in paths]
+        targets = [self.target(os.fspath(path)) for path in paths]
         self.work(threads)
         findings, sums = Findings(""), Sums()
-        for part in parts:
-            part.finish()
-            findings.extend(part.findings)
-            sums.add(part.sums)
+        for target in targets:
+            target.finish()
+            findings.extend(target.findings)
+            sums.add(target.sums)
         return Report(tuple(findings.all()), sums)
 
-    def part(self, path: str) -> _Part:
+    def target(self, path: str) -> _Target:
         """Return the part for a path."""
         path = path.rstrip("/") or path
         if not self.fs.exists(path):
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
         if not self.fs.is_directory(path):
-            return _FilePart(self, path)
+            return _FileTarget(self, path)
         if is_partition(path, self.fs):
-            return _DirectoryPart(self, os.path.dirname(os.path.abspath(path)), [path])
-        return _DirectoryPart(self, path, None)
+            return _DirectoryTarget(self, os.path.dirname(os.path.abspath(path)), [path])
+        return _DirectoryTarget(self, path, None)
 
     def add(self, jobs: Sequence[SegmentJob]) -> None:
         """Add jobs; a file given twice is checked once."""
@@ -136,7 +146,7 @@ class _Run:
         if threads == 1 or len(jobs) < 2:
             self._done = {job: self.look(job) for job in jobs}
             return
-        with ThreadPoolExecutor(min(threads, len(jobs), MOST_THREADS), "kafkalog-verify") as pool:
+        with ThreadPoolExecutor(min(threads, len(jobs), MAX_THREADS), "kafkalog-verify") as pool:
             try:
                 self._done = dict(zip(jobs, pool.map(self.look, jobs), strict=True))
             except BaseException:
@@ -152,7 +162,7 @@ class _Run:
         return [self._done[job] for job in jobs]
 
 
-class _Part:
+class _Target:
     """The result for one given path; `finish` fills findings and sums once the jobs are done."""
 
     def __init__(self, run: _Run) -> None:
@@ -165,7 +175,7 @@ class _Part:
         raise NotImplementedError
 
 
-class _DirectoryPart(_Part):
+class _DirectoryTarget(_Target):
     """A data directory with all of its partitions, or with given ones (then its own files are not reported)."""
 
     def __init__(self, run: _Run, directory: str, partitions: list[str] | None) -> None:
@@ -176,12 +186,12 @@ class _DirectoryPart(_Part):
         self._checkpoints: Checkpoints = read_checkpoints(directory, None if partitions else self._own, run.fs)
         self._files: list[SegmentJob] = []
         if partitions is None:
-            partitions = self._listed()
+            partitions = self._list_partitions()
         self._plans = [plan for plan in map(self._plan, partitions) if plan is not None]
         for plan in self._plans:
             run.add(plan.jobs)
 
-    def _listed(self) -> list[str]:
+    def _list_partitions(self) -> list[str]:
         fs = self.run.fs
         found = list_partitions(self._directory, self._own, fs)
         bootstrap = os.path.join(self._directory, BOOTSTRAP_FILE)
@@ -211,10 +221,10 @@ class _DirectoryPart(_Part):
         fs = self.run.fs
         for plan in self._plans:
             name = os.path.basename(plan.path)
-            is_compacted = self._is_compacted(name)
+            is_compacted = _partition_of(name) in self._checkpoints.cleaner
             outcome = join_partition(plan, self.run.outcomes(plan.jobs), is_compacted=is_compacted, fs=fs)
             if self._state.is_live and plan.findings.problems():
-                outcome = self._once_more(plan, is_compacted) or outcome
+                outcome = self._check_again(plan, is_compacted) or outcome
             self.findings += outcome.findings
             self.sums.add(outcome.sums)
             if not self._state.is_live:
@@ -224,27 +234,24 @@ class _DirectoryPart(_Part):
             self.sums.files += outcome_of_file.files
         self.findings += self._own.all()
 
-    def _once_more(self, plan: PartitionPlan, is_compacted: bool) -> PartitionOutcome | None:
+    def _check_again(self, plan: PartitionPlan, is_compacted: bool) -> PartitionOutcome | None:
         """Check a partition again whose files do not match: its owner may have changed them between two reads.
 
         Problems that the second check does not find are dropped.
         """
-        fresh = self._plan(plan.path)
-        if fresh is None:
+        new_plan = self._plan(plan.path)
+        if new_plan is None:
             return None
-        outcomes = [self.run.look(job) for job in fresh.jobs]
-        outcome = join_partition(fresh, outcomes, is_compacted=is_compacted, fs=self.run.fs)
-        seen, joint = plan.findings.problems(), fresh.findings.problems()
-        gone = joint - seen
+        outcomes = [self.run.look(job) for job in new_plan.jobs]
+        outcome = join_partition(new_plan, outcomes, is_compacted=is_compacted, fs=self.run.fs)
+        seen, all_problems = plan.findings.problems(), new_plan.findings.problems()
+        transient = all_problems - seen
         return outcome._replace(
-            findings=[one for one in outcome.findings if (one.path, one.kind, one.position) not in gone]
+            findings=[one for one in outcome.findings if (one.path, one.kind, one.position) not in transient]
         )
 
-    def _is_compacted(self, name: str) -> bool:
-        return _partition_of(name) in self._checkpoints.cleaner
 
-
-class _FilePart(_Part):
+class _FileTarget(_Target):
     """One file of a partition directory; an index is compared with the log beside it."""
 
     def __init__(self, run: _Run, path: str) -> None:
@@ -259,15 +266,17 @@ class _FilePart(_Part):
             self._add(path, state)  # also one pending deletion, or just cleaned
         elif name.endswith(names.INDEX_SUFFIXES) and base is not None:
             if not run.fs.exists(log):
-                raise PartitionNotFound("the log of this index is missing", path=log, hint="they are compared")
+                raise PartitionNotFound(
+                    "the log of this index is missing", path=log, hint="an index is compared with its log"
+                )
             self._add(log, state)
         elif name.endswith(CHECKPOINT_SUFFIX):
             job = make_job(path, State(), True, run.fs, base_offset=0, with_indexes=False)
             self._jobs = [job] if job is not None else []
             run.add(self._jobs)
-        elif not self._small_file(name, path, directory):
+        elif not self._check_small_file(name, path, directory):
             raise NotAPartition(
-                "it is no file of a partition directory", path=path,
+                "this is not a file of a partition directory", path=path,
                 hint="a .log, .index, .timeindex, .txnindex, .snapshot or .checkpoint file can be verified",
             )  # fmt: skip
 
@@ -279,7 +288,7 @@ class _FilePart(_Part):
         self._jobs = [job] if job is not None else []
         self.run.add(self._jobs)
 
-    def _small_file(self, name: str, path: str, directory: str) -> bool:
+    def _check_small_file(self, name: str, path: str, directory: str) -> bool:
         fs = self.run.fs
         if name.endswith(names.SNAPSHOT_SUFFIX):
             check_snapshot(path, None, self._own, fs)
@@ -296,22 +305,15 @@ class _FilePart(_Part):
         only = self._path if self._path.endswith(names.INDEX_SUFFIXES) else None
         for outcome in self.run.outcomes(self._jobs):
             self.findings += [one for one in outcome.findings.all() if only in (None, one.path)]
-            self.sums.files += outcome.files
-            if outcome.facts is not None:
-                self.sums.segments += 1
-                self.sums.bytes += outcome.facts.size
-                self.sums.batches += outcome.facts.batches
-                self.sums.records += outcome.facts.records
+            self.sums.add(outcome.sums)
+            self.sums.segments += outcome.facts is not None
         self.findings += self._own.all()
 
 
 def is_partition(path: str, fs: FileSystem) -> bool:
     """Return True if a directory holds segments, or has a partition's name and neither directories nor meta.properties.
     """
-    try:
-        listed = fs.listdir(path)
-    except OSError as error:
-        raise StorageError.from_os(error, "list", path=path) from error
+    listed = list_names(path, fs)
     if any(names.is_log_file(name) for name in listed):
         return True
     if names.META_PROPERTIES in listed or any(fs.is_directory(os.path.join(path, name)) for name in listed):
@@ -323,11 +325,12 @@ def is_partition(path: str, fs: FileSystem) -> bool:
     return True
 
 
-def total_bytes(paths: Iterable[Path], fs: FileSystem = OS) -> int:
-    """Return the bytes of all segment files below the paths, for a progress bar; unreadable files count as 0."""
+def total_bytes(paths: Path | Iterable[Path], fs: FileSystem | None = None) -> int:
+    """Return the bytes of all segment files below the paths or URLs, for a progress bar; unreadable files count as 0.
+    """
     total = 0
-    for given in paths:
-        path = os.fspath(given)
+    fs, given = _located(paths, fs)
+    for path in given:
         try:
             if not fs.is_directory(path):
                 total += fs.stat(path).st_size

@@ -16,8 +16,8 @@ from kafkalog.util.fileio import FileSystem
 OFFSET_ENTRY: Final = 8
 TIME_ENTRY: Final = 12
 CHUNK_ENTRIES: Final = 16 << 10
-REBUILD: Final = "`kafkalog repair --rebuild-indexes --apply` makes it anew from the log, as Kafka's recovery does"
-_OF_DAMAGE: Final = "its segment is damaged: `kafkalog repair --excise --apply` leaves that out and rebuilds the index"
+REBUILD: Final = "`kafkalog repair --rebuild-indexes --apply` rebuilds it from the log, as Kafka's recovery does"
+_OF_DAMAGE: Final = "its segment is damaged: `kafkalog repair --excise --apply` removes the damage and rebuilds it"
 
 
 class IndexBytes(NamedTuple):
@@ -39,7 +39,7 @@ class IndexBytes(NamedTuple):
         return TIME_ENTRY if self.path.endswith(".timeindex") else OFFSET_ENTRY
 
     @property
-    def grown(self) -> int:
+    def entry_count(self) -> int:
         """Number of ascending entries."""
         return len(self.entries) // self.entry_size
 
@@ -52,7 +52,7 @@ def read_index(path: str, fs: FileSystem, log_size: int) -> IndexBytes:
     entry_size = TIME_ENTRY if path.endswith(".timeindex") else OFFSET_ENTRY
     most = (log_size // 14 + 1) * entry_size
     parts: list[bytes] = []
-    kept, rest = 0, ""
+    kept_bytes, rest = 0, ""
     try:
         with fs.open_file(path, "r") as file:
             size = file.size()
@@ -62,11 +62,12 @@ def read_index(path: str, fs: FileSystem, log_size: int) -> IndexBytes:
                 if not data:
                     break
                 if not rest:
-                    grown = _growing(entry_size, data, parts[-1][-entry_size:] if parts else b"") * entry_size
-                    if grown and kept < most:
-                        parts.append(data[:grown])
-                        kept += grown
-                    data, at = data[grown:], at + grown
+                    last = parts[-1][-entry_size:] if parts else b""
+                    ascending = _count_ascending(entry_size, data, last) * entry_size
+                    if ascending and kept_bytes < most:
+                        parts.append(data[:ascending])
+                        kept_bytes += ascending
+                    data, at = data[ascending:], at + ascending
                 if data:
                     rest = "zeros" if data.count(0) == len(data) and rest != "other" else "other"
                 at += len(data)
@@ -79,7 +80,7 @@ def read_index(path: str, fs: FileSystem, log_size: int) -> IndexBytes:
     return IndexBytes(path, b"".join(parts), size, rest)
 
 
-def _growing(entry_size: int, data: bytes, last: bytes) -> int:
+def _count_ascending(entry_size: int, data: bytes, last: bytes) -> int:
     if entry_size == TIME_ENTRY:
         return (
             growing_time_entries(data, *TimeEntries(last, 0, 1).entry(0)) if last else growing_time_entries(data)
@@ -111,14 +112,15 @@ def check_index(
         return
     if index.size % index.entry_size:
         whole = index.size // index.entry_size * index.entry_size
-        add(Severity.REPAIRABLE, "index-size", f"{index.size} bytes are no whole number of entries", whole)
+        add(Severity.REPAIRABLE, "index-size", f"{index.size} bytes are not a whole number of entries", whole)
     if index.rest == "zeros" and not is_open:
         room = index.size - len(index.entries)
-        add(Severity.NOTE, "index-room", f"{room} bytes of room follow {index.grown} entries: it was not closed well")
+        what = f"{room} bytes of free space follow {index.entry_count} entries: it was not closed cleanly"
+        add(Severity.NOTE, "index-room", what)
     elif index.rest in ("old", "other"):
         total = index.size // index.entry_size
         severity = Severity.NOTE if index.rest == "old" and is_open else Severity.REPAIRABLE
-        what = f"the entries stop growing after {index.grown} of {total}"
+        what = f"the entries stop ascending after {index.entry_count} of {total}"
         add(severity, "index-order", what, len(index.entries))
     _check_entries(index, result, add, base_offset, log_size, is_open, is_live)
 
@@ -132,36 +134,36 @@ def _check_entries(
     is_open: bool,
     is_live: bool,
 ) -> None:
-    met, wrong, odd, first, said, found = result
+    matched, wrong, unusual, first, stated, found = result
     by_time = index.entry_size == TIME_ENTRY
     if wrong:
         position = first * index.entry_size
-        more = f" ({wrong} of {index.grown} entries are wrong)" if wrong > 1 else ""
+        more = f" ({wrong} of {index.entry_count} entries are wrong)" if wrong > 1 else ""
         severity = Severity.NOTE if is_live and is_open else Severity.REPAIRABLE
-        add(severity, "index-entry", _entry_text(index, first, base_offset, said, found) + more, position)
-    if odd:
-        what = f"{odd} of {index.grown} entries stand for many batches, as before Kafka 3.9.1: look-ups are right"
+        add(severity, "index-entry", _entry_text(index, first, base_offset, stated, found) + more, position)
+    if unusual:
+        what = f"{unusual} of {index.entry_count} entries cover many batches, as before Kafka 3.9.1: lookups are right"
         if by_time:
-            what = f"{odd} of {index.grown} entries name an offset inside a batch: look-ups are right"
+            what = f"{unusual} of {index.entry_count} entries name an offset inside a batch: lookups are right"
         add(Severity.NOTE, "index-odd", what)
-    left = index.grown - met
+    left = index.entry_count - matched
     if left > 0:
-        what = f"{left} of {index.grown} entries point behind the last batch, which ends at position {log_size}"
+        what = f"{left} of {index.entry_count} entries point past the last batch, which ends at position {log_size}"
         severity = Severity.NOTE if is_open and index.rest else Severity.REPAIRABLE
-        add(severity, "index-behind", what, met * index.entry_size)
+        add(severity, "index-behind", what, matched * index.entry_size)
 
 
-def _entry_text(index: IndexBytes, number: int, base_offset: int, said: int, found: int) -> str:
+def _entry_text(index: IndexBytes, number: int, base_offset: int, stated: int, found: int) -> str:
     entry = index.entries[number * index.entry_size :][: index.entry_size]
     if index.entry_size == TIME_ENTRY:
         offset = base_offset + int.from_bytes(entry[8:], "big", signed=True)
-        there = "no batch ends at that offset" if found < 0 else f"the largest there is {found}"
-        if found == said:
-            there = "an earlier batch has that timestamp already"
-        return f"entry {number} says timestamp {said} at offset {offset}, but {there}"
+        actual = "no batch ends at that offset" if found < 0 else f"the largest there is {found}"
+        if found == stated:
+            actual = "an earlier batch has that timestamp already"
+        return f"entry {number} says timestamp {stated} at offset {offset}, but {actual}"
     position = int.from_bytes(entry[4:], "big", signed=True)
-    there = "no batch begins there" if found < 0 else f"the batch there ends at offset {found}"
-    return f"entry {number} says offset {said} at position {position}, but {there}"
+    actual = "no batch begins there" if found < 0 else f"the batch there ends at offset {found}"
+    return f"entry {number} says offset {stated} at position {position}, but {actual}"
 
 
 class _Adder:

@@ -11,13 +11,13 @@ from kafkalog.errors import StorageError
 from kafkalog.storage import names
 from kafkalog.tools.verify.deep import DeepCheck
 from kafkalog.tools.verify.index import IndexBytes, check_index, read_index
-from kafkalog.tools.verify.report import Findings, Severity
+from kafkalog.tools.verify.report import Findings, Severity, Sums
 from kafkalog.tools.verify.segment import Progress, SegmentFacts, SegmentPass
 from kafkalog.tools.verify.small_files import unreadable
 from kafkalog.tools.verify.txn import TxnCheck
 from kafkalog.util.fileio import File, FileSystem
 
-MOST_SEGMENT_BYTES: Final = 2**31 - 1
+MAX_SEGMENT_BYTES: Final = 2**31 - 1
 TRIES: Final = 4
 """Maximum number of checks of files in use, while a problem remains."""
 PAUSE_S: Final = 0.02
@@ -63,6 +63,14 @@ class SegmentOutcome(NamedTuple):
     findings: Findings
     files: int
 
+    @property
+    def sums(self) -> Sums:
+        """Amounts that the job checked; the caller counts segments, since not every file of batches is one."""
+        facts = self.facts
+        if facts is None:
+            return Sums(files=self.files)
+        return Sums(files=self.files, bytes=facts.size, batches=facts.batches, records=facts.records)
+
 
 def check_segment(
     job: SegmentJob, *, deep: bool, check_crc: bool, fs: FileSystem, progress: Progress | None = None
@@ -72,19 +80,19 @@ def check_segment(
     If the owner runs, it may truncate, roll and compact between two reads. A problem then counts only if a second check
     of the files finds it too.
     """
-    outcome = _look(job, deep, check_crc, fs, progress)
+    outcome = _check_files(job, deep, check_crc, fs, progress)
     for attempt in range(1, TRIES):
         if not job.state.is_live or not outcome.findings.problems():
             break
         time.sleep(attempt * PAUSE_S)
-        again = _refreshed(job, fs)
-        if again is None:
+        current_job = _refreshed(job, fs)
+        if current_job is None:
             findings = Findings(job.path)
-            findings.add(Severity.NOTE, "changed", "the segment was deleted while it was looked at")
+            findings.add(Severity.NOTE, "changed", "the segment was deleted while it was checked")
             return SegmentOutcome(None, findings, 0)
-        seen = outcome.findings
-        outcome = _look(again, deep, check_crc, fs, None)
-        outcome.findings.keep_seen(seen)
+        before = outcome.findings
+        outcome = _check_files(current_job, deep, check_crc, fs, None)
+        outcome.findings.drop_unconfirmed(before)
     return outcome
 
 
@@ -97,16 +105,16 @@ def _refreshed(job: SegmentJob, fs: FileSystem) -> SegmentJob | None:
         return None
     except OSError:
         return job
-    own = os.path.basename(job.path)
-    following = next((name for name in logs if name > own), None)
+    own_name = os.path.basename(job.path)
+    following = next((name for name in logs if name > own_name), None)
     next_base = job.next_base_offset
     if next_base is not None:  # its owner may have truncated the log, and appended past the start of that one
         next_base = None if following is None else names.parse_base_offset(following)
-    is_last = not job.with_indexes or logs[-1:] == [own]
+    is_last = not job.with_indexes or logs[-1:] == [own_name]
     return replace(job, size=status.st_size, is_last=is_last, next_base_offset=next_base)
 
 
-def _look(
+def _check_files(
     job: SegmentJob, deep: bool, check_crc: bool, fs: FileSystem, progress: Progress | None
 ) -> SegmentOutcome:
     findings = Findings(job.path)
@@ -169,10 +177,10 @@ def _pass(
     progress: Progress | None,
 ) -> SegmentFacts:
     length = file.size()
-    if length > MOST_SEGMENT_BYTES:
+    if length > MAX_SEGMENT_BYTES:
         findings.add(
-            Severity.DAMAGE, "size", f"the file has {length} bytes, a segment at most {MOST_SEGMENT_BYTES}",
-            hint="it is no Kafka segment: Kafka refuses to open it",
+            Severity.DAMAGE, "size", f"the file has {length} bytes, and a segment at most {MAX_SEGMENT_BYTES}",
+            hint="it is not a Kafka segment: Kafka refuses to open it",
         )  # fmt: skip
     entries = [b"" if index is None else index.entries for index in indexes] or [b"", b""]
     return SegmentPass(

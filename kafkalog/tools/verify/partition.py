@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kafkalog.errors import StorageError
 from kafkalog.storage import names
 from kafkalog.storage.leader_epoch import EpochEntry
+from kafkalog.tools.os_errors import list_names
 from kafkalog.tools.verify.job import SegmentJob, SegmentOutcome, State
 from kafkalog.tools.verify.report import Finding, Findings, Severity, Sums
 from kafkalog.tools.verify.segment import SegmentFacts
@@ -18,7 +18,6 @@ from kafkalog.tools.verify.small_files import check_epochs, check_snapshot, chec
 from kafkalog.util.fileio import FileSystem
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
-_RESTORE: Final = "copy the missing segments from a replica or a backup"
 
 
 @dataclass
@@ -47,10 +46,7 @@ def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
     Leftovers of an unfinished cleaning or delete are a note, and not checked.
     """
     plan = PartitionPlan(path, state)
-    try:
-        listed = sorted(fs.listdir(path))
-    except OSError as error:
-        raise StorageError.from_os(error, "list", path=path) from error
+    listed = list_names(path, fs)
     logs = [name for name in listed if names.is_log_file(name)]
     bases = {names.parse_base_offset(name) for name in logs}
     for name, following in zip(logs, [*logs[1:], None], strict=False):
@@ -61,7 +57,7 @@ def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
         elif os.path.islink(os.path.join(path, name)):
             plan.findings.add(
                 Severity.DAMAGE, "link", "a symbolic link whose target is missing, with the name of a segment",
-                path=os.path.join(path, name), hint="bring its target back, or remove the link",
+                path=os.path.join(path, name), hint="restore its target, or remove the link",
             )  # fmt: skip
     for name in listed:
         full = os.path.join(path, name)
@@ -75,7 +71,7 @@ def plan_partition(path: str, state: State, fs: FileSystem) -> PartitionPlan:
             plan.findings.add(Severity.NOTE, "orphan", what, path=full)
         elif name.endswith((names.CLEANED_SUFFIX, names.SWAP_SUFFIX)) and not state.is_live:
             plan.findings.add(
-                Severity.NOTE, "in-transit", "left by a cleaning that did not end: the next open takes care of it",
+                Severity.NOTE, "in-transit", "left by an unfinished cleaning: the next open resolves it",
                 path=full,
             )  # fmt: skip
     return plan
@@ -124,7 +120,7 @@ def join_partition(
     segments = outcomes[: len(plan.segments)]
     facts = [outcome.facts for outcome in segments if outcome.facts is not None]
     whole = len(facts) == len(segments)
-    _join_offsets(segments)
+    _set_neighbour_offsets(segments)
     end = facts[-1].next_offset if facts and whole and facts[-1].tail is None else None
     start = plan.segments[0].base_offset if plan.segments else None
     _check_joints(facts, findings, whole and not is_compacted)
@@ -137,22 +133,19 @@ def join_partition(
     sums = Sums(partitions=1, segments=len(facts), files=len(plan.snapshots))
     found: list[Finding] = []
     for outcome in outcomes:
-        sums.files += outcome.files
+        sums.add(outcome.sums)
         found += outcome.findings.all()
-        if outcome.facts is not None:
-            sums.bytes += outcome.facts.size
-            sums.batches += outcome.facts.batches
-            sums.records += outcome.facts.records
     return PartitionOutcome(found + findings.all(), sums, start, end)
 
 
-def _join_offsets(segments: Sequence[SegmentOutcome]) -> None:
+def _set_neighbour_offsets(segments: Sequence[SegmentOutcome]) -> None:
     """Set the sound offsets around damaged places at segment ends from the neighbouring segments."""
     lasts: list[int | None] = []
     last: int | None = None
     for outcome in segments:
         lasts.append(last)
-        last = _last_sound(outcome.facts, last)
+        facts = outcome.facts
+        last = facts.next_offset - 1 if facts is not None and facts.first_offset >= 0 else last
     following: int | None = None
     for outcome, before in zip(reversed(segments), reversed(lasts), strict=True):
         outcome.findings.set_ends(before, following)
@@ -162,11 +155,7 @@ def _join_offsets(segments: Sequence[SegmentOutcome]) -> None:
         following = facts.first_offset if facts is not None and facts.first_offset >= 0 else following
 
 
-def _last_sound(facts: SegmentFacts | None, before: int | None) -> int | None:
-    return facts.next_offset - 1 if facts is not None and facts.first_offset >= 0 else before
-
-
-def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, tell_gaps: bool) -> None:
+def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, report_gaps: bool) -> None:
     """Check that each segment begins at or above the end of the one before it."""
     gaps: list[tuple[str, int, int, int]] = []
     thinned = any(one.thinned for one in facts)
@@ -184,13 +173,13 @@ def _check_joints(facts: Sequence[SegmentFacts], findings: Findings, tell_gaps: 
             )  # fmt: skip
         elif after.first_offset > before.next_offset and not before.damaged and before.tail is None:
             gaps.append((after.path, 0, before.next_offset, after.first_offset))
-    if tell_gaps and not thinned and gaps:
+    if report_gaps and not thinned and gaps:
         path, position, end, following = gaps[0]
-        more = f", and {len(gaps) - 1} more segments have such a place" if len(gaps) > 1 else ""
+        more = f", and {len(gaps) - 1} more segments have such a gap" if len(gaps) > 1 else ""
         findings.add(
             Severity.NOTE, "gap",
-            f"offsets {end} to {following - 1} are missing{more}: as it should be where a log is compacted or copied, "
-            "else a base offset is wrong or a segment was removed",
+            f"offsets {end} to {following - 1} are missing{more}: normal in a log that was compacted or copied, "
+            "otherwise a base offset is wrong or a segment was removed",
             path=path, offset=end, position=position,
         )  # fmt: skip
 
@@ -209,20 +198,20 @@ def _check_epochs(
     for n, (path, epoch, position, first, last) in enumerate(runs):
         if epoch == -1:
             continue
-        wanted = _epoch_at(epochs or (), starts, first)
-        if wanted in (None, epoch):
-            wanted = _epoch_at(epochs or (), starts, last)
-        contradicts = wanted is not None and wanted != epoch
+        stated = _epoch_at(epochs or (), starts, first)
+        if stated in (None, epoch):
+            stated = _epoch_at(epochs or (), starts, last)
+        contradicts = stated is not None and stated != epoch
         late = contradicts and epochs and epoch > epochs[-1].epoch and lowest_after[n + 1] >= epoch
         if late:
             severity = Severity.REPAIRABLE if state.is_clean and not state.is_live else Severity.NOTE
-            what = f"leader epoch {epoch} begins here, and leader-epoch-checkpoint ends with epoch {wanted}"
-            hint = "recovery adds it: it happens when a broker dies before it wrote the checkpoint"
+            what = f"leader epoch {epoch} begins here, and leader-epoch-checkpoint ends with epoch {stated}"
+            hint = "recovery adds it: the broker died before it wrote the checkpoint"
             findings.add(severity, "epoch-late", what, path=path, offset=first, position=position, hint=hint)
-        elif epoch < -1 or contradicts or (wanted is None and epoch < highest):
-            should = f"leader-epoch-checkpoint says {wanted}" if contradicts else f"batches before have {highest}"
-            what = f"leader epoch {epoch} stands in batches up to offset {last}, but {should}"
-            hint = "the field lies outside of the checksum: compare with a replica"
+        elif epoch < -1 or contradicts or (stated is None and epoch < highest):
+            other = f"leader-epoch-checkpoint says {stated}" if contradicts else f"earlier batches have {highest}"
+            what = f"batches up to offset {last} have leader epoch {epoch}, but {other}"
+            hint = "the checksum does not cover this field: compare with a replica"
             findings.add(Severity.DAMAGE, "epoch", what, path=path, offset=first, position=position, hint=hint)
         if not contradicts:
             highest = max(highest, epoch)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog.util.text import one_message
 
-MOST_FINDINGS_A_FILE: Final = 100
+MAX_FINDINGS_A_FILE: Final = 100
 """Maximum number of reported findings of one severity in a file; the rest are counted."""
 
 
@@ -66,9 +66,9 @@ class Finding(NamedTuple):
             size = "" if self.size is None else f" ({self.size:,} bytes)"
             named.append(f"position {self.position:,}{size}")
         if self.lost is not None:
-            first, behind = self.lost
-            many = f"offsets {first:,} to {behind - 1:,}" if behind > first + 1 else f"offset {first:,}"
-            named.append(many if behind > first else "no offset")
+            first, end = self.lost
+            many = f"offsets {first:,} to {end - 1:,}" if end > first + 1 else f"offset {first:,}"
+            named.append(many if end > first else "no offset")
         elif self.offset is not None:
             named.append(f"offset {self.offset:,}{'' if self.size is None else ' and on'}")
         return ", ".join(named)
@@ -153,16 +153,16 @@ class Report:
     def summary(self) -> str:
         """Return one line: the amounts checked, and the verdict."""
         sums = self.sums
-        looked = [_counted(sums.partitions, "partition"), _counted(sums.segments, "segment"), f"{sums.bytes:,} bytes"]
+        checked = [_count(sums.partitions, "partition"), _count(sums.segments, "segment"), f"{sums.bytes:,} bytes"]
         if sums.batches:
-            looked += [_counted(sums.batches, "batch", "batches"), _counted(sums.records, "record")]
-        told = [(Severity.DAMAGE, "damaged"), (Severity.REPAIRABLE, "repairable"), (Severity.UNREADABLE, "unreadable")]
-        found = [f"{self.count(severity):,} {word}" for severity, word in told if self.count(severity)]
+            checked += [_count(sums.batches, "batch", "batches"), _count(sums.records, "record")]
+        words = [(Severity.DAMAGE, "damaged"), (Severity.REPAIRABLE, "repairable"), (Severity.UNREADABLE, "unreadable")]
+        found = [f"{self.count(severity):,} {word}" for severity, word in words if self.count(severity)]
         if self.lost_offsets:
-            found.insert(1, f"{_counted(self.lost_offsets, 'offset')} in damaged places")
+            found.insert(1, f"{_count(self.lost_offsets, 'offset')} in damaged places")
         verdict = ", ".join(found) or "sound"
-        notes = f" ({_counted(len(self.notes), 'note')})" if self.notes else ""
-        return f"{', '.join(looked)}: {verdict}{notes}"
+        notes = f" ({_count(len(self.notes), 'note')})" if self.notes else ""
+        return f"{', '.join(checked)}: {verdict}{notes}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the sums and the verdict as plain values, with `type` "report"; findings have lines of their own."""
@@ -198,7 +198,7 @@ class Findings:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._kept: list[Finding] = []
+        self._findings: list[Finding] = []
         self._counts: dict[Severity, int] = {}
 
     def add(
@@ -218,42 +218,42 @@ class Findings:
         """Add one finding."""
         count = self._counts.get(severity, 0) + 1
         self._counts[severity] = count
-        if count <= MOST_FINDINGS_A_FILE:
+        if count <= MAX_FINDINGS_A_FILE:
             place = (size, last_sound_offset, next_sound_offset)
-            self._kept.append(Finding(severity, kind, path or self.path, what, offset, position, hint, *place))
+            self._findings.append(Finding(severity, kind, path or self.path, what, offset, position, hint, *place))
 
     def extend(self, findings: Iterable[Finding]) -> None:
         """Add findings from elsewhere."""
-        self._kept += findings
+        self._findings += findings
 
     def set_ends(self, before: int | None, after: int | None) -> None:
         """Set the sound offsets around the file in the places at its ends."""
-        for number, one in enumerate(self._kept):
+        for number, one in enumerate(self._findings):
             if one.size is not None:
                 last = before if one.last_sound_offset is None else one.last_sound_offset
                 following = after if one.next_sound_offset is None else one.next_sound_offset
-                self._kept[number] = one._replace(last_sound_offset=last, next_sound_offset=following)
+                self._findings[number] = one._replace(last_sound_offset=last, next_sound_offset=following)
 
     def all(self) -> list[Finding]:
         """Return the findings, and one more for those that were only counted."""
         more = [
-            Finding(severity, "more", self.path, f"and {count - MOST_FINDINGS_A_FILE:,} more like these")
+            Finding(severity, "more", self.path, f"and {count - MAX_FINDINGS_A_FILE:,} more like these")
             for severity, count in self._counts.items()
-            if count > MOST_FINDINGS_A_FILE
+            if count > MAX_FINDINGS_A_FILE
         ]
-        return self._kept + more
+        return self._findings + more
 
     def problems(self) -> set[tuple[str, str, int | None]]:
         """Return (path, kind, position) of each finding that is no note."""
-        return {(one.path, one.kind, one.position) for one in self._kept if one.severity != Severity.NOTE}
+        return {(one.path, one.kind, one.position) for one in self._findings if one.severity != Severity.NOTE}
 
-    def keep_seen(self, before: Findings) -> None:
+    def drop_unconfirmed(self, before: Findings) -> None:
         """Drop the problems that were not in `before`, an earlier check of the same files."""
         seen = before.problems()
-        self._kept = [
-            one for one in self._kept if one.severity == Severity.NOTE or (one.path, one.kind, one.position) in seen
+        self._findings = [
+            one for one in self._findings if one.severity == Severity.NOTE or (one.path, one.kind, one.position) in seen
         ]
 
 
-def _counted(count: int, noun: str, many: str | None = None) -> str:
+def _count(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"

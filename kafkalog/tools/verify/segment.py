@@ -22,6 +22,7 @@ from kafkalog._core.log.check import (
 from kafkalog.errors import StorageError
 from kafkalog.storage.batch_search import NOWHERE, Budget, Found, find_batch, is_batch, only_zeros
 from kafkalog.storage.scan_advice import ScanAdvice
+from kafkalog.tools.os_errors import os_errors
 from kafkalog.tools.verify.chain import Placed, outside_chain, placed_batches
 from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.util.fileio import File, FileSystem
@@ -32,11 +33,11 @@ PATIENCE: Final = 4
 PATIENCE_S: Final = 0.02
 _REPLICA: Final = "a replica or a backup may have these batches"
 _RESTORE: Final = (
-    f"{_REPLICA}; `kafkalog consume --on-damage skip` reads what is sound, and `kafkalog repair --excise --apply` "
-    "leaves the damaged bytes out of the segment and keeps them aside"
+    f"{_REPLICA}; `kafkalog consume --on-damage skip` reads the sound records, and `kafkalog repair --excise --apply` "
+    "removes the damaged bytes from the segment and saves them"
 )
-_CUT: Final = "recovery cuts it off, and so does `kafkalog repair --truncate-tail --apply`; no whole batch is lost"
-_CUT_DAMAGE: Final = f"{_REPLICA}; `kafkalog repair --truncate-tail --apply` cuts them off and keeps them aside"
+_CUT: Final = "recovery cuts it off, and so does `kafkalog repair --truncate-tail --apply`; no complete batch is lost"
+_CUT_DAMAGE: Final = f"{_REPLICA}; `kafkalog repair --truncate-tail --apply` cuts them off and saves them"
 
 Progress = Callable[[int], None]
 
@@ -162,7 +163,7 @@ class SegmentPass:
         self._is_unordered = False
         self._tries = 0
         self._is_stale = False  # the bytes in the buffer differ from the file's
-        self._told = 0
+        self._reported = 0
 
     def run(self) -> SegmentFacts:
         """Check the whole file and return the facts."""
@@ -170,30 +171,31 @@ class SegmentPass:
         while True:
             start = check.position
             buffer = scan_buffer(start)
-            have = self._read(buffer, start)
-            if have < len(buffer) and start + have < check.end:
-                self._was_cut(start + have)
+            read_bytes = self._read(buffer, start)
+            if read_bytes < len(buffer) and start + read_bytes < check.end:
+                self._handle_truncation(start + read_bytes)
                 continue
-            if not self._judge(buffer, start, have):
+            if not self._check_chunk(buffer, start, read_bytes):
                 break
             self._advice.passed(check.position)
-            self._tell()
-        self._tell()
+            self._report_progress()
+        self._report_progress()
         self._advice.done(check.end)
-        return self._gathered()
+        return self._collect_facts()
 
-    def _judge(self, buffer: memoryview, start: int, have: int) -> bool:
-        """Check a chunk of `have` bytes; return True while there is more of the file to read."""
+    def _check_chunk(self, buffer: memoryview, start: int, read_bytes: int) -> bool:
+        """Check a chunk of `read_bytes` bytes; return True while there is more of the file to read."""
         check = self._check
         self._is_stale = False
-        while not self._is_stale and 0 <= check.position - start <= have:  # the position may also go back after damage
-            status = check.check(buffer, check.position - start, have - (check.position - start))
+        # the position may also go back after damage
+        while not self._is_stale and 0 <= check.position - start <= read_bytes:
+            status = check.check(buffer, check.position - start, read_bytes - (check.position - start))
             if status == MORE:
                 return True
             if status == END:
                 return False
             if status in (BAD_SIZE, PARTIAL, BAD_CRC):
-                if not self._pass_over(status):
+                if not self._skip_damage(status):
                     return False
             else:
                 self._contradiction(status)
@@ -201,34 +203,37 @@ class SegmentPass:
 
     # Damage
 
-    def _pass_over(self, status: int) -> bool:
+    def _skip_damage(self, status: int) -> bool:
         """Skip bytes that are no batch if a sound one follows; return False at the end of the sound part."""
         check = self._check
-        bad, what, kind = self._named(status)
+        damage_start, what, kind = self._describe_fault(status)
         found = NOWHERE
         # a preallocated file may be a gigabyte of zeros: no batch begins among them
-        zeros = status == BAD_SIZE and check.value == 0 and only_zeros(self._file, bad, check.end)
+        zeros = status == BAD_SIZE and check.value == 0 and only_zeros(self._file, damage_start, check.end)
         if not zeros:
-            found = self._next_sound(bad, check.position if status == BAD_CRC else bad)
+            found = self._next_sound(damage_start, check.position if status == BAD_CRC else damage_start)
         is_end = found.position < 0 and not found.gave_up
-        if is_end and not zeros and self._is_live and self._is_last and self._look_again(bad):
+        if is_end and not zeros and self._is_live and self._is_last and self._wait_for_writer(damage_start):
             return True
         if is_end:
-            self._end_at(bad, kind, what)
+            self._record_tail(damage_start, kind, what)
             return False
         where = f"a sound batch follows at position {found.position}"
         hint, end = _RESTORE, found.position
         if found.gave_up:
-            where = f"from there to position {found.position} no sound batch was found, and the search was given up"
+            where = f"from there to position {found.position} no sound batch was found, and the search was abandoned"
             hint, end = _REPLICA, check.end
-        behind = None if found.gave_up else self._base_offset_at(end)
-        self._note(bad, end, Severity.DAMAGE, kind, f"{what}; {where}", hint, behind, is_searched=not found.gave_up)
+        next_offset = None if found.gave_up else self._base_offset_at(end)
+        self._record_place(
+            damage_start, end, Severity.DAMAGE, kind, f"{what}; {where}", hint, next_offset,
+            is_searched=not found.gave_up,
+        )  # fmt: skip
         if found.gave_up:
             return False
         check.skip_to(found.position)
         return True
 
-    def _note(
+    def _record_place(
         self,
         position: int,
         end: int,
@@ -251,24 +256,22 @@ class SegmentPass:
         )  # fmt: skip
 
     def _base_offset_at(self, position: int) -> int:
-        try:
+        with os_errors("read", self._file.path, position):
             return int.from_bytes(self._file.pread(8, position), "big", signed=True)
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=self._file.path, position=position) from error
 
-    def _next_sound(self, bad: int, chained: int) -> Found:
+    def _next_sound(self, damage_start: int, chained: int) -> Found:
         check = self._check
-        if chained > bad and not self._budget.spend(chained - bad):
-            return Found(bad + 1, True)
-        if chained > bad and is_batch(self._file, chained, check.end, check.next_offset):
+        if chained > damage_start and not self._budget.spend(chained - damage_start):
+            return Found(damage_start + 1, True)
+        if chained > damage_start and is_batch(self._file, chained, check.end, check.next_offset):
             return Found(chained, False)
-        found = find_batch(self._file, bad + 1, check.end, check.next_offset, self._budget)
+        found = find_batch(self._file, damage_start + 1, check.end, check.next_offset, self._budget)
         if found == NOWHERE and check.next_offset > check.base_offset:
             # the checksum does not cover the base offset: one that is too high must not hide later batches
-            found = find_batch(self._file, bad + 1, check.end, check.base_offset, self._budget)
+            found = find_batch(self._file, damage_start + 1, check.end, check.base_offset, self._budget)
         return found
 
-    def _named(self, status: int) -> tuple[int, str, str]:
+    def _describe_fault(self, status: int) -> tuple[int, str, str]:
         """Return (position, text, kind) of the fault at which the check stopped."""
         check = self._check
         if status == BAD_CRC:
@@ -282,34 +285,35 @@ class SegmentPass:
         if status == PARTIAL:
             what = f"{left} bytes are left, too few for a batch"
             if check.value:
-                what = f"the batch is cut off: {left} of its {check.value} bytes are there"
+                what = f"the batch is cut off: {left} of its {check.value} bytes are present"
             return check.position, what, "torn"
-        return check.position, f"no batch has the size field {check.value}", "size"
+        return check.position, f"invalid size field {check.value}", "size"
 
-    def _end_at(self, position: int, kind: str, what: str) -> None:
+    def _record_tail(self, position: int, kind: str, what: str) -> None:
         """End the file at `position`, after which nothing is sound, and record the tail."""
         check, facts = self._check, self._facts
         size = check.end - position
         zeros = only_zeros(self._file, position, check.end)
         if zeros:
-            kind, what = "zeros", f"{size} bytes of zeros follow the last batch: room reserved ahead, or never written"
+            kind = "zeros"
+            what = f"{size} bytes of zeros follow the last batch: space reserved in advance, or never written"
         facts.tail = Tail(kind, position, size, what)
         severity: Severity | None = Severity.REPAIRABLE
         hint: str | None = _CUT
         if not self._is_last:
             severity, hint = Severity.DAMAGE, f"{_RESTORE}; recovery in Kafka would drop every later segment"
-            what += f"; with these {size} bytes the segment ends, and a later one follows"
+            what += f"; the segment ends with these {size} bytes, and another segment follows"
         elif self._is_live and zeros:
             severity, hint = None, None  # room that the owner reserved
         elif self._is_live:
             severity, hint = Severity.NOTE, None
-            what += "; the directory is in use, so it may be in the writing"
+            what += "; the directory is in use, so a write may be in progress"
         elif self._is_clean and not zeros:
             severity, hint = Severity.DAMAGE, _CUT_DAMAGE
-            what += "; nothing sound follows, yet the directory was closed well"
+            what += "; nothing sound follows, but the directory was closed cleanly"
         else:
             what += "; nothing sound follows, so the log ends here"
-        self._note(position, check.end, severity, f"tail-{kind}", what, hint)
+        self._record_place(position, check.end, severity, f"tail-{kind}", what, hint)
 
     def _contradiction(self, status: int) -> None:
         """Record a batch with a valid checksum whose place or header is wrong."""
@@ -322,22 +326,20 @@ class SegmentPass:
             kind, what = "magic", f"the batch has format {magic}: only 0, 1 and 2 are known"
         elif status == BAD_HEADER:
             count, delta = check.counts
-            kind = "header"
-            what = f"no batch has {count} records, offsets {base} to {last} ({delta} more), attributes {attributes:#x}"
+            counts = f"{count} records, offsets {base} to {last} ({delta} more)"
+            kind, what = "header", f"invalid header: {counts}, attributes {attributes:#x}"
         else:
             kind = "range"
-            what = f"the offsets {base} to {last} lie outside of a segment that begins at {check.base_offset}"
+            what = f"the offsets {base} to {last} are outside a segment that begins at {check.base_offset}"
         self._misplaced[position] = Place(position, size, Severity.DAMAGE, kind, what, _RESTORE, base, None)
 
     # Reading the file
     def _read(self, buffer: memoryview, position: int) -> int:
         length = min(len(buffer), self._check.end - position)
-        try:
+        with os_errors("read", self._file.path, position):
             return self._file.pread_into(buffer[:length], position) if length > 0 else 0
-        except OSError as error:
-            raise StorageError.from_os(error, "read", path=self._file.path, position=position) from error
 
-    def _look_again(self, position: int) -> bool:
+    def _wait_for_writer(self, position: int) -> bool:
         """Wait a moment for the writer; return True if the end should be read again from `position`."""
         if self._tries >= PATIENCE:
             return False
@@ -349,25 +351,25 @@ class SegmentPass:
         self._is_stale = True
         return True
 
-    def _was_cut(self, read_end: int) -> None:
+    def _handle_truncation(self, read_end: int) -> None:
         """Continue with the rest of a file that its owner truncated. StorageError if it did not become shorter."""
         length = self._file.size()
         if length >= self._check.end:
             self._tries += 1  # it may have grown again meanwhile
             if self._tries > PATIENCE:
-                what = f"only {read_end} of the {length} bytes that the system counts can be read"
+                what = f"only {read_end} of the {length} bytes that the system reports can be read"
                 raise StorageError(what, path=self._file.path, position=read_end)
-        what = f"the file was cut to {length} bytes while it was read"
+        what = f"the file was truncated to {length} bytes while it was read"
         self._findings.add(Severity.NOTE, "changed", what, position=length)
         self._check.set_end(min(length, self._check.end))
 
-    def _tell(self) -> None:
-        done = self._check.position - self._told
+    def _report_progress(self) -> None:
+        done = self._check.position - self._reported
         if self._progress is not None and done > 0:
             self._progress(done)
-            self._told += done
+            self._reported += done
 
-    def _gathered(self) -> SegmentFacts:
+    def _collect_facts(self) -> SegmentFacts:
         check, facts = self._check, self._facts
         facts.size = check.end
         facts.batches, facts.records = check.batches, check.records
@@ -430,9 +432,9 @@ def ranges_between(places: Sequence[Place], size: int) -> list[tuple[int, int]]:
 def _outside(one: Placed, kept: Sequence[Placed], base_offset: int) -> Place:
     """Return the place of a batch that is not in the chain of the others."""
     place = _between(Place(one.position, one.size, Severity.DAMAGE, "order", "", _RESTORE, 0, None), kept, base_offset)
-    around = f"the one before ends at {place.offset - 1}"
+    around = f"the previous one ends at {place.offset - 1}"
     if place.next_sound_offset is not None:
-        around += f" and the one behind begins at {place.next_sound_offset}"
+        around += f" and the next one begins at {place.next_sound_offset}"
     what = f"the batch has offsets {one.base_offset} to {one.last_offset}, but {around}: its base offset is wrong"
     return place._replace(what=what)
 

@@ -18,11 +18,11 @@ from kafkalog.util.checkpoint import OffsetCheckpoint
 from kafkalog.util.fileio import FileSystem
 from kafkalog.util.properties import parse_properties
 
-MOST_PROPERTIES_BYTES: Final = 1 << 20
+MAX_PROPERTIES_BYTES: Final = 1 << 20
 _NODE_ID: Final = re.compile(r"[+-]?[0-9]{1,10}\Z")
 _UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 _SNAPSHOT_HINT: Final = (
-    "`kafkalog repair --checkpoints --apply` removes it, as recovery does: an older one and the log say the same"
+    "`kafkalog repair --checkpoints --apply` removes it, as recovery does: an older one and the log have the same state"
 )
 
 
@@ -42,13 +42,13 @@ def check_snapshot(
     """
     offset = parse_base_offset(path)
 
-    def bad(kind: str, what: str) -> None:
+    def add(kind: str, what: str) -> None:
         findings.add(Severity.REPAIRABLE, kind, what, path=path, offset=offset, hint=_SNAPSHOT_HINT)
 
     try:
         producers = read_snapshot(path, fs=fs)
     except CorruptSnapshot as error:
-        bad("snapshot", error.message)
+        add("snapshot", error.message)
         return
     except StorageError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
@@ -57,12 +57,12 @@ def check_snapshot(
     if offset is None:
         return
     if end_offset is not None and offset > end_offset:
-        what = f"it is of offset {offset}, but the log ends at {end_offset}"
+        what = f"it is for offset {offset}, but the log ends at {end_offset}"
         severity = Severity.NOTE if is_clean else Severity.REPAIRABLE
         findings.add(severity, "snapshot-ahead", what, path=path, offset=offset, hint=_SNAPSHOT_HINT)
     for producer in producers:
         if producer.last_offset >= offset or producer.current_txn_first_offset >= offset:
-            bad("snapshot-entry", f"producer {producer.producer_id} has offsets that lie above the snapshot's own")
+            add("snapshot-entry", f"producer {producer.producer_id} has offsets above the snapshot's own")
             return
 
 
@@ -108,7 +108,7 @@ def check_meta_properties(directory: str, findings: Findings, fs: FileSystem) ->
     """Report faults in a `meta.properties` (format.md section 8); a missing one is no fault."""
     path = os.path.join(directory, META_PROPERTIES)
     try:
-        content = fs.read_file(path, MOST_PROPERTIES_BYTES)
+        content = fs.read_file(path, MAX_PROPERTIES_BYTES)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -125,12 +125,12 @@ def _properties_faults(content: bytes) -> Iterable[str]:
     pairs = parse_properties(content)
     version = pairs.get("version")
     if version not in ("0", "1"):
-        yield f"version {ascii(version[:40])} is not known, 0 and 1 are" if version else "the version is missing"
+        yield f"version {ascii(version[:40])} is unknown, 0 and 1 are known" if version else "the version is missing"
         return
     id_name = "broker.id" if version == "0" else "node.id"
     if not _NODE_ID.match(pairs.get(id_name, "")):
-        yield f"{id_name} is missing or no number"
+        yield f"{id_name} is missing or not a number"
     if version == "1" and not pairs.get("cluster.id"):
         yield "cluster.id is missing"
     if "directory.id" in pairs and not _UUID.match(pairs["directory.id"]):
-        yield f"directory.id {ascii(pairs['directory.id'][:40])} is no id of 22 characters"
+        yield f"directory.id {ascii(pairs['directory.id'][:40])} is not an id of 22 characters"

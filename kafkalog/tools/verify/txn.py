@@ -12,7 +12,7 @@ from kafkalog.tools.verify.report import Findings, Severity
 from kafkalog.tools.verify.segment import SegmentFacts
 from kafkalog.util.fileio import FileSystem
 
-_LEAST_MARKER_BYTES: Final = 61
+_MIN_MARKER_BYTES: Final = 61
 
 
 class TxnCheck:
@@ -44,7 +44,7 @@ class TxnCheck:
             return exists
         whole = len(data) - len(data) % ENTRY_BYTES
         if whole != len(data) and not is_live:
-            self._add("txn-size", f"{len(data) - whole} bytes behind the last whole entry", whole)
+            self._add("txn-size", f"{len(data) - whole} bytes after the last complete entry", whole)
         try:
             entries = parse_aborted_txns(data, self._path)
         except FormatError as error:
@@ -56,12 +56,12 @@ class TxnCheck:
 
     def _content(self) -> tuple[bytes | None, bool]:
         """Return (the file's bytes, True if it exists); the bytes are None if it is far too long for its log."""
-        most = (self._facts.size // _LEAST_MARKER_BYTES + 1) * ENTRY_BYTES + ENTRY_BYTES
+        most = (self._facts.size // _MIN_MARKER_BYTES + 1) * ENTRY_BYTES + ENTRY_BYTES
         try:
             with self._fs.open_file(self._path, "r") as file:
                 size = file.size()
                 if size > most:
-                    what = f"{size} bytes are more than a log of {self._facts.size} bytes has markers for"
+                    what = f"{size} bytes are too many for the markers of a log of {self._facts.size} bytes"
                     self._add("txn-size", what)
                     return None, True
                 return file.pread(size, 0), True
@@ -77,9 +77,9 @@ class TxnCheck:
             if entry.last_offset <= last:
                 what = f"last offset {entry.last_offset} is not above {last}"
             elif not 0 <= entry.first_offset <= entry.last_offset:
-                what = f"first offset {entry.first_offset} does not lie before its last, {entry.last_offset}"
+                what = f"first offset {entry.first_offset} is not at or before its last, {entry.last_offset}"
             elif entry.last_stable_offset > entry.last_offset + 1:
-                what = f"last stable offset {entry.last_stable_offset} lies above its marker at {entry.last_offset}"
+                what = f"last stable offset {entry.last_stable_offset} is above its marker at {entry.last_offset}"
             elif entry.producer_id < 0:
                 what = f"producer id {entry.producer_id} is negative"
             if what:
@@ -95,9 +95,9 @@ class TxnCheck:
             if first is None:
                 if facts.damaged or facts.tail is not None or (is_live and entry.last_offset >= facts.next_offset):
                     continue
-                if self._is_left_out(entry.last_offset):
+                if self._is_missing_offset(entry.last_offset):
                     continue  # a segment rewritten without damaged bytes keeps the entries of their markers
-                what = f"entry {number}: the log has no ABORT marker of producer {entry.producer_id} there"
+                what = f"entry {number}: the log has no ABORT marker of producer {entry.producer_id} at that offset"
                 self._add("txn-entry", what, number * ENTRY_BYTES, entry.last_offset)
             elif 0 <= first < entry.first_offset:
                 what = (
@@ -111,14 +111,14 @@ class TxnCheck:
             if first >= 0 and not facts.damaged and not (is_live and offset > known):
                 self._add(
                     "txn-missing",
-                    f"producer {producer} aborted offsets {first} to {offset}, and no entry says so: "
-                    "read_committed readers would be given them",
+                    f"producer {producer} aborted offsets {first} to {offset}, but no entry says so: "
+                    "read_committed readers would get them",
                     None,
                     offset,
                 )
 
-    def _is_left_out(self, offset: int) -> bool:
-        """Return True if the offset lies in the segment's range and no batch has it."""
+    def _is_missing_offset(self, offset: int) -> bool:
+        """Return True if the offset is in the segment's range and no batch has it."""
         facts = self._facts
         if offset >= facts.next_offset:
             return self._next_base is not None and offset < self._next_base

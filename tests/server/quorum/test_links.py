@@ -55,11 +55,12 @@ async def test_an_operator_lets_a_server_lead(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         servers = [await stack.enter_async_context(server_of(tmp_path, one, ports)) for one in (1, 2, 3)]
         first, second, third = (server.node.quorum for server in servers)
-        first_words = f"{HOST}:{ports[1]} leads: node 2, in term 1, nobody was known to lead\n"
+        first_words = f"{HOST}:{ports[1]} is now the leader: node 2, in term 1, no leader was known\n"
         assert await promoted(ports[1]) == (0, first_words)
         await wait_until(lambda: first.leader == third.leader == 2 and second.leads)
-        assert await promoted(ports[1]) == (0, f"{HOST}:{ports[1]} led already: node 2, in term 1\n")
-        assert await promoted(ports[0]) == (0, f"{HOST}:{ports[0]} leads: node 1, in term 3, after node 2 in term 1\n")
+        assert await promoted(ports[1]) == (0, f"{HOST}:{ports[1]} is already the leader: node 2, in term 1\n")
+        words = f"{HOST}:{ports[0]} is now the leader: node 1, in term 3, after node 2 in term 1\n"
+        assert await promoted(ports[0]) == (0, words)
         assert not second.leads
         await wait_until(lambda: second.leader == third.leader == 1)
 
@@ -72,7 +73,7 @@ async def test_without_a_majority_only_force_helps_and_a_server_that_comes_back_
             await promoted(ports[0])
         assert not first.node.quorum.leads
         status, words = await promoted(ports[0], "--force")
-        assert status == 0 and words.startswith(f"{HOST}:{ports[0]} leads: node 1, in term")
+        assert status == 0 and words.startswith(f"{HOST}:{ports[0]} is now the leader: node 1, in term")
         term = first.node.quorum.state.term
         async with server_of(tmp_path, 2, ports) as second:
             await promoted(ports[1])
@@ -85,4 +86,4 @@ async def test_without_a_majority_only_force_helps_and_a_server_that_comes_back_
 
 def test_what_is_no_address_is_a_mistake() -> None:
     result = CliRunner().invoke(command, ["nowhere"])
-    assert result.exit_code == 2 and "is no HOST:PORT" in result.output
+    assert result.exit_code == 2 and "is not HOST:PORT" in result.output
