@@ -8,6 +8,7 @@ not the file, so that changes of one do not appear in the other; it costs no mor
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -29,7 +30,7 @@ class Copier:
         self.copied = 0
         self._fs = fs
         self._tell = tell
-        self._may_clone = True
+        self._can_clone = True
 
     def copy(self, source: File, target: str, size: int) -> str:
         """Copy the first `size` bytes of `source` to the new file `target`, not synced, and return their SHA-256 sum.
@@ -38,53 +39,31 @@ class Copier:
         """
         with create(self._fs, target) as file:
             if size and self._clone(source, file, size):
-                return self._read(file, size)
-            return self._write(source, file, size)
+                return _hash_file(file, self._tell, size)[1]
+            copied, checksum = _hash_file(source, self._tell, size, file)
+            self.copied += copied
+            return checksum
 
-    def take_back(self, size: int) -> None:
+    def subtract_last(self, size: int) -> None:
         """Subtract the last copy, of `size` bytes, from the counts: it was discarded."""
-        if self._may_clone and size <= self.cloned:
+        if self._can_clone and size <= self.cloned:
             self.cloned -= size
         else:
             self.copied -= size
 
     def _clone(self, source: File, target: File, size: int) -> bool:
-        if not self._may_clone:
+        if not self._can_clone:
             return False
         try:
             self._fs.clone(target.fileno(), source.fileno())
             if target.size() != size:
                 target.truncate(min(size, target.size()))
         except OSError:  # another file system, or one that shares no blocks
-            self._may_clone = False
+            self._can_clone = False
             return False
         self.cloned += size
         return True
 
-    def _read(self, file: File, size: int) -> str:
-        sums, at = hashlib.sha256(), 0
-        while at < size and (data := _piece(file, min(COPY_BYTES, size - at), at)):
-            sums.update(data)
-            at += len(data)
-            self._told(len(data))
-        return sums.hexdigest()
-
-    def _write(self, source: File, target: File, size: int) -> str:
-        sums, at = hashlib.sha256(), 0
-        while at < size and (data := _piece(source, min(COPY_BYTES, size - at), at)):
-            try:
-                target.pwrite(data, at)
-            except OSError as error:
-                raise StorageError.from_os(error, "write the copy", path=target.path, position=at) from error
-            sums.update(data)
-            at += len(data)
-            self._told(len(data))
-        self.copied += at
-        return sums.hexdigest()
-
-    def _told(self, size: int) -> None:
-        if self._tell is not None:
-            self._tell(size)
 
 
 def create(fs: FileSystem, path: str) -> File:
@@ -109,23 +88,32 @@ def sync_files(fs: FileSystem, paths: Iterable[str]) -> None:
             raise StorageError.from_os(error, "sync the copy", path=path) from error
 
 
-def _piece(file: File, size: int, at: int) -> bytes:
-    try:
-        return file.pread(size, at)
-    except OSError as error:
-        raise StorageError.from_os(error, "read", path=file.path, position=at) from error
+def _hash_file(file: File, tell: Tell | None, size: int = sys.maxsize, target: File | None = None) -> tuple[int, str]:
+    """Return (length, SHA-256 sum) of a file's first `size` bytes, which are copied to `target`; StorageError."""
+    sums, at = hashlib.sha256(), 0
+    while at < size:
+        try:
+            data = file.pread(min(COPY_BYTES, size - at), at)
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=file.path, position=at) from error
+        if not data:
+            break
+        if target is not None:
+            try:
+                target.pwrite(data, at)
+            except OSError as error:
+                raise StorageError.from_os(error, "write the copy", path=target.path, position=at) from error
+        sums.update(data)
+        at += len(data)
+        if tell is not None:
+            tell(len(data))
+    return at, sums.hexdigest()
 
 
 def sum_of(fs: FileSystem, path: str, tell: Tell | None = None) -> tuple[int, str]:
     """Return (length, SHA-256 sum) of a file; StorageError, whose cause is FileNotFoundError if it is missing."""
     try:
         with fs.open_file(path, "r") as file:
-            sums, at = hashlib.sha256(), 0
-            while data := _piece(file, COPY_BYTES, at):
-                sums.update(data)
-                at += len(data)
-                if tell is not None:
-                    tell(len(data))
-            return at, sums.hexdigest()
+            return _hash_file(file, tell)
     except OSError as error:
         raise StorageError.from_os(error, "read", path=path) from error

@@ -16,7 +16,7 @@ from kafkalog._version import version
 from kafkalog.backup.copying import Tell
 from kafkalog.backup.damage import damage_notes, damage_of, known_damage, logs_by_directory
 from kafkalog.backup.directory import METADATA, DirectoryCopy
-from kafkalog.backup.making import BackupInProgress
+from kafkalog.backup.in_progress import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, StoredPartition
 from kafkalog.backup.moment import Ending, Key, one_moment
 from kafkalog.backup.partition import Copied, PartitionCopy
@@ -30,8 +30,8 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.clock import SYSTEM_CLOCK, Clock
 from kafkalog.util.fileio import OS, FileSystem
 
-FIRST: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-MOST_DIRECTORIES: Final = 1000
+COPIED_FIRST: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+MAX_DIRECTORIES: Final = 1000
 Committed = Callable[[Sequence[str]], Offsets]
 """Reads the committed offsets of groups from the data directories."""
 
@@ -77,13 +77,13 @@ def create_backup(
     check_places(paths, os.path.realpath(target))
     with StoreLock(target, create=True, fs=fs) as store:
         known = {} if full else store.known()
-        with BackupInProgress(store, known, clock.milliseconds(), fs=fs, tell=tell) as making:
-            copying = Copying(making, paths, fs, clock, earlier=None if full else store.newest())
-            manifest = copying.run(clock.milliseconds(), committed)
-            making.commit(manifest)
+        with BackupInProgress(store, known, clock.milliseconds(), fs=fs, tell=tell) as backup:
+            run = BackupRun(backup, paths, fs, clock, earlier=None if full else store.newest())
+            manifest = run.run(clock.milliseconds(), committed)
+            backup.commit(manifest)
         store.sweep()
-    path = os.path.join(store.path, making.id)
-    return BackupReport(manifest, path, making.linked, making.copier.cloned, making.copier.copied)
+    path = os.path.join(store.path, backup.id)
+    return BackupReport(manifest, path, backup.linked, backup.copier.cloned, backup.copier.copied)
 
 
 def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> None:
@@ -95,10 +95,10 @@ def delete_backups(target: Path, ids: Iterable[str], *, fs: FileSystem = OS) -> 
     []
     """
     with StoreLock(target, fs=fs) as store:
-        wanted = list(ids)
-        for one in wanted:
+        requested = list(ids)
+        for one in requested:
             store.find(one)
-        for one in wanted:
+        for one in requested:
             store.delete(one)
         store.sweep()
 
@@ -118,18 +118,20 @@ def check_places(paths: Sequence[str], target: str) -> None:
     """Raise IllegalArgument if one of these directories lies in the target, or the target in one."""
     if not paths:
         raise IllegalArgument("no data directory is given")
-    if len(set(paths)) < len(paths) or len(paths) > MOST_DIRECTORIES:
-        raise IllegalArgument("a data directory is given twice" if len(set(paths)) < len(paths) else "too many")
+    if len(set(paths)) < len(paths):
+        raise IllegalArgument("a data directory is given twice")
+    if len(paths) > MAX_DIRECTORIES:
+        raise IllegalArgument(f"{len(paths)} data directories are given", hint=f"give at most {MAX_DIRECTORIES}")
     for path in paths:
         for inner, outer in ((target, path), (path, target)):
             if inner == outer or inner.startswith(os.path.join(outer, "")):
                 raise IllegalArgument(
-                    f"the target and the data directory {path} lie in each other", path=target,
-                    hint="name a target elsewhere, best on another disk",
+                    f"the target and the data directory {path} overlap", path=target,
+                    hint="choose a target outside it, preferably on another disk",
                 )  # fmt: skip
 
 
-class Copying:
+class BackupRun:
     """One run of a backup: its directories and partitions. Afterwards `damage` lists the damage in copied segments.
 
     `earlier` is the manifest of the backup whose files may be linked to.
@@ -137,7 +139,7 @@ class Copying:
 
     def __init__(
         self,
-        making: BackupInProgress,
+        backup: BackupInProgress,
         paths: Sequence[str],
         fs: FileSystem,
         clock: Clock,
@@ -146,11 +148,11 @@ class Copying:
     ) -> None:
         self.damage: list[Finding] = []
         self._earlier = earlier
-        self._making = making
+        self._backup = backup
         self._fs = fs
         self._clock = clock
         self._directories = [
-            DirectoryCopy(making, path, f"dir{number}", fs, topics) for number, path in enumerate(paths)
+            DirectoryCopy(backup, path, f"dir{number}", fs, topics) for number, path in enumerate(paths)
         ]
         self._copied: list[dict[TopicPartition, Copied]] = [{} for _ in paths]
         self._notes: list[str] = []
@@ -163,60 +165,60 @@ class Copying:
                 copy.copy_whole_segments()
             except PartitionNotFound:
                 continue  # `finish` handles it
-        turns = sorted(copies, key=_turn)
-        endings = self._endings({one: copies[one].path for one in turns if one[1] != METADATA})
-        for number, key in turns:
+        ordered = sorted(copies, key=_copy_order)
+        endings = self._endings({one: copies[one].path for one in ordered if one[1] != METADATA})
+        for number, key in ordered:
             self._finish(number, key, copies[number, key], endings.get((number, key)))
         stored = [each.finish(done) for each, done in zip(self._directories, self._copied, strict=True)]
-        self._look_for_damage({one.name for one in stored if one.is_clean})
+        self._check_damage({one.name for one in stored if one.is_clean})
         partitions = self._partitions()
-        places = [self._making.path_of(one.name) for one in self._directories]
+        places = [self._backup.path_of(one.name) for one in self._directories]
         groups = self._groups(committed, places)
         topics = self._topics(places, partitions)
         notes = [*self._notes, *(note for one in self._directories for note in one.notes)]
         return Manifest(
-            self._making.id, now_ms, f"kafkalog {version}", tuple(stored), partitions, topics, groups,
-            tuple(notes), self._making.files,
+            self._backup.id, now_ms, f"kafkalog {version}", tuple(stored), partitions, topics, groups,
+            tuple(notes), self._backup.files,
         )  # fmt: skip
 
     def _copy(self, number: int, key: TopicPartition, path: str) -> PartitionCopy:
         directory = self._directories[number]
         name = f"{directory.name}/{key}"
         return PartitionCopy(
-            self._making, path, name, is_still=directory.is_still, fs=self._fs, clock=self._clock
+            self._backup, path, name, is_closed=directory.is_closed, fs=self._fs, clock=self._clock
         )  # fmt: skip
 
     def _endings(self, paths: Mapping[Key, str]) -> Mapping[Key, Ending]:
         found = one_moment(paths, self._fs, self._clock)
         if found is None:
-            self._notes.append("transactions began all the time: some that were open may be unknown to the coordinator")
+            self._notes.append("transactions kept starting: the coordinator's copy may not know some of the open ones")
         return found or {}
 
     def _finish(self, number: int, key: TopicPartition, copy: PartitionCopy, ending: Ending | None = None) -> None:
         try:
             copied = copy.finish(ending)
         except PartitionNotFound:
-            self._making.drop_directory(copy.name)
-            moved = self._elsewhere(number, key)
+            self._backup.drop_directory(copy.name)
+            moved = self._find_moved(number, key)
             if moved is None:
-                self._notes.append(f"{copy.path}: left out, it was deleted meanwhile")
+                self._notes.append(f"{copy.path}: skipped, because it was deleted during the backup")
             else:
                 self._finish(moved, key, self._copy(moved, key, os.path.join(self._directories[moved].path, str(key))))
             return
         self._copied[number][key] = copied
         self._notes += copied.notes
 
-    def _look_for_damage(self, clean: Collection[str]) -> None:
-        for name, logs in logs_by_directory(self._making.files):
+    def _check_damage(self, clean: Collection[str]) -> None:
+        for name, logs in logs_by_directory(self._backup.files):
             directory, _, partition = name.partition("/")
             source = next(one.path for one in self._directories if one.name == directory)
             path = os.path.join(source, partition)
-            found = damage_of(self._making, name, logs, path, self._fs, is_clean=directory in clean)
+            found = damage_of(self._backup, name, logs, path, self._fs, is_clean=directory in clean)
             self.damage += found
             self._notes += damage_notes(name, found)
-        self._notes += known_damage(self._making, self._earlier)
+        self._notes += known_damage(self._backup, self._earlier)
 
-    def _elsewhere(self, number: int, key: TopicPartition) -> int | None:
+    def _find_moved(self, number: int, key: TopicPartition) -> int | None:
         """Return the number of the data directory that a partition was moved to; None if it was not."""
         for other, directory in enumerate(self._directories):
             if other != number and key not in self._copied[other]:
@@ -237,7 +239,7 @@ class Copying:
         try:
             return {} if committed is None else committed(places)
         except KafkalogError as error:
-            self._notes.append(f"the offsets of groups are not in the manifest: {error}")
+            self._notes.append(f"the manifest lacks group offsets: {error}")
             return {}
 
     def _topics(
@@ -246,12 +248,12 @@ class Copying:
         try:
             known = read_known_topics(places, fs=self._fs)
         except KafkalogError as error:
-            self._notes.append(f"the settings of topics are not in the manifest: {error}")
+            self._notes.append(f"the manifest lacks topic settings: {error}")
             return {}
         names = sorted({one.topic for one in partitions})
         return {name: dict(settings) for name in names if (settings := known.settings_of(name)) is not None}
 
 
-def _turn(one: Key) -> tuple[int, TopicPartition]:
+def _copy_order(one: Key) -> tuple[int, TopicPartition]:
     key = one[1]
-    return (0 if key.topic in FIRST else 2 if key == METADATA else 1), key
+    return (0 if key.topic in COPIED_FIRST else 2 if key == METADATA else 1), key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple
 
-from kafkalog.backup.making import BackupInProgress, Changed
+from kafkalog.backup.in_progress import BackupInProgress, Changed, open_listed
 from kafkalog.errors import StorageError
 from kafkalog.storage.batch_search import Budget, find_batch
 from kafkalog.storage.damage import MisplacedBatch
@@ -19,7 +19,7 @@ from kafkalog.util.fileio import File, FileSystem
 INTERVAL_BYTES: Final = 4096
 INDEX_BYTES: Final = 10 << 20
 _ZEROS_BYTES: Final = 4096
-_MOST_TXN_INDEX_BYTES: Final = 1 << 31
+_MAX_TXN_INDEX_BYTES: Final = 1 << 31
 
 
 class Cut(NamedTuple):
@@ -33,40 +33,40 @@ class Cut(NamedTuple):
 
 
 def cut_segment(
-    making: BackupInProgress, source: File, name: str, base_offset: int, most: int | None, *, patient: bool
+    backup: BackupInProgress, source: File, name: str, base_offset: int, limit: int | None, *, patient: bool
 ) -> Cut:
     """Copy a segment that its owner may be appending to, up to the last complete batch.
 
     `name` is the partition's directory in the backup. All bytes after damage are kept if they may hide sound batches,
     and so is a batch at wrong offsets: they may be of value. With `patient` this raises Changed instead, since the
-    writer may be about to repair it. Bytes after the first `most` are ignored.
+    writer may be about to repair it. Bytes after the first `limit` are ignored.
     """
-    most = _without_zeros(source, base_offset, most)
-    copy, made = making.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}", most)
+    limit = _trim_zeros(source, base_offset, limit)
+    copy, stored = backup.store_cut(source, f"{name}/{base_name(base_offset)}{LOG_SUFFIX}", limit)
     with copy:
-        end = extend_end(copy, base_offset, empty_end(base_offset), made.size)
+        end = extend_end(copy, base_offset, empty_end(base_offset), stored.size)
         note, size = None, end.size
         is_misplaced = isinstance(end.problem, MisplacedBatch)  # a complete batch at wrong offsets
-        if end.problem is not None and (is_misplaced or hides_batches(copy, end, made.size)):
+        if end.problem is not None and (is_misplaced or hides_batches(copy, end, stored.size)):
             if patient:
                 raise Changed
-            size = made.size
-            note = f"{source.path}: {end.problem.message} at position {end.size}; kept with all that lies behind it"
-        making.cut(copy, made, size)
+            size = stored.size
+            note = f"{source.path}: {end.problem.message} at position {end.size}; kept with all bytes after it"
+        backup.cut(copy, stored, size)
     return Cut(base_offset, source, source.stat().st_ino, end, note)
 
 
-def _without_zeros(source: File, base_offset: int, most: int | None) -> int | None:
-    """Return `most`, or the start of a preallocated file's zeros, which need not be copied."""
+def _trim_zeros(source: File, base_offset: int, limit: int | None) -> int | None:
+    """Return `limit`, or the start of a preallocated file's zeros, which need not be copied."""
     try:
-        size = source.size() if most is None else min(most, source.size())
+        size = source.size() if limit is None else min(limit, source.size())
         tail = source.pread(min(size, _ZEROS_BYTES), max(0, size - _ZEROS_BYTES))
     except OSError as error:
         raise StorageError.from_os(error, "read the segment", path=source.path) from error
     if not tail or any(tail):
-        return most
+        return limit
     end = extend_end(source, base_offset, empty_end(base_offset), size)
-    return end.size if end.problem is None else most
+    return end.size if end.problem is None else limit
 
 
 def hides_batches(file: File, end: SegmentEnd, size: int) -> bool:
@@ -81,26 +81,26 @@ def is_unchanged(cut: Cut) -> bool:
         if cut.file.size() < cut.end.size:
             return False
     except OSError as error:
-        raise StorageError.from_os(error, "look at the segment", path=cut.file.path) from error
+        raise StorageError.from_os(error, "examine the segment", path=cut.file.path) from error
     return has_last_batch(cut.file, cut.end)
 
 
-def index_cut(making: BackupInProgress, directory: str, name: str, cut: Cut, listed: list[str], fs: FileSystem) -> None:
+def index_cut(backup: BackupInProgress, directory: str, name: str, cut: Cut, listed: list[str], fs: FileSystem) -> None:
     """Build the indexes of the copy: offsets and times from its data, aborted transactions that end in it.
 
     Those of the original are being written, have room after their entries, and may cover more than the copy has.
     """
     stem = base_name(cut.base_offset)
-    path = making.path_of(f"{name}/{stem}{LOG_SUFFIX}")
+    path = backup.path_of(f"{name}/{stem}{LOG_SUFFIX}")
     with fs.open_file(path, "r") as file:
         records = FileRecords(file, file.size(), fs=fs, mutable=False)
         found = scan_segment(SegmentData(records, cut.base_offset, INTERVAL_BYTES, INDEX_BYTES)).found
     for suffix, content in ((INDEX_SUFFIX, found.offset_index), (TIME_INDEX_SUFFIX, found.time_index)):
-        making.put(f"{name}/{stem}{suffix}", content, cut.file.stat())
+        backup.put(f"{name}/{stem}{suffix}", content, cut.file.stat())
     txn_name = stem + TXN_INDEX_SUFFIX
     if txn_name in listed:
-        content, status = read_whole(os.path.join(directory, txn_name), fs, _MOST_TXN_INDEX_BYTES)
-        making.put(f"{name}/{txn_name}", aborted_before(content, cut.end.next_offset), status)
+        content, status = read_whole(os.path.join(directory, txn_name), fs, _MAX_TXN_INDEX_BYTES)
+        backup.put(f"{name}/{txn_name}", aborted_before(content, cut.end.next_offset), status)
 
 
 def aborted_before(content: bytes, end_offset: int) -> bytes:
@@ -115,12 +115,10 @@ def aborted_before(content: bytes, end_offset: int) -> bytes:
 def read_whole(path: str, fs: FileSystem, limit: int) -> tuple[bytes, os.stat_result]:
     """Return a small file's content and status; Changed if it is gone. StorageError."""
     try:
-        with fs.open_file(path, "r") as file:
+        with open_listed(fs, path) as file:
             status = file.stat()
             if status.st_size > limit:
                 raise StorageError(f"{status.st_size} bytes long, at most {limit} expected", path=path)
             return file.pread(status.st_size, 0), status
-    except FileNotFoundError:
-        raise Changed from None
     except OSError as error:
         raise StorageError.from_os(error, "read", path=path) from error

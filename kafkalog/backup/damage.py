@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from kafkalog.backup.making import BackupInProgress
+from kafkalog.backup.in_progress import BackupInProgress
 from kafkalog.backup.manifest import Manifest, StoredFile
 from kafkalog.errors import CorruptRecord, StorageError
 from kafkalog.storage.names import is_log_file, parse_base_offset
@@ -18,8 +18,8 @@ from kafkalog.util.fileio import FileSystem
 DAMAGED: Final = "damaged: "
 """Prefix of a manifest's notes of damage; the file's path in the backup follows."""
 _HINT: Final = (
-    "`kafkalog export --format jsonl --on-damage skip` writes what is sound; `kafkalog repair --excise --apply` leaves "
-    "the damaged bytes out of the log; `kafkalog backup` copies all bytes as they are"
+    "`kafkalog export --format jsonl --on-damage skip` exports the sound records; `kafkalog repair --excise --apply` "
+    "removes the damaged bytes from the log; `kafkalog backup` copies all bytes unchanged"
 )
 
 
@@ -32,7 +32,7 @@ def logs_by_directory(files: Iterable[StoredFile]) -> Iterator[tuple[str, list[s
 
 
 def damage_of(
-    making: BackupInProgress, name: str, logs: Sequence[str], source: str, fs: FileSystem, *, is_clean: bool = False
+    backup: BackupInProgress, name: str, logs: Sequence[str], source: str, fs: FileSystem, *, is_clean: bool = False
 ) -> list[Finding]:
     """Return the damage in the segments `logs` of a backup's directory `name` that were copied for it.
 
@@ -41,12 +41,12 @@ def damage_of(
     """
     found: list[Finding] = []
     for log, following in zip(logs, [*logs[1:], None], strict=False):
-        if making.is_linked(f"{name}/{log}"):
+        if backup.is_linked(f"{name}/{log}"):
             continue
         findings = Findings(os.path.join(source, log))
         next_base = None if following is None else parse_base_offset(following)
         try:
-            with fs.open_file(making.path_of(f"{name}/{log}"), "r") as file:
+            with fs.open_file(backup.path_of(f"{name}/{log}"), "r") as file:
                 SegmentPass(
                     file, parse_base_offset(log) or 0, findings, fs=fs, length=file.size(),
                     is_last=following is None, is_clean=is_clean, next_base_offset=next_base,
@@ -54,7 +54,7 @@ def damage_of(
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            raise StorageError.from_os(error, "read the copy", path=making.path_of(f"{name}/{log}")) from error
+            raise StorageError.from_os(error, "read the copy", path=backup.path_of(f"{name}/{log}")) from error
         found += [
             one
             for one in findings.all()
@@ -68,10 +68,10 @@ def damage_notes(name: str, damage: Sequence[Finding]) -> list[str]:
     return [f"{DAMAGED}{name}/{os.path.basename(one.path)}: {one.where}: {one.what}" for one in damage]
 
 
-def known_damage(making: BackupInProgress, earlier: Manifest | None) -> list[str]:
+def known_damage(backup: BackupInProgress, earlier: Manifest | None) -> list[str]:
     """Return an earlier manifest's notes of damage in the files that this backup links to."""
     notes = [] if earlier is None else [note for note in earlier.notes if note.startswith(DAMAGED)]
-    return [note for note in notes if making.is_linked(note.removeprefix(DAMAGED).partition(": ")[0])]
+    return [note for note in notes if backup.is_linked(note.removeprefix(DAMAGED).partition(": ")[0])]
 
 
 def refuse_damage(damage: Sequence[Finding]) -> None:

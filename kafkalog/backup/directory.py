@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafkalog.backup.cut import read_whole
+from kafkalog.backup.in_progress import BackupInProgress, Changed
 from kafkalog.backup.listing import status_of
-from kafkalog.backup.making import BackupInProgress, Changed
 from kafkalog.backup.manifest import SET_ASIDE, StoredDirectory, StoredPartition
 from kafkalog.backup.partition import Copied
 from kafkalog.errors import CorruptCheckpoint, StorageError
@@ -40,15 +40,14 @@ from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 
 CHECKPOINTS: Final = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 _BROKERS: Final = frozenset({META_PROPERTIES, BOOTSTRAP_FILE})
-_OURS: Final = re.compile(r"kafkalog\.[\w.-]+", re.ASCII)
-_MOST_BYTES: Final = 1 << 30
+_KAFKALOG_FILE: Final = re.compile(r"kafkalog\.[\w.-]+", re.ASCII)
+_MAX_BYTES: Final = 1 << 30
 METADATA: Final = TopicPartition("__cluster_metadata", 0)
 
 
 class _Checkpoint(NamedTuple):
     """A checkpoint as it was when the backup began; `offsets` is None if it cannot be read."""
 
-    content: bytes
     status: os.stat_result
     offsets: dict[TopicPartition, int] | None
 
@@ -58,7 +57,7 @@ class DirectoryCopy:
     """
 
     def __init__(
-        self, making: BackupInProgress, path: str, name: str, fs: FileSystem, topics: frozenset[str] | None = None
+        self, backup: BackupInProgress, path: str, name: str, fs: FileSystem, topics: frozenset[str] | None = None
     ) -> None:
         """Copy all partitions and files; with `topics` only those topics, their checkpoints and settings.
 
@@ -67,14 +66,14 @@ class DirectoryCopy:
         self.path = path
         self.name = name
         self.notes: list[str] = []
-        self.has_metadata = False
-        self._making = making
+
+        self._backup = backup
         self._fs = fs
         self._checkpoints: dict[str, _Checkpoint] = {}
-        self._was_still = False
+        self._was_closed = False
         self._topics = topics
 
-    def is_still(self) -> bool:
+    def is_closed(self) -> bool:
         """Return True while no process has the directory open, after a clean close. StorageError."""
         marker = status_of(os.path.join(self.path, CLEAN_SHUTDOWN_FILE), self._fs)
         return marker is not None and not is_locked(self.path, fs=self._fs)
@@ -85,19 +84,18 @@ class DirectoryCopy:
         PartitionNotFound, IllegalArgument, StorageError.
         """
         found = partitions([self.path], fs=self._fs)
-        self._making.begin_directory(self.name)
-        self._making.close_to_writers(self.name)
-        self._was_still = self.is_still()
+        self._backup.begin_directory(self.name)
+        self._backup.block_writers(self.name)
+        self._was_closed = self.is_closed()
         for name in self._names():
             if name in CHECKPOINTS:
                 self._read_checkpoint(name)
-            elif self._topics is None and (name in _BROKERS or _OURS.fullmatch(name)):
+            elif self._topics is None and (name in _BROKERS or _KAFKALOG_FILE.fullmatch(name)):
                 self._copy_file(name)
         if self._topics is not None:
             return [one for one in found if one.topic_partition.topic in self._topics]
         metadata = os.path.join(self.path, METADATA_DIRECTORY)
-        self.has_metadata = os.path.isdir(metadata)
-        return [*found, *([PartitionPath(METADATA, metadata)] if self.has_metadata else [])]
+        return [*found, PartitionPath(METADATA, metadata)] if os.path.isdir(metadata) else found
 
     def _names(self) -> Iterator[str]:
         try:
@@ -106,34 +104,34 @@ class DirectoryCopy:
         except OSError as error:
             raise StorageError.from_os(error, "read the data directory", path=self.path) from error
         for name in files:
-            if name in CHECKPOINTS or name in _BROKERS or _OURS.fullmatch(name):
+            if name in CHECKPOINTS or name in _BROKERS or _KAFKALOG_FILE.fullmatch(name):
                 if not name.endswith(TMP_SUFFIX):
                     yield name
             elif name not in (LOCK_FILE, CLEAN_SHUTDOWN_FILE) and not name.endswith(TMP_SUFFIX):
-                self.notes.append(f"{os.path.join(self.path, name)}: left out, it is no file of a data directory")
+                self.notes.append(f"{os.path.join(self.path, name)}: skipped, not a file of a data directory")
 
     def _copy_file(self, name: str) -> None:
         """Copy a file that is always replaced as a whole; it may have been removed."""
         try:
-            content, status = read_whole(os.path.join(self.path, name), self._fs, _MOST_BYTES)
+            content, status = read_whole(os.path.join(self.path, name), self._fs, _MAX_BYTES)
         except Changed:
             return
         stored = name + SET_ASIDE if name == META_PROPERTIES else name
-        self._making.put(f"{self.name}/{stored}", content, status)
+        self._backup.put(f"{self.name}/{stored}", content, status)
 
     def _read_checkpoint(self, name: str) -> None:
         path = os.path.join(self.path, name)
         try:
-            content, status = read_whole(path, self._fs, _MOST_BYTES)
+            content, status = read_whole(path, self._fs, _MAX_BYTES)
         except Changed:
             return
-        self._making.put(f"{self.name}/{name}", content, status)
+        self._backup.put(f"{self.name}/{name}", content, status)
         offsets = None
         try:
-            offsets = OffsetCheckpoint(self._making.path_of(f"{self.name}/{name}"), fs=self._fs).read()
+            offsets = OffsetCheckpoint(self._backup.path_of(f"{self.name}/{name}"), fs=self._fs).read()
         except CorruptCheckpoint as error:
-            self.notes.append(f"{path}: {error.message}; taken as it is")
-        self._checkpoints[name] = _Checkpoint(content, status, offsets)
+            self.notes.append(f"{path}: {error.message}; copied unchanged")
+        self._checkpoints[name] = _Checkpoint(status, offsets)
 
     def finish(self, copied: Mapping[TopicPartition, Copied]) -> StoredDirectory:
         """Adjust the checkpoints to the copies, and copy the clean-shutdown marker if the directory is still closed.
@@ -147,10 +145,10 @@ class DirectoryCopy:
             now.offsets.update({key: max(at, now.offsets.get(key, 0)) for key, at in before.offsets.items()})
         for name, checkpoint in self._checkpoints.items():
             if checkpoint.offsets is not None:
-                fitting = fitted(name, checkpoint.offsets, copied)
-                if fitting != OffsetCheckpoint(self._making.path_of(f"{self.name}/{name}"), fs=self._fs).read():
-                    self._making.put(f"{self.name}/{name}", _encoded(fitting), checkpoint.status)
-        is_clean = self._was_still and self.is_still()
+                clamped = clamp_offsets(name, checkpoint.offsets, copied)
+                if clamped != OffsetCheckpoint(self._backup.path_of(f"{self.name}/{name}"), fs=self._fs).read():
+                    self._backup.put(f"{self.name}/{name}", _encode_checkpoint(clamped), checkpoint.status)
+        is_clean = self._was_closed and self.is_closed()
         if is_clean:
             self._copy_file(CLEAN_SHUTDOWN_FILE)
         return StoredDirectory(self.name, self.path, is_clean)
@@ -160,9 +158,9 @@ class DirectoryCopy:
         end = copied.end.next_offset
         start, mark = (self._offset(name, key) for name in (LOG_START_FILE, HIGH_WATERMARK_FILE))
         try:
-            topic_id = read_partition_metadata(self._fs, self._making.path_of(f"{self.name}/{key}"))
+            topic_id = read_partition_metadata(self._fs, self._backup.path_of(f"{self.name}/{key}"))
         except CorruptCheckpoint as error:
-            self.notes.append(f"{os.path.join(self.path, str(key))}: {error.message}; taken as it is")
+            self.notes.append(f"{os.path.join(self.path, str(key))}: {error.message}; copied unchanged")
             topic_id = None
         return StoredPartition(
             key.topic, key.partition, number, topic_id,
@@ -178,7 +176,7 @@ class DirectoryCopy:
         return None if checkpoint is None or checkpoint.offsets is None else checkpoint.offsets.get(key)
 
 
-def fitted(
+def clamp_offsets(
     name: str, offsets: Mapping[TopicPartition, int], copied: Mapping[TopicPartition, Copied]
 ) -> dict[TopicPartition, int]:
     """Return a checkpoint's `offsets` for the copied partitions, none above its copy's end.
@@ -191,6 +189,6 @@ def fitted(
     return found
 
 
-def _encoded(offsets: Mapping[TopicPartition, int]) -> bytes:
+def _encode_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     lines = [f"{key.topic} {key.partition} {offset}" for key, offset in sorted(offsets.items())]
     return "".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)).encode()

@@ -25,7 +25,7 @@ from kafkalog.util.fileio import TMP_SUFFIX, FileSystem
 _SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES)
 _METADATA_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")
 _REPLACED_WHOLE: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, "quorum-state"})
-_PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX, ".part")
+_TEMPORARY: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TMP_SUFFIX, ".part")
 
 
 class Listing(NamedTuple):
@@ -78,7 +78,7 @@ def list_partition(path: str, fs: FileSystem) -> Listing:
             snapshots[base] = name
         elif name in _REPLACED_WHOLE or _METADATA_SNAPSHOT.fullmatch(name):
             small.append(name)
-        elif not name.endswith(_PASSING):
+        elif not name.endswith(_TEMPORARY):
             unknown.append(name)
     is_swapped = any(name.endswith(SWAP_SUFFIX) for name in swaps)
     pending = tuple(swaps) if is_swapped else ()  # without one, files being cleaned are not part of the log yet
@@ -92,4 +92,4 @@ def status_of(path: str, fs: FileSystem) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError.from_os(error, "look at", path=path) from error
+        raise StorageError.from_os(error, "examine", path=path) from error

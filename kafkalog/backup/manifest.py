@@ -26,14 +26,14 @@ SET_ASIDE: Final = ".backup"
 
 The controller of such a broker would not check the lock file before it writes.
 """
-MOST_BYTES: Final = 1 << 30
+MAX_BYTES: Final = 1 << 30
 """Maximum size of a valid manifest in bytes; each file takes about 250 bytes in it."""
 _FORMAT: Final = "kafkalog backup"
 _ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
 _DIRECTORY: Final = re.compile(r"dir[0-9]{1,4}")
 _SUM: Final = re.compile(r"[0-9a-f]{64}")
-_MOST: Final = 2**63 - 1
-_HINT: Final = "take another backup: `kafkalog backup list` shows them"
+_MAX: Final = 2**63 - 1
+_HINT: Final = "use another backup: `kafkalog backup list` shows them"
 
 
 class Identity(NamedTuple):
@@ -133,17 +133,13 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "notes": list(manifest.notes),
     }
     head = json.dumps(rest, indent=1).removesuffix("\n}")
-    files = ",\n".join(json.dumps(_file_document(file), separators=(",", ":")) for file in manifest.files)
-    return f'{head},\n "files": [\n{files}\n]\n}}\n'.encode()
+    files = b",\n".join(file_line(file).rstrip() for file in manifest.files)
+    return head.encode() + b',\n "files": [\n' + files + b"\n]\n}\n"
 
 
 def file_line(file: StoredFile) -> bytes:
     """Return one file's document as a line of its own."""
-    return json.dumps(_file_document(file), separators=(",", ":")).encode() + b"\n"
-
-
-def _file_document(file: StoredFile) -> dict[str, object]:
-    return {**file._asdict(), "identity": None if file.identity is None else list(file.identity)}
+    return json.dumps(file._asdict(), separators=(",", ":")).encode() + b"\n"
 
 
 def sums_of(files: tuple[StoredFile, ...], manifest_sum: str) -> bytes:
@@ -161,7 +157,7 @@ def read_manifest(directory: str, fs: FileSystem) -> Manifest:
     """Read the manifest of the backup in `directory`; CorruptBackup, StorageError."""
     path = os.path.join(directory, MANIFEST)
     try:
-        content = fs.read_file(path, MOST_BYTES)
+        content = fs.read_file(path, MAX_BYTES)
     except FileNotFoundError:
         raise CorruptBackup("the backup has no manifest", path=path, hint=_HINT) from None
     except OSError as error:
@@ -187,11 +183,11 @@ def parse_file_line(line: bytes) -> StoredFile | None:
 
 def _manifest(document: Any) -> Manifest:
     if document["format"] != _FORMAT:
-        raise ValueError(f"its format is {document['format']!r}")
+        raise ValueError(f"format {document['format']!r} is unknown")
     if document["version"] != VERSION:
-        raise ValueError(f"version {document['version']!r} is not known, {VERSION} is")
+        raise ValueError(f"version {document['version']!r} is not supported, {VERSION} is")
     if not is_id(_text(document["id"])):
-        raise ValueError("its id is none of ours")
+        raise ValueError("its id is invalid")
     directories = tuple(_directory(one) for one in document["directories"])
     return Manifest(
         document["id"],
@@ -209,7 +205,7 @@ def _manifest(document: Any) -> Manifest:
 def _directory(document: Mapping[str, object]) -> StoredDirectory:
     name = _text(document["name"])
     if _DIRECTORY.fullmatch(name) is None:
-        raise ValueError(f"{name!r} is no data directory of a backup")
+        raise ValueError(f"{name!r} is not a data directory of a backup")
     return StoredDirectory(name, _text(document["source"]), document["is_clean"] is True)
 
 
@@ -245,7 +241,7 @@ def _offsets(document: Any) -> dict[str, dict[int, int]]:
 def _file(document: Any) -> StoredFile:
     checksum = _text(document["sha256"])
     if _SUM.fullmatch(checksum) is None:
-        raise ValueError(f"{checksum[:80]!r} is no SHA-256 sum")
+        raise ValueError(f"{checksum[:80]!r} is not a SHA-256 sum")
     identity = document["identity"]
     return StoredFile(
         safe_path(document["path"]),
@@ -262,17 +258,17 @@ def safe_path(path: object) -> str:
     parts = _text(path).split("/")
     is_plain = all(part not in ("", ".", "..") and part.isprintable() and "\\" not in part for part in parts)
     if not is_plain or not 2 <= len(parts) <= 3 or _DIRECTORY.fullmatch(parts[0]) is None:
-        raise ValueError(f"{ascii(path)[:200]} is no path of a backup")
+        raise ValueError(f"{ascii(path)[:200]} is not a path in a backup")
     return str(path)
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{ascii(value)[:80]} is no text")
+        raise TypeError(f"{ascii(value)[:80]} is not a string")
     return value
 
 
-def _whole(value: object, most: int = _MOST) -> int:
+def _whole(value: object, most: int = _MAX) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise ValueError(f"{ascii(value)[:80]} is no number from 0 to {most}")
+        raise ValueError(f"{ascii(value)[:80]} is not a number from 0 to {most}")
     return value

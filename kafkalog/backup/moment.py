@@ -22,9 +22,9 @@ from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
 COORDINATOR: Final = "__transaction_state"
-MOST_LOOKS: Final = 300
+MAX_TRIES: Final = 300
 _PAUSE_MS: Final = 1
-_MOST_READ: Final = 1 << 20
+_MAX_READ_BYTES: Final = 1 << 20
 _ATTRIBUTES_AT: Final = 22
 Key = tuple[int, TopicPartition]
 
@@ -44,7 +44,7 @@ class _Last(NamedTuple):
 
 
 def one_moment(partitions: Mapping[Key, str], fs: FileSystem, clock: Clock) -> dict[Key, Ending] | None:
-    """Return the ends of the logs in these directories at one moment; None if `MOST_LOOKS` tries found none.
+    """Return the ends of the logs in these directories at one moment; None if `MAX_TRIES` tries found none.
 
     The logs are examined in the order given. A partition without a segment, or one that was removed, is left out. The
     result is empty if no partition is a transaction coordinator's. StorageError.
@@ -52,7 +52,7 @@ def one_moment(partitions: Mapping[Key, str], fs: FileSystem, clock: Clock) -> d
     if not any(key.topic == COORDINATOR for _, key in partitions):
         return {}
     last = _last_segments(partitions, fs)
-    for _ in range(MOST_LOOKS):
+    for _ in range(MAX_TRIES):
         before, after = _sizes(last, fs), _sizes(last, fs)
         now = _last_segments(partitions, fs)
         if now == last and before.keys() == last.keys() and _is_one_moment(last, before, after, fs):
@@ -85,7 +85,7 @@ def _sizes(last: Mapping[Key, _Last], fs: FileSystem) -> dict[Key, int]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise StorageError.from_os(error, "look at", path=one.path) from error
+            raise StorageError.from_os(error, "examine", path=one.path) from error
     return found
 
 
@@ -101,7 +101,7 @@ def _is_one_moment(
 
 def _has_plain_batches(path: str, begin: int, end: int, fs: FileSystem) -> bool:
     """Return True if the bytes from `begin` to `end` are complete batches without any of a transaction."""
-    if not 0 < end - begin <= _MOST_READ:
+    if not 0 < end - begin <= _MAX_READ_BYTES:
         return False
     try:
         with fs.open_file(path, "r") as file:

@@ -27,8 +27,8 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 STAGING: Final = "kafkalog-restore.partial"
 READY: Final = "kafkalog-restore.ready"
 """Name of the file that records which directory of which backup is staged completely and on disk."""
-_MOST_WORD: Final = 1 << 10
-_HINT: Final = "`kafkalog backup verify` says what else is wrong; restore another backup"
+_MAX_RECORD_BYTES: Final = 1 << 10
+_HINT: Final = "`kafkalog backup verify` reports all damage; restore another backup"
 
 
 def restore_backup(
@@ -61,15 +61,15 @@ def restore_backup(
     if len(places) != len(manifest.directories) or len(set(places)) < len(places):
         names = ", ".join(one.source for one in manifest.directories)
         raise IllegalArgument(
-            f"{len(places)} directories for the {len(manifest.directories)} of the backup",
+            f"{len(places)} directories are given, but the backup has {len(manifest.directories)}",
             path=path, hint=f"give one for each of {names}, in that order",
         )  # fmt: skip
     for place in places:
         if (place + os.sep).startswith(os.path.join(os.path.realpath(target), "")):
-            raise IllegalArgument("the place lies in the directory of backups", path=place, hint="give another one")
-    held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
+            raise IllegalArgument("the target is inside the directory of backups", path=place, hint="choose another")
+    locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True) for place in places]
     try:
-        for lock in held:
+        for lock in locks:
             lock.withhold_marker()  # the clean-shutdown marker comes from the backup, if at all
         copier = Copier(fs, tell)
         stagings = [
@@ -77,16 +77,16 @@ def restore_backup(
             for place, directory in zip(places, manifest.directories, strict=True)
         ]
         is_resumed = any(one.is_ready() for one in stagings)
-        left = [one for one in stagings if not (is_resumed and one.is_published())]
-        for one in left:
+        unfinished = [one for one in stagings if not (is_resumed and one.is_published())]
+        for one in unfinished:
             one.check_place()
-        for one in left:
+        for one in unfinished:
             if not one.is_ready():
-                one.fill()
-        for one in left:
+                one.stage()
+        for one in unfinished:
             one.publish()
     finally:
-        for lock in held:
+        for lock in locks:
             lock.release()
     return manifest
 
@@ -101,9 +101,9 @@ class _Staging:
         self._files = [file for file in manifest.files if file.path.startswith(f"{directory.name}/")]
         self._place = place
         self._root = os.path.join(place, STAGING)
-        self._ready = os.path.join(self._root, READY)
-        self._last = os.path.join(place, READY)
-        self._word = f"{manifest.id} {directory.name} {sha256(encode_manifest(manifest)).hexdigest()}\n".encode()
+        self._ready_inside = os.path.join(self._root, READY)
+        self._ready_beside = os.path.join(place, READY)
+        self._record = f"{manifest.id} {directory.name} {sha256(encode_manifest(manifest)).hexdigest()}\n".encode()
         self._copier = copier
         self._fs = fs
 
@@ -113,13 +113,13 @@ class _Staging:
 
     def is_ready(self) -> bool:
         """Return True if an interrupted restore staged all of this backup's directory, and of no other's."""
-        return self._word in (self._said(self._ready), self._said(self._last))
+        return self._record in (self._read_record(self._ready_inside), self._read_record(self._ready_beside))
 
-    def _said(self, path: str) -> bytes:
+    def _read_record(self, path: str) -> bytes:
         try:
-            return self._fs.read_file(path, _MOST_WORD) if self._fs.exists(path) else b""
+            return self._fs.read_file(path, _MAX_RECORD_BYTES) if self._fs.exists(path) else b""
         except OSError as error:
-            raise StorageError.from_os(error, "look at what was restored", path=path) from error
+            raise StorageError.from_os(error, "read the state of the restore", path=path) from error
 
     def is_published(self) -> bool:
         """Return True if the place has the names of the backup's directory: an earlier restore published it."""
@@ -131,22 +131,22 @@ class _Staging:
         names = self._names()
         if not names or names == [STAGING] or self.is_ready():
             return
-        what = f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-        if self._said(self._ready) or self._said(self._last):
+        content = f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+        if self._read_record(self._ready_inside) or self._read_record(self._ready_beside):
             raise IllegalArgument(
-                f"the directory holds {what}: the restore of another backup was ended here", path=self._place,
-                hint="run that one again, or empty the directory",
+                f"the directory has {content}: the restore of another backup was interrupted here", path=self._place,
+                hint="run that restore again, or empty the directory",
             )  # fmt: skip
         raise IllegalArgument(
-            f"the directory holds {what}", path=self._place,
-            hint="a backup is restored into an empty directory: move away what is there",
+            f"the directory has {content}", path=self._place,
+            hint="restore into an empty directory, or move these files away",
         )  # fmt: skip
 
     def _names(self) -> list[str]:
         try:
             return sorted(name for name in self._fs.names(self._place) if name != LOCK_FILE)
         except OSError as error:
-            raise StorageError.from_os(error, "look at the place", path=self._place) from error
+            raise StorageError.from_os(error, "list the directory", path=self._place) from error
 
     def publish(self) -> None:
         """Rename all staged entries to their final names; those that a killed restore has renamed stay as they are."""
@@ -157,16 +157,16 @@ class _Staging:
                     if name != READY:
                         fs.rename(os.path.join(root, name), os.path.join(self._place, name))
                 fs.fsync_dir(self._place)
-                if fs.exists(self._ready):  # its record must outlive the directory
-                    fs.rename(self._ready, self._last)
+                if fs.exists(self._ready_inside):  # its record must outlive the directory
+                    fs.rename(self._ready_inside, self._ready_beside)
                 fs.rmdir(root)
                 fs.fsync_dir(self._place)
-            fs.unlink_if_exists(self._last)
+            fs.unlink_if_exists(self._ready_beside)
             fs.fsync_dir(self._place)
         except OSError as error:
-            raise StorageError.from_os(error, "put what was restored into its place", path=root) from error
+            raise StorageError.from_os(error, "move the restored files into place", path=root) from error
 
-    def fill(self) -> None:
+    def stage(self) -> None:
         """Copy, compare and sync all files. CorruptBackup, StorageError."""
         try:
             if self._fs.exists(self._root):
@@ -183,7 +183,7 @@ class _Staging:
             sync_files(self._fs, map(self._target, self._files))
             for directory in sorted(directories, reverse=True):
                 self._fs.fsync_dir(directory)
-            atomic_write(self._fs, self._ready, self._word)
+            atomic_write(self._fs, self._ready_inside, self._record)
         except BaseException as error:
             shutil.rmtree(self._root, ignore_errors=True)
             if isinstance(error, OSError):
@@ -200,11 +200,11 @@ class _Staging:
             size = opened.size()
             if size != file.size:
                 raise CorruptBackup(
-                    f"the file is {size} bytes long, and was stored with {file.size}", path=source, hint=_HINT
+                    f"the file has {size} bytes, but {file.size} were stored", path=source, hint=_HINT
                 )
             sums = self._copier.copy(opened, target, file.size)
         if sums != file.sha256:
-            raise CorruptBackup("the file's bytes are not those that were stored", path=source, hint=_HINT)
+            raise CorruptBackup("the file's content differs from what was stored", path=source, hint=_HINT)
         if file.is_private:
             self._fs.chmod(target, 0o600)
         self._fs.utime(target, ns=(file.mtime_ns, file.mtime_ns))

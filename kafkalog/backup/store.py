@@ -39,7 +39,7 @@ PARTIAL: Final = ".partial"
 JOURNAL: Final = "stored.jsonl"
 LATEST: Final = "latest"
 _CONTENT: Final = b"kafkalog backups, version 1\n"
-_MOST_JOURNAL_BYTES: Final = 1 << 30
+_MAX_JOURNAL_BYTES: Final = 1 << 30
 _DOOMED: Final = ".deleted"
 _ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _PARTIAL_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z\.(?:partial|deleted)")
@@ -70,7 +70,7 @@ class BackupStore:
 
         PartitionNotFound, IllegalArgument (something else lies there).
         """
-        self._check_ours()
+        self._check_is_store()
         return sorted(name for name in self._names() if is_id(name))
 
     def unfinished(self) -> list[str]:
@@ -81,12 +81,12 @@ class BackupStore:
         """Return the directory of a backup, by its id, or of the last one; PartitionNotFound names existing ones."""
         ids = self.ids()
         if not ids:
-            raise PartitionNotFound("there is no backup here", path=self.path, hint="make one: `kafkalog backup`")
+            raise PartitionNotFound("there is no backup here", path=self.path, hint="create one: `kafkalog backup`")
         if which == LATEST:
             return os.path.join(self.path, ids[-1])
         if which not in ids:
-            shown = ", ".join(ids[-5:])
-            raise PartitionNotFound(f"there is no backup {ascii(which)}", path=self.path, hint=f"the last are {shown}")
+            names_text = ", ".join(ids[-5:])
+            raise PartitionNotFound(f"there is no backup {ascii(which)}", path=self.path, hint=f"latest: {names_text}")
         return os.path.join(self.path, which)
 
     def manifest(self, which: str = LATEST) -> Manifest:
@@ -111,7 +111,7 @@ class BackupStore:
                 try:
                     shutil.rmtree(os.path.join(self.path, name))
                 except OSError as error:
-                    raise StorageError.from_os(error, "sweep", path=os.path.join(self.path, name)) from error
+                    raise StorageError.from_os(error, "clean up", path=os.path.join(self.path, name)) from error
 
     def known(self) -> Known:
         """Return the files of the newest readable backup and of unfinished ones."""
@@ -122,7 +122,7 @@ class BackupStore:
             found |= {file.path: KnownFile(os.path.join(directory, file.path), file, True) for file in newest.files}
         for name in self.unfinished():
             directory = os.path.join(self.path, name)
-            for file in _journalled(os.path.join(directory, JOURNAL), self._fs):
+            for file in _read_journal(os.path.join(directory, JOURNAL), self._fs):
                 found[file.path] = KnownFile(os.path.join(directory, file.path), file, False)
         return found
 
@@ -137,10 +137,10 @@ class BackupStore:
 
     def new_id(self, now_ms: int) -> str:
         """Return an id for now, above all existing ones, even if the clock was set back."""
-        taken = {*self.ids(), *(name.partition(".")[0] for name in self.unfinished())}
-        while (made := _id_at(now_ms)) in taken or any(made < name for name in taken):
-            now_ms = max(now_ms, *(_ms_of(name) for name in taken)) + 1000
-        return made
+        used = {*self.ids(), *(name.partition(".")[0] for name in self.unfinished())}
+        while (candidate := _id_at(now_ms)) in used or any(candidate < name for name in used):
+            now_ms = max(now_ms, *(_ms_of(name) for name in used)) + 1000
+        return candidate
 
     def _names(self) -> list[str]:
         try:
@@ -150,19 +150,19 @@ class BackupStore:
         except OSError as error:
             raise StorageError.from_os(error, "list the backups", path=self.path) from error
 
-    def _check_ours(self) -> None:
+    def _check_is_store(self) -> None:
         names = self._names()
         if MARKER in names:
             return
         if MANIFEST in names:
             raise IllegalArgument(
-                "this is one backup; name the directory that it lies in", path=self.path,
+                "this is a single backup; name its parent directory", path=self.path,
                 hint=f"{os.path.dirname(self.path)}, and the backup {os.path.basename(self.path)}",
             )  # fmt: skip
-        shown = ", ".join(sorted(names)[:3])
+        names_text = ", ".join(sorted(names)[:3])
         raise IllegalArgument(
-            f"the directory holds {shown or 'nothing'}, and is none of backups", path=self.path,
-            hint="name the directory that backups were made in",
+            f"the directory has {names_text or 'no files'} and is not a directory of backups", path=self.path,
+            hint="name the directory in which backups were created",
         )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ class StoreLock:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False, fs: FileSystem = OS) -> None:
         self.store = BackupStore(path, fs=fs)
         if create:
-            _begin(self.store.path, fs)
+            _create_store(self.store.path, fs)
         self.store.ids()
         marker = os.path.join(self.store.path, MARKER)
         try:
@@ -190,7 +190,7 @@ class StoreLock:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise StorageError.from_os(error, "lock the backups", path=marker) from error
             raise DirectoryLocked(
-                "a backup is being made or deleted here", path=self.store.path, hint="wait for its end"
+                "a backup is being created or deleted here", path=self.store.path, hint="wait until it finishes"
             ) from None
 
     def __enter__(self) -> BackupStore:
@@ -202,19 +202,19 @@ class StoreLock:
         self._file.close()
 
 
-def _begin(path: str, fs: FileSystem) -> None:
+def _create_store(path: str, fs: FileSystem) -> None:
     try:
         make_directories(fs, path)
         names = fs.names(path)
         if MARKER not in names and not [name for name in names if name != MARKER + ".tmp"]:
             atomic_write(fs, os.path.join(path, MARKER), _CONTENT)
     except OSError as error:
-        raise StorageError.from_os(error, "make the directory of backups", path=path) from error
+        raise StorageError.from_os(error, "create the directory of backups", path=path) from error
 
 
-def _journalled(path: str, fs: FileSystem) -> list[StoredFile]:
+def _read_journal(path: str, fs: FileSystem) -> list[StoredFile]:
     try:
-        lines = fs.read_file(path, _MOST_JOURNAL_BYTES).splitlines(keepends=True)
+        lines = fs.read_file(path, _MAX_JOURNAL_BYTES).splitlines(keepends=True)
     except OSError:  # missing or unreadable: then everything is copied again
         return []
     parsed = (parse_file_line(line) for line in lines if line.endswith(b"\n"))

@@ -15,7 +15,7 @@ from kafkalog.tools.verify.directories import verify
 from kafkalog.tools.verify.report import Finding, Report, Severity, Sums
 from kafkalog.util.fileio import OS, FileSystem
 
-_ANOTHER = "restore another backup, and make the next one with --full: it takes nothing from this one"
+_ANOTHER = "restore another backup, and create the next one with --full, so that it reuses no files of this one"
 
 
 def verify_backup(
@@ -46,7 +46,7 @@ def verify_backup(
             sums.segments += 1
             sums.bytes += file.size
     sums.partitions = len(manifest.partitions)
-    findings += [_extra(found) for found in _strangers(path, manifest)]
+    findings += [_extra(found) for found in _unknown_files(path, manifest)]
     if deep:
         found = verify([os.path.join(path, one.name) for one in manifest.directories], deep=True, fs=fs)
         findings += found.findings
@@ -65,7 +65,7 @@ def _check_sums(path: str, manifest: Manifest, fs: FileSystem) -> Iterator[Findi
         yield _unreadable(where, error)
         return
     if listed != sums_of(manifest.files, own):
-        yield _damage("manifest", where, f"it does not agree with {MANIFEST}: one of the two was changed")
+        yield _damage("manifest", where, f"it does not match {MANIFEST}: one of the two was changed")
 
 
 def _check_file(path: str, file: StoredFile, tell: Tell | None, fs: FileSystem) -> Iterator[Finding]:
@@ -78,12 +78,12 @@ def _check_file(path: str, file: StoredFile, tell: Tell | None, fs: FileSystem) 
             yield _unreadable(path, error)
         return
     if size != file.size:
-        yield _damage("length", path, f"it is {size:,} bytes long, and was stored with {file.size:,}")
+        yield _damage("length", path, f"it has {size:,} bytes, but {file.size:,} were stored")
     elif sums != file.sha256:
-        yield _damage("checksum", path, "its bytes are not those that were stored")
+        yield _damage("checksum", path, "its content differs from what was stored")
 
 
-def _strangers(path: str, manifest: Manifest) -> Iterator[str]:
+def _unknown_files(path: str, manifest: Manifest) -> Iterator[str]:
     """Yield files in the backup's data directories that are not part of it."""
     known = {os.path.join(path, file.path) for file in manifest.files}
     for one in manifest.directories:
@@ -98,7 +98,7 @@ def _damage(kind: str, path: str, what: str) -> Finding:
 
 
 def _extra(path: str) -> Finding:
-    return Finding(Severity.DAMAGE, "extra", path, "it is not of the backup", hint="somebody put it there")
+    return Finding(Severity.DAMAGE, "extra", path, "it is not part of the backup", hint="it was added later")
 
 
 def _unreadable(path: str, error: OSError) -> Finding:

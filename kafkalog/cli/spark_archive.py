@@ -26,10 +26,11 @@ def command(target: str, bare: bool, quiet: bool, verbose: int) -> int:
     common.set_verbosity(quiet, verbose)
     from kafkalog.spark.archive import write_archive
 
-    made = write_archive(target, dependencies=not bare)
+    archive = write_archive(target, dependencies=not bare)
     if not quiet:
+        count, names = common.plural(archive.files, "file"), ", ".join(archive.distributions)
         print(
-            f"{target}: {common.plural(made.files, 'file')}, {made.size:,} bytes, of {', '.join(made.distributions)}\n"
+            f"{target}: {count}, {archive.size:,} bytes, of {names}\n"
             f"--conf spark.archives={os.path.abspath(target)}#env --conf spark.executorEnv.PYTHONPATH=env"
         )
     return 0

@@ -80,5 +80,5 @@ def parse_size(text: str, flag: str) -> int:
     """Return bytes of a number, optionally with K, M or G (of 1024); a usage error that names `flag` otherwise."""
     found = re.fullmatch(r"([0-9]{1,15})([KMG]?)", text.strip().upper())
     if found is None:
-        raise click.BadParameter(f"{text!r} is no size: give bytes, or a number with K, M or G", param_hint=flag)
+        raise click.BadParameter(f"{text!r} is not a size: give bytes, or a number with K, M or G", param_hint=flag)
     return int(found[1]) * _UNITS[found[2]]

@@ -59,5 +59,5 @@ def command(
         how = "with their offsets" if report.kept else "appended"
         print(f"{common.plural(report.records, 'record')} of {common.plural(report.files, 'file')} {how}")
     else:
-        print(f"job {report.job_id} has landed before: nothing was written")
+        print(f"job {report.job_id} is already in the logs: nothing was written")
     return 0

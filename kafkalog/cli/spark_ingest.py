@@ -61,5 +61,5 @@ def command(
     elif report.landed:
         print(f"appended {common.plural(report.records, 'record')} of {common.plural(report.files, 'file')}")
     else:
-        print(f"job {report.job_id} has landed before: nothing was appended")
+        print(f"job {report.job_id} is already in the logs: nothing was appended")
     return 0

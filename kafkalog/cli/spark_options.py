@@ -23,31 +23,23 @@ _CONNECTION = 2
 """Number of -v flags that show the log of the connection to the virtual machine."""
 
 
-def master_option(command: common.Command) -> common.Command:
-    """Add --master, where a job runs."""
-    return click.option(
+def session_options(command: common.Command) -> common.Command:
+    """Add --master, where a job runs, and --conf, settings of Spark."""
+    master = click.option(
         "--master",
         metavar="MASTER",
         help="Spark master: local[N], spark://HOST:7077, yarn, k8s://... Default: that of spark-submit, or all cores "
         "of this machine.",
-    )(command)
-
-
-def conf_option(command: common.Command) -> common.Command:
-    """Add --conf, settings of Spark."""
-    return click.option(
+    )
+    conf = click.option(
         "--conf",
         "conf",
         multiple=True,
         metavar="NAME=VALUE",
         callback=lambda ctx, param, given: common.parse_settings(given),
         help="Spark setting, such as spark.executor.memory=4g; repeatable.",
-    )(command)
-
-
-def session_options(command: common.Command) -> common.Command:
-    """Add --master and --conf."""
-    return master_option(conf_option(command))
+    )
+    return master(conf(command))
 
 
 def target_option(command: common.Command) -> common.Command:
@@ -85,13 +77,13 @@ def need_paths(paths: Sequence[str]) -> None:
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
 
 
-def hush_connection() -> None:
+def silence_connection() -> None:
     """Silence the logging of the connection to Spark's virtual machine, also through the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_not_of_connection)
+    logging.getLogger().addFilter(_is_not_py4j)
 
 
-def _is_not_of_connection(record: logging.LogRecord) -> bool:
+def _is_not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
@@ -109,7 +101,7 @@ def session(
     with common.usage_of("--master"):
         check_master(master)
     if verbose < _CONNECTION:
-        hush_connection()
+        silence_connection()
     with TaskMeter(what, quiet=quiet) as meter:
         with spark_session(master, conf, name=f"kafkalog {what}", verbose=verbose > 0) as spark:
             yield spark, meter.tell if meter.shown else None

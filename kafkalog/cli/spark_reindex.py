@@ -50,7 +50,7 @@ def command(
     try:
         interval = int(settings[_INTERVAL]) if settings else None
     except ValueError:
-        raise click.BadParameter(f"{settings[_INTERVAL]!r} is no number", param_hint="-X") from None
+        raise click.BadParameter(f"{settings[_INTERVAL]!r} is not a number", param_hint="-X") from None
     spark_options.need_paths(paths)
     with spark_options.session(master, conf, "reindex", quiet=quiet, verbose=verbose) as (spark, tell):
         from kafkalog.spark.jobs.reindex import reindex

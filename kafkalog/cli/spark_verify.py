@@ -33,7 +33,7 @@ def command(
     """
     common.set_verbosity(quiet, verbose)
     if deep and indexes:
-        raise click.UsageError("--deep reads records, --indexes leaves them out: give one of them")
+        raise click.UsageError("--deep reads records, --indexes skips them: give one of them")
     return run(paths, master, conf, deep=deep, indexes=indexes, as_json=as_json, quiet=quiet, verbose=verbose)
 
 

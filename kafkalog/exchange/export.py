@@ -17,8 +17,10 @@ from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings, is_export
 from kafkalog.exchange.parts import export_part
 from kafkalog.exchange.planning import (
+    CODECS,
     FILE_BYTES,
-    LEAST_FILE_BYTES,
+    MIN_FILE_BYTES,
+    ExportTask,
     check_loss,
     check_same,
     column_names,
@@ -26,7 +28,6 @@ from kafkalog.exchange.planning import (
     task_bytes,
 )
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
-from kafkalog.exchange.tasks import ExportTask
 from kafkalog.reading.chunks import check_tail
 from kafkalog.reading.source import end_of, isolation_of, skipped_of
 from kafkalog.storage.damage import Skipped
@@ -42,12 +43,7 @@ from kafkalog.util.remote_files import RemoteFileSystem
 
 __all__ = ["FORMATS", "ExportReport", "IncompleteExport", "export_records"]
 
-FORMATS: Final = ("parquet", "arrow", "jsonl")
-_CODECS: Final = {
-    "parquet": ("zstd", "snappy", "gzip", "lz4", "brotli", "none"),
-    "arrow": ("zstd", "lz4", "none"),
-    "jsonl": ("none",),
-}
+FORMATS: Final = tuple(CODECS)
 _OWN_TOPICS: Final = "__"
 
 
@@ -102,19 +98,19 @@ def export_records(
     ExportReport(records=2, files=1, bytes=..., before=0, skipped=(), damaged=())
     """
     refuse_urls(target)
-    fs, paths = _where(path_list(dirs))
-    codec = _checked(format, columns, by_date, compression, file_bytes)
+    fs, paths = _locate(path_list(dirs))
+    codec = _checked_codec(format, columns, by_date, compression, file_bytes)
     settings = ExportSettings(column_names(columns), isolation_of(isolation), by_date, format)
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
-        raise IllegalArgument("there is an export already", path=target, hint="give --resume to go on with it")
+        raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
     with ExportDirectory(os.fspath(target), settings) as directory, ExitStack() as stack:
         before = sum(one.records for one in directory.ranges)
         views = {key: stack.enter_context(LogView(path, fs=fs)) for key, path in found}
         written: list[ExportedRange] = []
         ids = {key: read_partition_metadata(fs, path) for key, path in found}
         parts = _plan(dict(found), ids, views, directory, bounds or Bounds(), file_bytes, isolation)
-        run = _Run(views, on_damage)
+        run = _ExportRun(views, on_damage)
         for part, log_bytes, topic_id in parts:
             if isinstance(fs, RemoteFileSystem):
                 part = replace(part, directory=fs.url_of(part.directory))
@@ -130,25 +126,25 @@ def export_records(
         tuple(run.skipped), tuple(run.damaged.values()),
     )  # fmt: skip
     if run.damaged:
-        raise _incomplete(report)
+        raise _incomplete_export(report)
     return report
 
 
-class _Run:
+class _ExportRun:
     """The parts of one export, and the damage found in them."""
 
     def __init__(self, views: Mapping[TopicPartition, LogView], on_damage: str) -> None:
         self.skipped: list[Skipped] = []
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
         self._views = views
-        self._noted = skipped_of(on_damage, self.skipped if on_damage == "skip" else None)
+        self._skip_list = skipped_of(on_damage, self.skipped if on_damage == "skip" else None)
 
     def export(self, task: ExportTask) -> None:
         """Write the files of a part, up to the first damage; later parts of a damaged partition are skipped."""
         key = task.range.topic_partition
         if key in self.damaged:
             return
-        if (damage := export_part(task, self._noted)) is not None:
+        if (damage := export_part(task, self._skip_list)) is not None:
             self.damaged[key] = damage
 
     def check_ends(self, bounds: Bounds) -> None:
@@ -156,7 +152,7 @@ class _Run:
         for key, view in self._views.items():
             if key not in self.damaged and bounds.stop_offset(view) is None:
                 try:
-                    check_tail(view, view.log_end_offset, self._noted)
+                    check_tail(view, view.log_end_offset, self._skip_list)
                 except CorruptRecord as error:
                     self.damaged[key] = error
 
@@ -167,35 +163,35 @@ class IncompleteExport(CorruptRecord):
     report: ExportReport
 
 
-def _incomplete(report: ExportReport) -> IncompleteExport:
+def _incomplete_export(report: ExportReport) -> IncompleteExport:
     first, count = report.damaged[0], len(report.damaged)
-    others = f"; {count - 1} more partitions are damaged" if count > 2 else "; one more partition is" * (count - 1)
+    others = f"; {count - 1} more partitions are damaged" if count > 2 else "; one more is damaged" * (count - 1)
     error = IncompleteExport(
         f"{first.message}{others}", path=first.path, offset=first.offset, position=first.position,
-        hint="`kafkalog export --resume --on-damage skip` writes the sound records behind the damage too",
+        hint="`kafkalog export --resume --on-damage skip` also exports the sound records after the damage",
     )  # fmt: skip
     error.last_sound_offset, error.next_sound_offset = first.last_sound_offset, first.next_sound_offset
     error.report = report
     return error
 
 
-def _checked(
+def _checked_codec(
     format: str, columns: Iterable[str] | None, by_date: bool, compression: str | None, file_bytes: int
 ) -> str:
     """Return the codec of the files; raise IllegalArgument for settings that do not fit together."""
     if format not in FORMATS:
         raise IllegalArgument(f"format is {format!r}", hint=f"give {', '.join(FORMATS)}")
     if format == "jsonl" and (columns is not None or by_date):
-        raise IllegalArgument("JSON lines have all fields, and no directories for dates", hint="export Parquet instead")
-    if file_bytes < LEAST_FILE_BYTES:
-        raise IllegalArgument(f"files of {file_bytes} bytes are asked for", hint=f"give {LEAST_FILE_BYTES} or more")
-    codec = compression or _CODECS[format][0]
-    if codec not in _CODECS[format]:
-        raise IllegalArgument(f"compression is {codec!r}", hint=f"{format} has {', '.join(_CODECS[format])}")
+        raise IllegalArgument("JSON lines have all fields and no date directories", hint="export Parquet instead")
+    if file_bytes < MIN_FILE_BYTES:
+        raise IllegalArgument(f"file size {file_bytes} is too small", hint=f"give at least {MIN_FILE_BYTES} bytes")
+    codec = compression or CODECS[format][0]
+    if codec not in CODECS[format]:
+        raise IllegalArgument(f"compression is {codec!r}", hint=f"{format} supports {', '.join(CODECS[format])}")
     return codec
 
 
-def _where(given: list[str]) -> tuple[FileSystem, list[str]]:
+def _locate(given: list[str]) -> tuple[FileSystem, list[str]]:
     if any(is_url(one) for one in given):
         return locate_directories(given)
     return OS, [os.path.abspath(one) for one in given]
@@ -205,14 +201,14 @@ def _partitions(
     paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], fs: FileSystem
 ) -> list[PartitionPath]:
     if numbers and len(topics) != 1:
-        raise IllegalArgument("partitions are named, which are of one topic", hint="name the topic")
+        raise IllegalArgument("partition numbers need exactly one topic", hint="name the topic")
     if topics:
         found = [one for topic in topics for one in find(paths, topic, numbers, fs=fs)]
     else:
         found = [one for one in partitions(paths, fs=fs) if not one.topic_partition.topic.startswith(_OWN_TOPICS)]
     if not found:
         raise UnknownTopicOrPartition(
-            "there is no partition to export", path=os.pathsep.join(paths), hint="check the path and the topics"
+            "no partitions to export", path=os.pathsep.join(paths), hint="check the path and the topics"
         )
     return found
 
@@ -232,13 +228,13 @@ def _plan(
     check_same(directory, ids, lambda key: views[key].log_end_offset, found)
     if bounds == Bounds():
         check_loss(directory, lambda key: views[key].log_start_offset, found, found, None)
-    most = task_bytes(1 << 62, 1, file_bytes, log_bytes_per_byte(directory.ranges))
+    max_bytes = task_bytes(1 << 62, 1, file_bytes, log_bytes_per_byte(directory.ranges))
     parts = []
     for key, view in views.items():
         start, until = bounds.first_offset(view, ends[key]), bounds.stop_offset(view)
         stop = ends[key] if until is None else min(until, ends[key])
         for first, last in directory.exported.get(key, OffsetSet()).missing(start, stop):
             whole = OffsetRange(key.topic, key.partition, found[key], first, last)
-            for part in cut(whole, boundaries(view, first, last, most)):
+            for part in cut(whole, boundaries(view, first, last, max_bytes)):
                 parts.append((part, max(1, bytes_between(view, part.start, part.stop)), ids[key]))
     return parts

@@ -10,7 +10,7 @@ import kafkalog
 from kafkalog.dirs.log_dirs import LogDirs
 from kafkalog.errors import IllegalArgument, IllegalState, MissingPackage, PartitionNotFound
 from kafkalog.exchange.kafka_dir import is_exported
-from kafkalog.exchange.targets import StagedFor, no_time
+from kafkalog.exchange.targets import StagedFor, no_time, place_all
 from kafkalog.records.packing import Compression, choose, parse_compression
 from kafkalog.storage.names import validate_topic
 from kafkalog.storage.remote import refuse_urls
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from kafkalog.exchange.row_files import ParquetFacts
     from kafkalog.log.log import Log
-    from kafkalog.records.placer import Placed, TopicTarget
+    from kafkalog.records.placer import TopicTarget
 
 __all__ = ["SUFFIXES", "ImportReport", "import_records"]
 
 SUFFIXES: Final = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 OFFSETS: Final = ("auto", "keep", "new")
-MOST_NEW_PARTITIONS: Final = 10_000
+MAX_NEW_PARTITIONS: Final = 10_000
 """Most partitions of a new topic: the count comes from the highest number in the files, which anyone can write."""
 _HIDDEN: Final = ("_", ".")
 
@@ -79,7 +79,7 @@ def import_records(
         raise IllegalArgument(f"offsets is {offsets!r}", hint=f"give {', '.join(OFFSETS)}")
     if topic is not None:
         validate_topic(topic)
-    asked = None if compression is None else parse_compression(compression)
+    codec = None if compression is None else parse_compression(compression)
     try:
         from kafkalog.exchange.row_files import survey
     except ModuleNotFoundError as error:
@@ -88,10 +88,10 @@ def import_records(
         ) from None
     facts = [survey(path, columns or {}, topic) for path in files_of(path_list(sources))]
     with kafkalog.open_dirs(os.fspath(data), "a") as dirs:
-        run = _Import(dirs, facts, asked, partitions, progress)
-        keeps = run.keeps(offsets, resume)
-        records, before = run.keep() if keeps else (run.append(), 0)
-    return ImportReport(records, len(facts), len(run.touched), keeps, before)
+        run = _Import(dirs, facts, codec, partitions, progress)
+        keeps_offsets = run.keeps_offsets(offsets, resume)
+        records, before = run.write_with_offsets() if keeps_offsets else (run.append(), 0)
+    return ImportReport(records, len(facts), len(run.touched), keeps_offsets, before)
 
 
 def files_of(paths: Iterable[str]) -> list[str]:
@@ -107,19 +107,19 @@ def files_of(paths: Iterable[str]) -> list[str]:
             raise PartitionNotFound("there is no such file or directory", path=path, hint="check the path")
         if not os.path.isdir(path):
             if not path.lower().endswith(SUFFIXES):
-                hint = f"known are {', '.join(SUFFIXES)}"
-                raise IllegalArgument("the name does not tell its format", path=path, hint=hint)
+                hint = f"supported suffixes are {', '.join(SUFFIXES)}"
+                raise IllegalArgument("the file name does not show the format", path=path, hint=hint)
             found.append(path)
             continue
         if is_exported(path):
-            hint = "give it alone to `kafkalog import`, which copies it"
-            raise IllegalArgument("a data directory was exported here, no rows", path=path, hint=hint)
+            hint = "pass it alone to `kafkalog import`, which copies it"
+            raise IllegalArgument("this is an exported data directory, not a directory of rows", path=path, hint=hint)
         for below, directories, names in os.walk(path):
             directories[:] = sorted(name for name in directories if not name.startswith(_HIDDEN))
             wanted = (name for name in sorted(names) if not name.startswith(_HIDDEN))
             found += [os.path.join(below, name) for name in wanted if name.lower().endswith(SUFFIXES)]
     if not found:
-        raise IllegalArgument("there is no file to import", hint=f"files end with {', '.join(SUFFIXES)}")
+        raise IllegalArgument("no files to import", hint=f"supported suffixes are {', '.join(SUFFIXES)}")
     return found
 
 
@@ -140,47 +140,47 @@ class _Import:
         self._compression = compression
         self._partitions = partitions
         self._progress = progress
-        self._wheres = sorted({where for one in facts for group in one.groups for where in group.wheres})
+        self._topic_partitions = sorted({where for one in facts for where in one.topic_partitions})
 
-    def keeps(self, offsets: str, resume: bool) -> bool:
+    def keeps_offsets(self, offsets: str, resume: bool) -> bool:
         """Return True if offsets are kept; raise IllegalArgument if that was required but is impossible."""
-        ordered = bool(self._wheres) and all(one.is_ordered for one in self._facts)
-        full = [where for where in self._wheres if where in self._dirs and self._dirs[where].end_offset]
+        ordered = bool(self._topic_partitions) and all(one.is_ordered for one in self._facts)
+        non_empty = [where for where in self._topic_partitions if where in self._dirs and self._dirs[where].end_offset]
         if offsets == "new":
             if resume:
-                raise IllegalArgument("only an import that keeps offsets knows where it was", hint="leave one out")
+                raise IllegalArgument("only an import that keeps offsets can resume", hint="omit one of the two")
             return False
-        if ordered and (resume or not full):
+        if ordered and (resume or not non_empty):
             return True
         if offsets == "auto" and not resume:
             return False
         if not ordered:
             raise IllegalArgument(
-                "rows do not tell topic, partition and offset", hint="give --offsets new, without --resume, to append"
+                "some rows lack topic, partition or offset", hint="give --offsets new, without --resume, to append"
             )
-        hint = "give --resume to go on with an import, or --offsets new to append"
-        raise IllegalArgument(f"{full[0]} is not empty", hint=hint)
+        hint = "continue an import with --resume, or append with --offsets new"
+        raise IllegalArgument(f"{non_empty[0]} is not empty", hint=hint)
 
-    def keep(self) -> tuple[int, int]:
+    def write_with_offsets(self) -> tuple[int, int]:
         """Write the missing records with their offsets; return (records written, records already there)."""
         from kafkalog.exchange.offset_batches import batches_with_offsets
         from kafkalog.exchange.row_files import ordered_rows
 
         counts: dict[str, int] = {}
-        for where in self._wheres:
+        for where in self._topic_partitions:
             counts[where.topic] = max(counts.get(where.topic, self._partitions), where.partition + 1)
         for topic, count in counts.items():
-            self._ensure(topic, count)
+            self._ensure_topic(topic, count)
         records = before = 0
-        for where in self._wheres:
+        for where in self._topic_partitions:
             log = self._dirs[where]
-            skip = _Skip(log)
-            rows = skip.rest(self._told(ordered_rows(where, self._facts)))
+            skip = _RowSkipper(log)
+            rows = skip.remaining_rows(self._report_progress(ordered_rows(where, self._facts)))
             for batches in batches_with_offsets(rows, where.topic, self._staged_for(where.topic, log)):
                 log.replicate(batches)
             log.flush()
             self.touched.add(where)
-            records, before = records + skip.left, before + skip.skipped
+            records, before = records + skip.written, before + skip.skipped
         return records, before
 
     def append(self) -> int:
@@ -194,25 +194,21 @@ class _Import:
             names["topic"] = "topic" if "topic" in facts.columns and facts.topic is None else None
             names["partition"] = "partition" if "partition" in facts.columns else None
             if facts.topic is None and names["topic"] is None:
-                raise IllegalArgument("nothing tells the topic of the rows", path=facts.path, hint="give -t TOPIC")
-            placer = Placer(self._target, topic=facts.topic, columns=names, batch_bytes=1 << 17, now_ms=no_time)
-            for table in self._told(unordered_rows(facts)):
-                records += table.num_rows
-                self._write(placer.add(table))
-            self._write(placer.finish())
+                raise IllegalArgument("the rows have no topic", path=facts.path, hint="give -t TOPIC")
+            placer = Placer(self._target_of, topic=facts.topic, columns=names, batch_bytes=1 << 17, now_ms=no_time)
+            for placed in place_all(placer, self._report_progress(unordered_rows(facts))):
+                where = TopicPartition(placed.topic, placed.partition)
+                self._dirs[where].append_bytes(placed.batches)
+                self.touched.add(where)
+            records += placer.records
         for where in self.touched:
             self._dirs[where].flush()
         return records
 
-    def _write(self, placed: Iterable[Placed]) -> None:
-        for one in placed:
-            where = TopicPartition(one.topic, one.partition)
-            self._dirs[where].append_bytes(one.batches)
-            self.touched.add(where)
 
-    def _target(self, topic: str) -> TopicTarget:
-        least = max((w.partition + 1 for w in self._wheres if w.topic == topic), default=self._partitions)
-        self._ensure(topic, max(least, self._partitions))
+    def _target_of(self, topic: str) -> TopicTarget:
+        least = max((w.partition + 1 for w in self._topic_partitions if w.topic == topic), default=self._partitions)
+        self._ensure_topic(topic, max(least, self._partitions))
         log = self._dirs[topic, 0]
         return self._staged_for(topic, log).as_written()
 
@@ -220,36 +216,36 @@ class _Import:
         config = log._source.config
         return StagedFor(len(self._dirs.topics[topic].partitions), config, choose(config, self._compression))
 
-    def _ensure(self, topic: str, count: int) -> None:
-        there = len(self._dirs.topics[topic].partitions) if topic in self._dirs.topics else 0
-        if count > max(there, self._partitions, MOST_NEW_PARTITIONS):
+    def _ensure_topic(self, topic: str, count: int) -> None:
+        existing = len(self._dirs.topics[topic].partitions) if topic in self._dirs.topics else 0
+        if count > max(existing, self._partitions, MAX_NEW_PARTITIONS):
             raise IllegalArgument(
-                f"the rows have partition {count - 1} of {topic}: it would get {count} partitions",
-                hint=f"give --partitions {count} where that is meant",
+                f"the rows name partition {count - 1} of {topic}, which needs {count} partitions",
+                hint=f"give --partitions {count} if that is intended",
             )
-        if not there:
+        if not existing:
             self._dirs.create_topic(topic, count, {})
-        elif there < count:
+        elif existing < count:
             self._dirs.alter_topic(topic, partitions=count)
 
-    def _told(self, tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
+    def _report_progress(self, tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
         for table in tables:
             yield table
             if self._progress is not None:
                 self._progress(table.nbytes)
 
 
-class _Skip:
-    """Skips rows that the log already has: `skipped` counts them, `left` counts the others."""
+class _RowSkipper:
+    """Skips rows that the log already has: `skipped` counts them, `written` counts the others."""
 
     def __init__(self, log: Log) -> None:
         self.skipped = 0
-        self.left = 0
+        self.written = 0
         self._log = log
         self._end = log.end_offset
         self._last: Any = None
 
-    def rest(self, tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
+    def remaining_rows(self, tables: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
         """Yield the rows from the log's end on; raise IllegalState if the row before them is not the log's last."""
         for table in tables:
             known = int(table["offset"].to_numpy().searchsorted(self._end))
@@ -258,17 +254,17 @@ class _Skip:
                 self._last = table.slice(known - 1, 1).to_pylist()[0]
             if known < table.num_rows:
                 self._check()
-                self.left += table.num_rows - known
+                self.written += table.num_rows - known
                 yield table.slice(known)
         self._check()
 
     def _check(self) -> None:
         last, self._last = self._last, None
-        if not self._end or (last is None and (self.skipped or self.left)):
+        if not self._end or (last is None and (self.skipped or self.written)):
             return
         record = None if last is None or last["offset"] != self._end - 1 else self._log[self._end - 1]
         if record is None or (record.value, record.key) != (last["value"], last.get("key")):
             raise IllegalState(
-                f"{self._log.name} ends with a record at offset {self._end - 1} that the files do not have",
-                path=self._log.path, offset=self._end - 1, hint="it is another log: import into another directory",
+                f"{self._log.name} ends with a record at offset {self._end - 1} that is not in the files",
+                path=self._log.path, offset=self._end - 1, hint="it is a different log: import into another directory",
             )  # fmt: skip

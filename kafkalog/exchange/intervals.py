@@ -27,7 +27,7 @@ class OffsetSet:
     def add(self, start: int, stop: int) -> None:
         """Add a range; raise ValueError if it overlaps the set."""
         if self.overlaps(start, stop):
-            raise ValueError(f"[{start}, {stop}) is there, wholly or in part")
+            raise ValueError(f"[{start}, {stop}) overlaps the set")
         if start < stop:
             self._ranges.insert(bisect_left(self._ranges, (start, stop)), (start, stop))
 

@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 import kafkalog
 from kafkalog.errors import StorageError
-from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
-from kafkalog.exchange.tasks import ExportTask
+from kafkalog.exchange.manifest import ExportedFile, ExportedRange
+from kafkalog.exchange.planning import ExportTask
 from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
 from kafkalog.reading.source import skipped_of
 from kafkalog.storage.damage import Skipped
@@ -24,15 +24,10 @@ def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
 
     `skipped` receives what the task's `on_damage` leaves out.
     """
-    part = task.range
-    name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
+    name = task.new_name()
     paths: list[str] = []
     try:
-        files = tuple(_files(task, name, paths, skipped_of(task.on_damage, skipped)))
-        exported = ExportedRange(
-            part.topic, part.partition, part.start, part.stop, task.log_bytes, task.topic_id, files
-        )
-        write_done(task.staging, name, exported)
+        return task.record_done(name, _files(task, name, paths, skipped_of(task.on_damage, skipped)))
     except BaseException as error:
         for path in paths:
             try:
@@ -42,7 +37,6 @@ def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
         if isinstance(error, OSError):
             raise StorageError.from_os(error, "write JSON lines", path=task.staging) from error
         raise
-    return exported
 
 
 def _files(
@@ -65,9 +59,7 @@ def _files(
                 size = out.tell()
             stop = part.stop if limited.is_done else max(first + 1, written.next_offset)
             if written.records:
-                place = f"topic={part.topic}/{part.topic_partition}-{first:020d}-{stop - 1:020d}.jsonl"
-                staged = f"{os.path.basename(task.staging)}/{os.path.basename(paths[-1])}"
-                yield ExportedFile(place, staged, written.records, size)
+                yield task.staged_file(paths[-1], first, stop - 1, written.records, size)
             else:
                 os.unlink(paths.pop())
             first = stop

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kafkalog.backup.copying import Copier, Tell, sync_files
-from kafkalog.backup.create import Committed, Copying, check_places
+from kafkalog.backup.create import BackupRun, Committed, check_places
 from kafkalog.backup.damage import refuse_damage
 from kafkalog.backup.directory import CHECKPOINTS
-from kafkalog.backup.making import BackupInProgress
+from kafkalog.backup.in_progress import BackupInProgress
 from kafkalog.backup.manifest import Manifest, Offsets, encode_manifest, parse_manifest
 from kafkalog.backup.restore import STAGING
 from kafkalog.backup.store import StoreLock
@@ -38,7 +38,7 @@ __all__ = ["EXPORT_FILE", "export_directory", "import_directory", "is_exported"]
 
 EXPORT_FILE: Final = "kafkalog.export.json"
 _STORE: Final = ".kafkalog-export"
-_MOST_BYTES: Final = 1 << 30
+_MAX_BYTES: Final = 1 << 30
 OFFSETS: Final = "__consumer_offsets"
 Commit = Callable[[str, Offsets], object]
 """Function that writes groups' committed offsets into a data directory that no one has open."""
@@ -68,41 +68,41 @@ def export_directory(
     refuse_urls(target, *given)
     paths = [os.path.realpath(one) for one in given]
     if len(paths) != 1:
-        raise IllegalArgument("a data directory comes of one data directory", hint="export each into one of its own")
+        raise IllegalArgument("an export takes one data directory at a time", hint="export each into its own target")
     place = os.path.realpath(target)
     check_places(paths, place)
     _check_empty(place, fs)
-    there = {one.topic_partition.topic for one in partitions(paths, fs=fs)}
-    missing = sorted(set(topics) - there)
-    if missing or not there:
+    existing = {one.topic_partition.topic for one in partitions(paths, fs=fs)}
+    missing = sorted(set(topics) - existing)
+    if missing or not existing:
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to export'}", path=paths[0])
-    wanted = frozenset(topics or there)
-    groups: Offsets = {} if committed is None else _of_topics(committed(paths), wanted)
+    wanted = frozenset(topics or existing)
+    groups: Offsets = {} if committed is None else _filter_topics(committed(paths), wanted)
     with StoreLock(place + _STORE, create=True, fs=fs) as store:
         now_ms = SYSTEM_CLOCK.milliseconds()
-        with BackupInProgress(store, store.known(), now_ms, fs=fs, tell=tell) as making:
-            copying = Copying(making, paths, fs, SYSTEM_CLOCK, wanted)
-            manifest = copying.run(now_ms, lambda _: groups)
-            if copying.damage:
+        with BackupInProgress(store, store.known(), now_ms, fs=fs, tell=tell) as backup:
+            run = BackupRun(backup, paths, fs, SYSTEM_CLOCK, wanted)
+            manifest = run.run(now_ms, lambda _: groups)
+            if run.damage:
                 shutil.rmtree(store.path)
-                refuse_damage(copying.damage)
+                refuse_damage(run.damage)
             manifest = manifest._replace(topics=_settings(paths, wanted, fs))
-            making.commit(manifest)
-        made = os.path.join(store.path, making.id, "dir0")
-        _adopt(made, manifest, fs)
+            backup.commit(manifest)
+        copied = os.path.join(store.path, backup.id, "dir0")
+        _finish_directory(copied, manifest, fs)
         try:
             make_directories(fs, os.path.dirname(place))
-            fs.rename(made, place)
+            fs.rename(copied, place)
             fs.fsync_dir(os.path.dirname(place))
             shutil.rmtree(store.path)
         except OSError as error:
-            raise StorageError.from_os(error, "put the export into its place", path=place) from error
+            raise StorageError.from_os(error, "move the export into place", path=place) from error
     return manifest
 
 
-def _of_topics(groups: Offsets, topics: frozenset[str]) -> Offsets:
-    kept = {group: {topic: at for topic, at in found.items() if topic in topics} for group, found in groups.items()}
-    return {group: found for group, found in kept.items() if found}
+def _filter_topics(groups: Offsets, topics: frozenset[str]) -> Offsets:
+    filtered = {group: {topic: at for topic, at in found.items() if topic in topics} for group, found in groups.items()}
+    return {group: found for group, found in filtered.items() if found}
 
 
 def _settings(paths: Sequence[str], topics: frozenset[str], fs: FileSystem) -> dict[str, dict[str, str]]:
@@ -112,25 +112,25 @@ def _settings(paths: Sequence[str], topics: frozenset[str], fs: FileSystem) -> d
 
 def _check_empty(place: str, fs: FileSystem) -> None:
     if fs.exists(place) and (not os.path.isdir(place) or fs.names(place)):
-        raise IllegalArgument("the target holds something", path=place, hint="name one that is missing or empty")
+        raise IllegalArgument("the target is not empty", path=place, hint="choose a missing or empty directory")
 
 
-def _adopt(made: str, manifest: Manifest, fs: FileSystem) -> None:
+def _finish_directory(copied: str, manifest: Manifest, fs: FileSystem) -> None:
     """Turn the copies into a data directory: writable files, a topics file, the manifest."""
     try:
-        fs.rmdir(os.path.join(made, LOCK_FILE))
+        fs.rmdir(os.path.join(copied, LOCK_FILE))
         for file in manifest.files:
-            fs.chmod(os.path.join(made, file.path.partition("/")[2]), 0o600 if file.is_private else 0o644)
+            fs.chmod(os.path.join(copied, file.path.partition("/")[2]), 0o600 if file.is_private else 0o644)
         for topic, settings in manifest.topics.items():
             parts = [one for one in manifest.partitions if one.topic == topic]
             count = max((one.partition + 1 for one in parts), default=0)
             if count:
                 topic_id = next((one.topic_id for one in parts if one.topic_id is not None), None) or new_topic_id()
-                TopicStore(made, fs=fs).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
-        atomic_write(fs, os.path.join(made, EXPORT_FILE), encode_manifest(manifest))
-        fs.fsync_dir(made)
+                TopicStore(copied, fs=fs).ensure(topic, partitions=count, settings=settings, topic_id=topic_id)
+        atomic_write(fs, os.path.join(copied, EXPORT_FILE), encode_manifest(manifest))
+        fs.fsync_dir(copied)
     except OSError as error:
-        raise StorageError.from_os(error, "finish the export", path=made) from error
+        raise StorageError.from_os(error, "finish the export", path=copied) from error
 
 
 def import_directory(
@@ -162,45 +162,45 @@ def import_directory(
     missing = sorted(set(topics) - {one.topic_partition.topic for one in found})
     if missing or not found:
         raise UnknownTopicOrPartition(f"there is no topic {missing[0] if missing else 'to import'}", path=origin)
-    manifest = _manifest(origin, fs)
-    sums = None if manifest is None else _sums(manifest)
+    manifest = _read_manifest(origin, fs)
+    sums = None if manifest is None else _checksums(manifest)
     is_backup = os.path.isdir(os.path.join(origin, LOCK_FILE))  # no one writes to a backup
-    held = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
+    locks = [LogDir.acquire(place, fs=fs, create=True, exclusive=True)]
     try:
-        held[0].before_first_write()
-        held[0].withhold_marker()
+        locks[0].before_first_write()
+        locks[0].withhold_marker()
         if not is_backup:
-            held.append(LogDir.acquire(origin, fs=fs, exclusive=True))
-        left = [one for one in found if not fs.exists(os.path.join(place, str(one.topic_partition)))]
-        if len(left) < len(found) and not resume:
-            there = next(one for one in found if one not in left)
+            locks.append(LogDir.acquire(origin, fs=fs, exclusive=True))
+        missing_partitions = [one for one in found if not fs.exists(os.path.join(place, str(one.topic_partition)))]
+        if len(missing_partitions) < len(found) and not resume:
+            existing = next(one for one in found if one not in missing_partitions)
             raise TopicExists(
-                f"{there.topic_partition} is there already", path=place, hint="give --resume to go on with an import"
+                f"{existing.topic_partition} already exists", path=place, hint="continue an import with --resume"
             )
-        _copy_all(place, left, sums, Copier(fs, tell), fs)
-        _take_over(origin, place, left, fs)
+        _copy_all(place, missing_partitions, sums, Copier(fs, tell), fs)
+        _install(origin, place, missing_partitions, fs)
     finally:
-        for one in held:
+        for one in locks:
             one.release()
-    if commit is not None and OFFSETS not in {one.topic_partition.topic for one in left}:
+    if commit is not None and OFFSETS not in {one.topic_partition.topic for one in missing_partitions}:
         groups = manifest.groups if manifest is not None else {} if committed is None else committed([origin])
-        wanted = _of_topics(groups, frozenset(one.topic_partition.topic for one in found))
+        wanted = _filter_topics(groups, frozenset(one.topic_partition.topic for one in found))
         if wanted:
             commit(place, wanted)
-    return left
+    return missing_partitions
 
 
-def _manifest(origin: str, fs: FileSystem) -> Manifest | None:
+def _read_manifest(origin: str, fs: FileSystem) -> Manifest | None:
     path = os.path.join(origin, EXPORT_FILE)
     if not fs.exists(path):
         return None
     try:
-        return parse_manifest(fs.read_file(path, _MOST_BYTES), path)
+        return parse_manifest(fs.read_file(path, _MAX_BYTES), path)
     except OSError as error:
         raise StorageError.from_os(error, "read the manifest", path=path) from error
 
 
-def _sums(manifest: Manifest) -> dict[str, str]:
+def _checksums(manifest: Manifest) -> dict[str, str]:
     """Return the checksums of the partitions' files, by path."""
     return {file.path.partition("/")[2]: file.sha256 for file in manifest.files if file.path.count("/") == 2}
 
@@ -210,7 +210,7 @@ def _copy_all(
 ) -> None:
     """Copy partitions to a staging directory, where they do not count as partitions."""
     staging = os.path.join(place, STAGING)
-    made = []
+    copied = []
     try:
         if fs.exists(staging):
             shutil.rmtree(staging)
@@ -224,13 +224,13 @@ def _copy_all(
                     found = copier.copy(file, target, status.st_size)
                 if sums is not None and sums.get(f"{one.topic_partition}/{name}") != found:
                     raise CorruptBackup(
-                        "the file is not as it was exported", path=os.path.join(one.path, name),
-                        hint=f"export it again; without {EXPORT_FILE} it is taken as it is",
+                        "the file changed since it was exported", path=os.path.join(one.path, name),
+                        hint=f"export it again; without {EXPORT_FILE} files are copied unchecked",
                     )  # fmt: skip
                 fs.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
-                made.append(target)
+                copied.append(target)
             fs.fsync_dir(directory)
-        sync_files(fs, made)
+        sync_files(fs, copied)
     except BaseException as error:
         shutil.rmtree(staging, ignore_errors=True)
         if isinstance(error, OSError):
@@ -238,7 +238,7 @@ def _copy_all(
         raise
 
 
-def _take_over(origin: str, place: str, wanted: Sequence[PartitionPath], fs: FileSystem) -> None:
+def _install(origin: str, place: str, wanted: Sequence[PartitionPath], fs: FileSystem) -> None:
     """Write topics and checkpoints first, while their partitions do not exist yet, then rename the partitions."""
     keys = {one.topic_partition for one in wanted}
     known = read_known_topics([origin], fs=fs)
@@ -263,4 +263,4 @@ def _take_over(origin: str, place: str, wanted: Sequence[PartitionPath], fs: Fil
         if fs.exists(staging):
             fs.rmdir(staging)
     except OSError as error:
-        raise StorageError.from_os(error, "put the partitions into their places", path=place) from error
+        raise StorageError.from_os(error, "move the partitions into place", path=place) from error

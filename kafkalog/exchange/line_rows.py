@@ -10,11 +10,11 @@ import pyarrow as pa
 from kafkalog.errors import FormatError, StorageError
 from kafkalog.tools.produce.json_lines import JsonRecord, parse_record
 
-__all__ = ["line_tables", "read_lines"]
+__all__ = ["line_record", "line_table", "line_tables", "read_lines"]
 
 GROUP_LINES: Final = 10_000
 GROUP_BYTES: Final = 8 << 20
-MOST_LINE_BYTES: Final = 1 << 30
+MAX_LINE_BYTES: Final = 1 << 30
 """Longest line in bytes: a line is held in memory, and no segment takes a record as long as that."""
 _SCHEMA: Final = pa.schema([
     ("value", pa.binary()), ("key", pa.binary()),
@@ -33,38 +33,39 @@ def line_tables(path: str) -> Iterator[tuple[int, int, pa.Table]]:
     start = stop = 0
     for position, line in _lines(path, 0, None):
         if line.strip():
-            waiting.append(_record(line, path, position))
+            waiting.append(line_record(line, path, position))
         stop = position + len(line)
         if len(waiting) >= GROUP_LINES or stop - start >= GROUP_BYTES:
-            yield start, stop, _table(waiting)
+            yield start, stop, line_table(waiting)
             waiting, start = [], stop
     if waiting:
-        yield start, stop, _table(waiting)
+        yield start, stop, line_table(waiting)
 
 
 def read_lines(path: str, start: int, stop: int) -> pa.Table:
     """Return the table of the lines in bytes [start, stop) of a file; raise FormatError or StorageError."""
     found = _lines(path, start, stop)
-    return _table([_record(line, path, position) for position, line in found if line.strip()])
+    return line_table([line_record(line, path, position) for position, line in found if line.strip()])
 
 
-def _record(line: bytes, path: str, position: int) -> JsonRecord:
+def line_record(line: bytes, path: str, position: int) -> JsonRecord:
+    """Parse a line; raise FormatError, with its position in the file `path`, if it is not a record."""
     try:
         return parse_record(line, path, 0)
     except FormatError as error:
         reason = error.message.partition(": ")[2]
-        raise FormatError(f"the line is no record: {reason}", path=path, position=position, hint=error.hint) from None
+        raise FormatError(f"line is not a record: {reason}", path=path, position=position, hint=error.hint) from None
 
 
 def _lines(path: str, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
     try:
         with open(path, "rb", buffering=1 << 20) as file:
             file.seek(start)
-            while (stop is None or start < stop) and (line := file.readline(MOST_LINE_BYTES)):
-                if len(line) == MOST_LINE_BYTES:
+            while (stop is None or start < stop) and (line := file.readline(MAX_LINE_BYTES)):
+                if len(line) == MAX_LINE_BYTES:
                     raise FormatError(
-                        f"a line has {MOST_LINE_BYTES} bytes or more", path=path, position=start,
-                        hint="check that each record has a line of its own",
+                        f"a line has {MAX_LINE_BYTES} bytes or more", path=path, position=start,
+                        hint="check that each record is on its own line",
                     )  # fmt: skip
                 yield start, line
                 start += len(line)
@@ -72,7 +73,8 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[tuple[int, bytes
         raise StorageError.from_os(error, "read the input", path=path) from error
 
 
-def _table(records: list[JsonRecord]) -> pa.Table:
+def line_table(records: list[JsonRecord]) -> pa.Table:
+    """Return a table with a row for each of the records."""
     headers = [[{"key": name.decode("utf-8", "replace"), "value": value} for name, value in r.headers] for r in records]
     columns = [
         [r.value for r in records], [r.key for r in records], headers, [r.timestamp for r in records],

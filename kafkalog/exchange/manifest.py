@@ -34,7 +34,7 @@ VERSION: Final = 1
 OWN: Final = "_kafkalog_export"
 MANIFEST: Final = "manifest.jsonl"
 DONE_SUFFIX: Final = ".done"
-MOST_BYTES: Final = 1 << 30
+MAX_BYTES: Final = 1 << 30
 """Largest manifest that is read: a range of 100 MB takes about 300 bytes in it."""
 _PLACE: Final = re.compile(r"topic=[\w.-]+/(?:date=[\w-]+/)?[\w.-]+\.(?:parquet|arrow|jsonl)", re.ASCII)
 _STAGED: Final = re.compile(r"[\w-]+/[\w.-]+\.(?:parquet|arrow|jsonl)", re.ASCII)
@@ -109,7 +109,7 @@ class ExportDirectory:
         self._end = 0
         self.run = uuid.uuid4().hex
         try:
-            self._check_ours()
+            self._check_is_export()
             make_directories(fs, self._own)
             self._lock = self._take_lock()
         except OSError as error:
@@ -142,17 +142,17 @@ class ExportDirectory:
         try:
             return self._commit(self._staged_ranges())
         except OSError as error:
-            raise StorageError.from_os(error, "put files into the export", path=self.path) from error
+            raise StorageError.from_os(error, "move files into the export", path=self.path) from error
 
-    def _check_ours(self) -> None:
+    def _check_is_export(self) -> None:
         if is_export(self.path, fs=self._fs) or not self._fs.exists(self.path):
             return
-        strange = sorted(name for name in self._fs.names(self.path) if name != OWN)
-        if strange:
+        unknown = sorted(name for name in self._fs.names(self.path) if name != OWN)
+        if unknown:
             raise IllegalArgument(
-                f"the directory holds {shown_names(strange)}, and is no export of ours",
+                f"the directory has {shown_names(unknown)} and is not an export of kafkalog",
                 path=self.path,
-                hint="name a directory that is missing or empty, or the one of the export that is to go on",
+                hint="choose a missing or empty directory, or an export to continue",
             )
 
     def _take_lock(self) -> File:
@@ -164,7 +164,7 @@ class ExportDirectory:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise
             raise DirectoryLocked(
-                "another job exports into this directory", path=self.path, hint="wait for its end, or name another one"
+                "another job is exporting into this directory", path=self.path, hint="wait, or choose another directory"
             ) from None
         return file
 
@@ -173,7 +173,7 @@ class ExportDirectory:
             if is_export(self.path, fs=self._fs):
                 self._read()
             else:
-                self._begin()
+                self._create()
             self._publish()
             self._commit(self._staged_ranges())
             shutil.rmtree(os.path.join(self._own, "staging"), ignore_errors=True)
@@ -188,13 +188,13 @@ class ExportDirectory:
         """Path of the manifest."""
         return os.path.join(self._own, MANIFEST)
 
-    def _begin(self) -> None:
+    def _create(self) -> None:
         line = _line({"kafkalog_export": VERSION, **asdict(self.settings)})
         atomic_write(self._fs, self.manifest, line)
         self._end = len(line)
 
     def _read(self) -> None:
-        content = self._fs.read_file(self.manifest, MOST_BYTES)
+        content = self._fs.read_file(self.manifest, MAX_BYTES)
         lines = content.split(b"\n")
         self._end = len(content) - len(lines.pop())  # a line truncated by a crash was never committed
         for number, line in enumerate(lines, 1):
@@ -203,7 +203,7 @@ class ExportDirectory:
                 if number == 1:
                     self._check_settings(document)
                 elif "published" in document:
-                    self._published = _whole(document, "published", len(self.ranges))
+                    self._published = _whole_number(document, "published", len(self.ranges))
                 else:
                     self._add(_range(document))
             except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -212,20 +212,21 @@ class ExportDirectory:
                 raise FormatError(
                     f"line {number} of the export's manifest cannot be read: {error}",
                     path=self.manifest,
-                    hint="restore the manifest, or export into another directory: without it what is there is unknown",
+                    hint="restore the manifest, or export into another directory: its content is unknown without it",
                 ) from None
 
     def _check_settings(self, document: Any) -> None:
         if document["kafkalog_export"] != VERSION:
-            raise ValueError(f"version {document['kafkalog_export']!r} is not known, {VERSION} is")
-        there = {"columns": tuple(document["columns"]), **{n: document[n] for n in ("isolation", "by_date")}}
-        there["format"] = document.get("format", "parquet")  # earlier versions did not store it
-        for name, wanted in asdict(self.settings).items():
-            if there[name] != wanted:
+            raise ValueError(f"version {document['kafkalog_export']!r} is not supported, {VERSION} is")
+        stored = {"columns": tuple(document["columns"]), **{n: document[n] for n in ("isolation", "by_date")}}
+        stored["format"] = document.get("format", "parquet")  # earlier versions did not store it
+        for name, value in asdict(self.settings).items():
+            if stored[name] != value:
+                there, here = _format_value(stored[name]), _format_value(value)
                 raise IllegalArgument(
-                    f"the directory has an export with {name} {_told(there[name])}, not {_told(wanted)}",
+                    f"the directory has an export with {name} {there}, not {here}",
                     path=self.path,
-                    hint=f"give {name} as it was, or name another directory for another export",
+                    hint=f"use the same {name}, or export into another directory",
                 )
 
     def _add(self, one: ExportedRange) -> None:
@@ -249,25 +250,25 @@ class ExportDirectory:
             directory = os.path.join(staging, run)
             for name in sorted(self._fs.names(directory)):
                 if name.endswith(DONE_SUFFIX):
-                    found.append(_range(json.loads(self._fs.read_file(os.path.join(directory, name), MOST_BYTES))))
+                    found.append(_range(json.loads(self._fs.read_file(os.path.join(directory, name), MAX_BYTES))))
         return sorted(found, key=lambda one: (one.topic_partition, one.start, one.stop))
 
     def _commit(self, staged: Iterable[ExportedRange]) -> list[ExportedRange]:
         """Commit ranges; of two tasks that finished the same range (a retry, speculation) the first counts."""
         seen: dict[TopicPartition, OffsetSet] = {}
-        taken = []
+        accepted = []
         for one in staged:
             where = one.topic_partition
             known = seen.setdefault(where, OffsetSet(self.exported.get(where, ())))
             if not known.overlaps(one.start, one.stop):
                 known.add(one.start, one.stop)
-                taken.append(one)
-        if taken:
-            self._append(b"".join(_line(asdict(one)) for one in taken))
-            for one in taken:
+                accepted.append(one)
+        if accepted:
+            self._append(b"".join(_line(asdict(one)) for one in accepted))
+            for one in accepted:
                 self._add(one)
         self._publish()
-        return taken
+        return accepted
 
     def _publish(self) -> None:
         """Rename the files of committed ranges into place; some may be in place since before a crash or failure."""
@@ -285,9 +286,9 @@ class ExportDirectory:
             except FileNotFoundError:
                 if not self._fs.exists(place):
                     raise FormatError(
-                        f"{file.staged}, a file of the export that a killed run left in staging, is gone",
+                        f"{file.staged}, which a killed run left in staging, is missing",
                         path=self.path,
-                        hint="somebody removed it: export into another directory",
+                        hint="it was removed: export into another directory",
                     ) from None
         for directory in directories:
             self._fs.fsync_dir(directory)
@@ -305,17 +306,17 @@ def write_done(staging: str, name: str, exported: ExportedRange, *, fs: FileSyst
     atomic_write(fs, os.path.join(staging, name + DONE_SUFFIX), _line(asdict(exported)))
 
 
-def shown_names(names: list[str], most: int = 3) -> str:
+def shown_names(names: list[str], limit: int = 3) -> str:
     """Return some of the names, and the number of the others."""
-    text = ", ".join(names[:most])
-    return f"{text} and {len(names) - most} more" if len(names) > most else text
+    text = ", ".join(names[:limit])
+    return f"{text} and {len(names) - limit} more" if len(names) > limit else text
 
 
 def _line(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-def _told(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(value) if isinstance(value, tuple) else str(value)
@@ -325,30 +326,30 @@ def _range(document: Any) -> ExportedRange:
     """Parse a range; raise ValueError, TypeError or LookupError for an invalid document."""
     files = tuple(
         ExportedFile(
-            _matching(_PLACE, file["place"]), _matching(_STAGED, file["staged"]),
-            _whole(file, "records"), _whole(file, "bytes"),
+            _checked_name(_PLACE, file["place"]), _checked_name(_STAGED, file["staged"]),
+            _whole_number(file, "records"), _whole_number(file, "bytes"),
         )
         for file in document["files"]
     )  # fmt: skip
     topic_id = document["topic_id"]
     if not (topic_id is None or isinstance(topic_id, str)):
-        raise ValueError("topic_id is no text")
-    start = _whole(document, "start")
-    stop = _whole(document, "stop")
+        raise ValueError("topic_id is not a string")
+    start = _whole_number(document, "start")
+    stop = _whole_number(document, "stop")
     if stop <= start:
         raise ValueError(f"the range [{start}, {stop}) is empty")
     topic, partition = validate_topic(document["topic"]), validate_partition(document["partition"])
-    return ExportedRange(topic, partition, start, stop, _whole(document, "log_bytes"), topic_id, files)
+    return ExportedRange(topic, partition, start, stop, _whole_number(document, "log_bytes"), topic_id, files)
 
 
-def _whole(document: Mapping[str, object], name: str, most: int = 2**63 - 1) -> int:
+def _whole_number(document: Mapping[str, object], name: str, limit: int = 2**63 - 1) -> int:
     value = document[name]
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
         raise ValueError(f"{name} is {value!r}")
     return value
 
 
-def _matching(pattern: re.Pattern[str], value: object) -> str:
+def _checked_name(pattern: re.Pattern[str], value: object) -> str:
     if not isinstance(value, str) or pattern.fullmatch(value) is None or "/../" in f"/{value}/":
-        raise ValueError(f"{value!r} is no name of ours")
+        raise ValueError(f"{value!r} is not a file name of an export")
     return value

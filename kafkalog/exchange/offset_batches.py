@@ -10,9 +10,9 @@ import numpy as np
 
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.bytes.crc import crc32c
-from kafkalog.exchange.targets import StagedFor, no_time
+from kafkalog.exchange.targets import StagedFor, no_time, place_all
 from kafkalog.records.format import TIMESTAMP_TYPE_BIT
-from kafkalog.records.placer import Placed, Placer
+from kafkalog.records.placer import Placer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,16 +43,16 @@ def batches_with_offsets(tables: Iterable[pyarrow.Table], name: str, topic: Stag
         types = table["timestampType"].to_numpy() if "timestampType" in table.schema.names else None
         times = table["timestamp"].to_numpy() if "timestamp" in table.schema.names else None
         rows = table.select([one for one in ("value", "key", "timestamp", "headers") if one in table.schema.names])
-        for first, stop in runs(offsets, types, times):
+        for first, stop in batch_runs(offsets, types, times):
             appended = types is not None and types[first] == LOG_APPEND_TIME
             shift = int(offsets[first]) - before
-            for placed in _placed(placer, rows.slice(first, stop - first)):
+            for placed in place_all(placer, [rows.slice(first, stop - first)]):
                 shift_offsets(placed.batches, shift, appended)
                 yield placed.batches
             before += stop - first
 
 
-def runs(
+def batch_runs(
     offsets: NDArray[np.int64], types: NDArray[np.integer] | None, times: NDArray[np.int64] | None
 ) -> Iterator[tuple[int, int]]:
     """Return the rows [first, stop) that fit in one batch: consecutive offsets and one timestamp type.
@@ -67,10 +67,6 @@ def runs(
     places = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(offsets)]
     return ((first, stop) for first, stop in zip(places, places[1:], strict=False) if first < stop)
 
-
-def _placed(placer: Placer, rows: pyarrow.Table) -> Iterator[Placed]:
-    yield from placer.add(rows)
-    yield from placer.finish()
 
 
 def shift_offsets(batches: Buffer, shift: int, append_time: bool) -> None:

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 import kafkalog
 from kafkalog.errors import StorageError
-from kafkalog.exchange.manifest import ExportedFile, ExportedRange, write_done
-from kafkalog.exchange.tasks import ExportTask
+from kafkalog.exchange.manifest import ExportedFile, ExportedRange
+from kafkalog.exchange.planning import ExportTask
 from kafkalog.log.scan import LogScan
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
 from kafkalog.storage.damage import Skipped
@@ -21,11 +21,10 @@ from kafkalog.storage.damage import Skipped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ExportTask", "export_range"]
+__all__ = ["export_range"]
 
 ARROW: Final = "arrow"
-ARROW_CODECS: Final = ("zstd", "lz4", "none")
-CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+
 DAY_MS: Final = 86_400_000
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Directory name that readers of partitioned tables read as null."""
@@ -33,10 +32,10 @@ FIRST_DAY: Final = int(np.datetime64("0001-01-01", "D").astype(np.int64))
 LAST_DAY: Final = int(np.datetime64("9999-12-31", "D").astype(np.int64))
 GROUP_BYTES: Final = 32 << 20
 """Bytes in memory at which the columns of one date become a row group."""
-LEAST_BATCH_BYTES: Final = 64 << 10
-KEPT_BYTES: Final = 64 << 20
+MIN_BATCH_BYTES: Final = 64 << 10
+MAX_WAITING_BYTES: Final = 64 << 20
 """Most bytes of columns in memory over all dates; beyond that the largest are written."""
-MOST_OPEN: Final = 16
+MAX_OPEN: Final = 16
 """Most dates with open files; if records alternate between more dates, files are smaller."""
 PLAIN: Final = frozenset(("offset", "timestamp"))
 """Columns with few repeated values: stored as differences instead of a dictionary."""
@@ -48,23 +47,18 @@ def export_range(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
     `skipped` receives what the task's `on_damage` leaves out. Attempts at the same range do not conflict: each has its
     own file names.
     """
-    part = task.range
-    name = f"{part.topic_partition}-{part.start:020d}-{os.urandom(6).hex()}"
+    name = task.new_name()
     files = _Files(task, name)
     try:
         for batch in _batches(task, skipped):
             files.add(batch)
-        exported = ExportedRange(
-            part.topic, part.partition, part.start, part.stop, task.log_bytes, task.topic_id, tuple(files.close())
-        )
-        write_done(task.staging, name, exported)
+        return task.record_done(name, files.close())
     except pa.ArrowException as error:
         raise StorageError(f"could not write Parquet: {error}", path=task.staging) from error
     except OSError as error:
         raise StorageError.from_os(error, "write Parquet", path=task.staging) from error
     finally:
         files.abandon()
-    return exported
 
 
 def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.RecordBatch]:
@@ -73,9 +67,9 @@ def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.Rec
     wanted = {*settings.columns, "offset", *(("timestamp",) if settings.by_date else ())}
     columns = [name for name in COLUMNS if name in wanted]
     with kafkalog.open(part.directory) as log:
-        most = min(BATCH_BYTES, max(LEAST_BATCH_BYTES, task.file_bytes // 8))
+        max_bytes = min(BATCH_BYTES, max(MIN_BATCH_BYTES, task.file_bytes // 8))
         scan = LogScan(
-            log, part.start, part.stop, columns, isolation=settings.isolation, batch_bytes=most,
+            log, part.start, part.stop, columns, isolation=settings.isolation, batch_bytes=max_bytes,
             on_damage=task.on_damage, skipped=skipped,
         )  # fmt: skip
         for piece in scan:
@@ -163,7 +157,7 @@ class _Files:
     def _put(self, date: str | None, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> None:
         file = self._open.pop(date, None)
         if file is None:
-            if len(self._open) >= MOST_OPEN:
+            if len(self._open) >= MAX_OPEN:
                 self._finish(next(iter(self._open)))  # the one whose last records are the oldest
             path = os.path.join(self._task.staging, f"{self._name}-{len(self._paths):04d}.{self._task.settings.format}")
             self._paths.append(path)
@@ -172,7 +166,7 @@ class _Files:
         file.add(batch, offsets)
         if file.waiting_bytes >= min(GROUP_BYTES, self._task.file_bytes):
             self._write(file)
-        elif sum(one.waiting_bytes for one in self._open.values()) >= KEPT_BYTES:
+        elif sum(one.waiting_bytes for one in self._open.values()) >= MAX_WAITING_BYTES:
             self._write(max(self._open.values(), key=lambda one: one.waiting_bytes))
 
     def _write(self, file: _OpenFile) -> None:
@@ -185,11 +179,8 @@ class _Files:
             file.write(self._task.compression)
         size = file.close()
         del self._open[date]
-        where = self._task.range.topic_partition
-        folder = f"topic={where.topic}/" + ("" if date is None else f"date={date}/")
-        place = f"{folder}{where}-{file.first:020d}-{file.last:020d}.{file.format}"
-        staged = f"{os.path.basename(self._task.staging)}/{os.path.basename(file.path)}"
-        self._done.append(ExportedFile(place, staged, file.records, size))
+        folder = "" if date is None else f"date={date}/"
+        self._done.append(self._task.staged_file(file.path, file.first, file.last, file.records, size, folder))
 
     def close(self) -> list[ExportedFile]:
         """Finish and sync all files and return them."""

@@ -9,7 +9,7 @@ from kafkalog.errors import CorruptRecord, MissingPackage
 from kafkalog.exchange.jsonl_files import export_lines
 
 if TYPE_CHECKING:
-    from kafkalog.exchange.tasks import ExportTask
+    from kafkalog.exchange.planning import ExportTask
     from kafkalog.storage.damage import Skipped
 
 __all__ = ["export_part"]

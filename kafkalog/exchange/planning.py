@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.errors import IllegalArgument, IllegalState, InconsistentTopicId, OffsetOutOfRange
-from kafkalog.exchange.manifest import ExportDirectory, ExportedRange
+from kafkalog.exchange.manifest import ExportDirectory, ExportedFile, ExportedRange, ExportSettings, write_done
+from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.records.column_reader import COLUMNS, kinds_of
 from kafkalog.types import TopicPartition
 
 __all__ = [
-    "FILE_BYTES", "LEAST_FILE_BYTES", "check_loss", "check_same", "column_names", "log_bytes_per_byte", "task_bytes",
+    "CODECS", "FILE_BYTES", "MIN_FILE_BYTES", "ExportTask", "check_loss", "check_same", "column_names",
+    "log_bytes_per_byte", "task_bytes",
 ]  # fmt: skip
 
+CODECS: Final = {
+    "parquet": ("zstd", "snappy", "gzip", "lz4", "brotli", "none"),
+    "arrow": ("zstd", "lz4", "none"),
+    "jsonl": ("none",),
+}
+"""Codecs of each format, the default first."""
 FILE_BYTES: Final = 128 << 20
-LEAST_FILE_BYTES: Final = 1 << 10
-LEAST_TASK_BYTES: Final = 16 << 20
+MIN_FILE_BYTES: Final = 1 << 10
+MIN_TASK_BYTES: Final = 16 << 20
 """Least bytes of log in a task that is cut only to use all cores."""
 FIRST_RATIO: Final = 2.0
-MOST_RATIO: Final = 16.0
-"""Bytes of log for a byte of Parquet: FIRST_RATIO before anything was exported, MOST_RATIO at most."""
+MAX_RATIO: Final = 16.0
+"""Bytes of log for a byte of Parquet: FIRST_RATIO before anything was exported, MAX_RATIO at most."""
 OffsetOf = Callable[[TopicPartition], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTask:
+    """A range of a partition, `log_bytes` of log, to files of about `file_bytes` in the directory `staging`."""
+
+    range: OffsetRange
+    log_bytes: int
+    topic_id: str | None
+    settings: ExportSettings
+    compression: str
+    file_bytes: int
+    staging: str
+    on_damage: str = "raise"
+
+    def new_name(self) -> str:
+        """Return a name for the files of one attempt at the task."""
+        return f"{self.range.topic_partition}-{self.range.start:020d}-{os.urandom(6).hex()}"
+
+    def staged_file(self, path: str, first: int, last: int, records: int, size: int, folder: str = "") -> ExportedFile:
+        """Return the entry of the staged file `path` with the offsets `first` to `last`, below the topic's `folder`."""
+        topic_partition, suffix = self.range.topic_partition, os.path.splitext(path)[1]
+        place = f"topic={self.range.topic}/{folder}{topic_partition}-{first:020d}-{last:020d}{suffix}"
+        return ExportedFile(place, f"{os.path.basename(self.staging)}/{os.path.basename(path)}", records, size)
+
+    def record_done(self, name: str, files: Iterable[ExportedFile]) -> ExportedRange:
+        """Record that the files of the task are staged, complete and synced."""
+        part = self.range
+        done = ExportedRange(
+            part.topic, part.partition, part.start, part.stop, self.log_bytes, self.topic_id, tuple(files)
+        )
+        write_done(self.staging, name, done)
+        return done
 
 
 def column_names(columns: Iterable[str] | None) -> tuple[str, ...]:
@@ -30,23 +73,23 @@ def column_names(columns: Iterable[str] | None) -> tuple[str, ...]:
 
     Raises IllegalArgument for an unknown name, and if no column is left.
     """
-    named = COLUMNS if columns is None else tuple(COLUMNS[kind] for kind in kinds_of(columns))
-    kept = tuple(name for name in COLUMNS if name in named and name != "topic")
-    if not kept:
-        raise IllegalArgument("no column is left besides the topic", hint=f"columns are {', '.join(COLUMNS)}")
-    return kept
+    requested = COLUMNS if columns is None else tuple(COLUMNS[kind] for kind in kinds_of(columns))
+    selected = tuple(name for name in COLUMNS if name in requested and name != "topic")
+    if not selected:
+        raise IllegalArgument("no column is selected besides the topic", hint=f"columns are {', '.join(COLUMNS)}")
+    return selected
 
 
 def task_bytes(log_bytes: int, cores: int, file_bytes: int, ratio: float) -> int:
     """Return the bytes of log for a task: enough for one file, or fewer to use all cores."""
-    return max(1, min(int(file_bytes * ratio), max(LEAST_TASK_BYTES, log_bytes // cores)))
+    return max(1, min(int(file_bytes * ratio), max(MIN_TASK_BYTES, log_bytes // cores)))
 
 
 def log_bytes_per_byte(ranges: Iterable[ExportedRange]) -> float:
     """Return the bytes of log for a byte of output, measured on the exported ranges."""
     pairs = [(one.log_bytes, sum(file.bytes for file in one.files)) for one in ranges if one.files]
     written = sum(size for _, size in pairs)
-    return min(MOST_RATIO, max(1.0, sum(log for log, _ in pairs) / written)) if written else FIRST_RATIO
+    return min(MAX_RATIO, max(1.0, sum(log for log, _ in pairs) / written)) if written else FIRST_RATIO
 
 
 def check_same(
@@ -63,18 +106,18 @@ def check_same(
         now = ids.get(one.topic_partition)
         if now is not None and one.topic_id is not None and now != one.topic_id:
             raise InconsistentTopicId(
-                f"{one.topic_partition} was exported from the topic with id {one.topic_id}, this one has {now}",
+                f"{one.topic_partition} was exported from the topic with id {one.topic_id}, but this one has {now}",
                 path=paths[one.topic_partition],
-                hint="the topic was made anew: export it into another directory",
+                hint="the topic was recreated: export it into another directory",
             )
     for key, end in _ends(directory, ids):
         now_end = latest(key)
         if now_end < end:
             raise IllegalState(
-                f"{key} was exported up to offset {end}, and now ends at {now_end}",
+                f"{key} was exported up to offset {end}, but now ends at {now_end}",
                 path=paths[key],
                 offset=now_end,
-                hint="its end was cut off, or it is another log: export it into another directory",
+                hint="the log was truncated or replaced: export it into another directory",
             )
 
 
@@ -96,7 +139,7 @@ def check_loss(
             if loss is None:
                 raise OffsetOutOfRange(
                     text, path=paths[key], offset=end,
-                    hint="set failOnDataLoss to false to export what is there, and run the export more often",
+                    hint="set failOnDataLoss to false to export the remaining records, and export more often",
                 )  # fmt: skip
             warnings.warn(text, loss, stacklevel=2)
 

@@ -30,7 +30,7 @@ __all__ = ["RECORD_COLUMNS", "GroupFacts", "ParquetFacts", "ordered_rows", "surv
 RECORD_COLUMNS: Final = ("value", "key", "headers", "timestamp", "timestampType", "topic", "partition", "offset")
 ARROW: Final = ".arrow"
 LINES: Final = (".jsonl", ".ndjson", ".json")
-MOST_HELD_BYTES: Final = 1 << 30
+MAX_HELD_BYTES: Final = 1 << 30
 """Most bytes of rows held back for offset order, when files overlap in offsets as those of several dates do."""
 BATCH_ROWS: Final = 65_536
 MAX_OFFSET: Final = 2**63 - 2
@@ -51,9 +51,8 @@ class GroupFacts:
     """A row group: its number in the file, its partitions, and its first offset (-1 without offsets)."""
 
     number: int
-    wheres: tuple[TopicPartition, ...]
+    topic_partitions: tuple[TopicPartition, ...]
     first_offset: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,14 @@ class ParquetFacts:
     places: tuple[tuple[int, int], ...] = ()
 
     @property
+    def topic_partitions(self) -> set[TopicPartition]:
+        """Partitions of the rows that state theirs."""
+        return {where for group in self.groups for where in group.topic_partitions}
+
+    @property
     def is_ordered(self) -> bool:
         """True if each row has topic, partition and offset."""
-        return "offset" in self.columns and "partition" in self.columns and all(one.wheres for one in self.groups)
+        return {"offset", "partition"} <= self.columns.keys() and all(one.topic_partitions for one in self.groups)
 
 
 def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
@@ -85,39 +89,30 @@ def survey(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFac
         return _survey_lines(path, names, topic)
     if path.lower().endswith(ARROW):
         return _survey_arrow(path, names, topic)
-    try:
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            columns = _columns(schema, names, path)
-            found = _TOPIC.search(path)
-            own = topic or (validate_topic(found[1]) if found and "topic" not in columns else None)
-            groups = tuple(_group(file, number, columns, own) for number in range(file.num_row_groups))
-    except pa.ArrowException as error:
-        raise FormatError(f"this is no Parquet file: {error}", path=path, hint="check the file") from None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=path) from error
-    return ParquetFacts(path, columns, own, groups)
+    with _reading(path, "a Parquet"), pq.ParquetFile(path) as file:
+        columns = _columns(file.schema_arrow, names, path)
+        file_topic = topic or _topic_of(path, columns)
+        groups = tuple(_group_facts(file, number, columns, file_topic) for number in range(file.num_row_groups))
+    return ParquetFacts(path, columns, file_topic, groups)
 
 
 def _survey_arrow(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
     with _arrow_file(path) as file:
         columns = _columns(file.schema, names, path)
-        own = topic or _topic_of(path, columns)
-        groups = []
-        for number in range(file.num_record_batches):
-            table = pa.Table.from_batches([file.get_batch(number)])
-            groups.append(group_of(number, table, columns, own))
-    return ParquetFacts(path, columns, own, tuple(groups))
+        file_topic = topic or _topic_of(path, columns)
+        tables = (pa.Table.from_batches([file.get_batch(number)]) for number in range(file.num_record_batches))
+        groups = tuple(_table_facts(number, table, columns, file_topic) for number, table in enumerate(tables))
+    return ParquetFacts(path, columns, file_topic, groups)
 
 
 def _survey_lines(path: str, names: Mapping[str, str], topic: str | None) -> ParquetFacts:
     if names:
-        raise IllegalArgument("JSON lines have fields of their own names", path=path, hint="leave --column out")
+        raise IllegalArgument("the field names of JSON lines are fixed", path=path, hint="omit --column")
     columns = {part: part for part in RECORD_COLUMNS}
     groups: list[GroupFacts] = []
     places: list[tuple[int, int]] = []
     for start, stop, table in line_tables(path):
-        groups.append(group_of(len(groups), table, columns, topic))
+        groups.append(_table_facts(len(groups), table, columns, topic))
         places.append((start, stop))
     return ParquetFacts(path, columns, topic, tuple(groups), tuple(places))
 
@@ -127,12 +122,12 @@ def _topic_of(path: str, columns: Mapping[str, str]) -> str | None:
     return validate_topic(found[1]) if found and "topic" not in columns else None
 
 
-def group_of(number: int, table: pa.Table, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
+def _table_facts(number: int, table: pa.Table, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
     """Return the facts about a group's rows."""
     first = pc.min(table[columns["offset"]]).as_py() if "offset" in columns else None
     missing = "offset" in columns and table[columns["offset"]].null_count
-    wheres = () if missing or "partition" not in columns else wheres_of(table, columns, topic)
-    return GroupFacts(number, wheres, -1 if first is None else int(first), table.num_rows)
+    topic_partitions = () if missing or "partition" not in columns else _partitions_in_table(table, columns, topic)
+    return GroupFacts(number, topic_partitions, -1 if first is None else int(first))
 
 
 def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str, str]:
@@ -144,23 +139,23 @@ def _columns(schema: pa.Schema, names: Mapping[str, str], path: str) -> dict[str
                 nearest = closest_match(name, schema.names)
                 meant = f"did you mean {nearest}? " if nearest else ""
                 raise IllegalArgument(
-                    f"there is no column {name!r}, which is to be the {part}", path=path,
+                    f"there is no column {name!r} for the {part}", path=path,
                     hint=f"{meant}columns are {', '.join(schema.names[:20])}",
                 )  # fmt: skip
             continue
         kind = schema.field(name).type
-        right = str(kind) in _KINDS[part] if part in _KINDS else True
+        is_valid = str(kind) in _KINDS[part] if part in _KINDS else True
         if part == "timestamp":
-            right = pa.types.is_timestamp(kind) or pa.types.is_int64(kind)
-        if not right:
+            is_valid = pa.types.is_timestamp(kind) or pa.types.is_int64(kind)
+        if not is_valid:
             raise IllegalArgument(
-                f"column {name!r} is {kind}, which cannot be the {part}", path=path, hint="cast it, or name another"
+                f"column {name!r} of type {kind} cannot be the {part}", path=path, hint="cast it, or name another"
             )
         columns[part] = name
     return columns
 
 
-def _group(file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
+def _group_facts(file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None) -> GroupFacts:
     facts = file.metadata.row_group(number)
     bounds = {}
     for n in range(facts.num_columns):
@@ -171,49 +166,49 @@ def _group(file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic:
     first = bounds.get(columns.get("offset", ""), (None, None))[0] if "offset" in columns else -1
     if first is None:
         first = pc.min(file.read_row_group(number, [columns["offset"]]).column(0)).as_py()
-    wheres = _wheres(file, number, columns, topic, bounds) if "partition" in columns else ()
-    return GroupFacts(number, wheres, -1 if first is None else int(first), facts.num_rows)
+    topic_partitions = _partitions_in_group(file, number, columns, topic, bounds) if "partition" in columns else ()
+    return GroupFacts(number, topic_partitions, -1 if first is None else int(first))
 
 
-def _wheres(
+def _partitions_in_group(
     file: pq.ParquetFile, number: int, columns: Mapping[str, str], topic: str | None,
     bounds: Mapping[str, tuple[object, object]],
 ) -> tuple[TopicPartition, ...]:  # fmt: skip
     """Return the partitions of the rows in a group; empty if the rows do not state them."""
-    parts = _places(columns, topic)
+    parts = _place_columns(columns, topic)
     if parts is None:
         return ()
     if all(name in bounds and bounds[name][0] == bounds[name][1] for name in parts):
         rows = [{name: bounds[name][0] for name in parts}]
     else:
         rows = file.read_row_group(number, parts).group_by(parts).aggregate([]).to_pylist()
-    return _named(rows, columns, topic)
+    return _partitions_in_rows(rows, columns, topic)
 
 
-def wheres_of(table: pa.Table, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
+def _partitions_in_table(table: pa.Table, columns: Mapping[str, str], topic: str | None) -> tuple[TopicPartition, ...]:
     """Return the partitions of the rows in a table; empty if the rows do not state them."""
-    parts = _places(columns, topic)
+    parts = _place_columns(columns, topic)
     if parts is None:
         return ()
-    return _named(table.select(parts).group_by(parts).aggregate([]).to_pylist(), columns, topic)
+    return _partitions_in_rows(table.select(parts).group_by(parts).aggregate([]).to_pylist(), columns, topic)
 
 
-def _places(columns: Mapping[str, str], topic: str | None) -> list[str] | None:
+def _place_columns(columns: Mapping[str, str], topic: str | None) -> list[str] | None:
     """Return the columns with topic and partition; None without a column for the topic."""
     if topic is not None:
         return [columns["partition"]]
     return [columns["topic"], columns["partition"]] if "topic" in columns else None
 
 
-def _named(
+def _partitions_in_rows(
     rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], topic: str | None
 ) -> tuple[TopicPartition, ...]:
     found = set()
     for row in rows:
-        its = topic if topic is not None else row[columns["topic"]]
-        if its is None or row[columns["partition"]] is None:
+        row_topic = topic if topic is not None else row[columns["topic"]]
+        if row_topic is None or row[columns["partition"]] is None:
             return ()
-        found.add(TopicPartition(validate_topic(its), validate_partition(int(row[columns["partition"]]))))
+        found.add(TopicPartition(validate_topic(row_topic), validate_partition(int(row[columns["partition"]]))))
     return tuple(sorted(found))
 
 
@@ -221,11 +216,11 @@ def unordered_rows(facts: ParquetFacts) -> Iterator[pa.Table]:
     """Yield all rows of a file as tables with the columns of records, in file order."""
     if facts.path.lower().endswith((*LINES, ARROW)):
         for group in facts.groups:
-            yield _cast(_renamed(read_group(facts, group.number), facts), facts)
+            yield _as_records(read_group(facts, group.number), facts)
         return
-    with _opened(facts) as file:
+    with _parquet_file(facts.path) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=list(facts.columns.values())):
-            yield _as_record_batch(batch, facts)
+            yield _as_records(pa.Table.from_batches([batch]), facts)
 
 
 def read_group(facts: ParquetFacts, number: int) -> pa.Table:
@@ -236,7 +231,7 @@ def read_group(facts: ParquetFacts, number: int) -> pa.Table:
     if facts.path.lower().endswith(ARROW):
         with _arrow_file(facts.path) as file:
             return pa.Table.from_batches([file.get_batch(number)]).select(names)
-    with _opened(facts) as file:
+    with _parquet_file(facts.path) as file:
         return file.read_row_group(number, columns=names)
 
 
@@ -244,30 +239,30 @@ def ordered_rows(where: TopicPartition, files: Iterable[ParquetFacts]) -> Iterat
     """Yield the rows of one partition in all files, in the order of their offsets, as tables.
 
     Row groups that overlap in offsets are merged. Raises IllegalArgument for a duplicate offset, and if files overlap
-    so much that the waiting rows exceed MOST_HELD_BYTES.
+    so much that the waiting rows exceed MAX_HELD_BYTES.
     """
     groups = sorted(
         ((group.first_offset, facts.path, group.number, facts) for facts in files for group in facts.groups
-         if where in group.wheres),
+         if where in group.topic_partitions),
         key=lambda one: one[:3],
     )  # fmt: skip
-    held: pa.Table | None = None
+    pending: pa.Table | None = None
     last = -1
     for n, (_, path, number, facts) in enumerate(groups):
-        table = _of(where, read_group(facts, number), facts)
-        held = table if held is None else pa.concat_tables([held, table], promote_options="default")
-        held = held.sort_by("offset")
-        following = groups[n + 1][0] if n + 1 < len(groups) else 1 << 63
-        offsets = held["offset"].to_numpy()
-        ready = int(offsets.searchsorted(following)) if following < 1 << 63 else len(offsets)
-        out, held = held.slice(0, ready), held.slice(ready)
+        table = _rows_of(where, read_group(facts, number), facts)
+        pending = table if pending is None else pa.concat_tables([pending, table], promote_options="default")
+        pending = pending.sort_by("offset")
+        next_first = groups[n + 1][0] if n + 1 < len(groups) else 1 << 63
+        offsets = pending["offset"].to_numpy()
+        ready = int(offsets.searchsorted(next_first)) if next_first < 1 << 63 else len(offsets)
+        out, pending = pending.slice(0, ready), pending.slice(ready)
         if ready:
             _check_rising(offsets[:ready], last, where, path)
             last = int(offsets[ready - 1])
             yield out
-        if held.nbytes > MOST_HELD_BYTES:
+        if pending.nbytes > MAX_HELD_BYTES:
             raise IllegalArgument(
-                f"rows of {where} are spread over files without any order of offsets", path=path,
+                f"rows of {where} are spread over files in no order of offsets", path=path,
                 hint="sort the files by offset, or import without offsets",
             )  # fmt: skip
 
@@ -276,37 +271,28 @@ def _check_rising(offsets: NDArray[np.int64], last: int, where: TopicPartition, 
     for offset in (int(offsets[0]), int(offsets[-1])):
         if not 0 <= offset <= MAX_OFFSET:
             raise IllegalArgument(
-                f"{where} has a row with offset {offset}, which no record can have", path=path, offset=offset,
+                f"{where} has a row with the invalid offset {offset}", path=path, offset=offset,
                 hint="import without offsets: --offsets new",
             )  # fmt: skip
     if offsets[0] <= last or (offsets[1:] <= offsets[:-1]).any():
-        doubles = offsets[1:][offsets[1:] <= offsets[:-1]]
-        offset = int(offsets[0] if offsets[0] <= last else doubles[0])
+        duplicates = offsets[1:][offsets[1:] <= offsets[:-1]]
+        offset = int(offsets[0] if offsets[0] <= last else duplicates[0])
         raise IllegalArgument(
-            f"{where} has an offset twice", path=path, offset=offset, hint="leave out files with the same records"
+            f"{where} has a duplicate offset", path=path, offset=offset, hint="omit files with the same records"
         )
 
 
-def _of(where: TopicPartition, table: pa.Table, facts: ParquetFacts) -> pa.Table:
+def _rows_of(where: TopicPartition, table: pa.Table, facts: ParquetFacts) -> pa.Table:
     """Return the rows of the partition in a table, as columns of records."""
     mask = pc.equal(table[facts.columns["partition"]], where.partition)
     if facts.topic is None:
         mask = pc.and_(mask, pc.equal(table[facts.columns["topic"]], where.topic))
-    rows = table.filter(mask)
-    found = pa.table({part: rows[name] for part, name in facts.columns.items() if part not in ("topic", "partition")})
-    return _cast(found, facts)
+    return _as_records(table.filter(mask), facts, but=("topic", "partition"))
 
 
-def _as_record_batch(batch: pa.RecordBatch, facts: ParquetFacts) -> pa.Table:
-    return _cast(_renamed(pa.Table.from_batches([batch]), facts), facts)
-
-
-def _renamed(table: pa.Table, facts: ParquetFacts) -> pa.Table:
-    return pa.table({part: table[name] for part, name in facts.columns.items()})
-
-
-def _cast(table: pa.Table, facts: ParquetFacts) -> pa.Table:
-    """Return the table with timestamps in ms and the integer types of records."""
+def _as_records(rows: pa.Table, facts: ParquetFacts, but: tuple[str, ...] = ()) -> pa.Table:
+    """Return the mapped columns, except those in `but`, under their names, with the types of records and ms."""
+    table = pa.table({part: rows[name] for part, name in facts.columns.items() if part not in but})
     for part, kind in (("offset", pa.int64()), ("partition", pa.int32()), ("timestampType", pa.int32())):
         if part in table.schema.names:
             table = table.set_column(table.schema.get_field_index(part), part, table[part].cast(kind))
@@ -318,20 +304,22 @@ def _cast(table: pa.Table, facts: ParquetFacts) -> pa.Table:
 
 
 @contextmanager
-def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
+def _reading(path: str, kind: str) -> Iterator[None]:
+    """Raise FormatError or StorageError for an error of Arrow or the system while a file is read."""
     try:
-        with pa.OSFile(path, "rb") as source, pa.ipc.open_file(source) as file:
-            yield file
+        yield
     except pa.ArrowException as error:
-        raise FormatError(f"this is no Arrow file: {error}", path=path, hint="check the file") from None
+        raise FormatError(f"not {kind} file: {error}", path=path, hint="check the file") from None
     except OSError as error:
         raise StorageError.from_os(error, "read the input", path=path) from error
 
 
-def _opened(facts: ParquetFacts) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(facts.path)
-    except pa.ArrowException as error:
-        raise FormatError(f"this is no Parquet file: {error}", path=facts.path, hint="check the file") from None
-    except OSError as error:
-        raise StorageError.from_os(error, "read the input", path=facts.path) from error
+@contextmanager
+def _arrow_file(path: str) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    with _reading(path, "an Arrow"), pa.OSFile(path, "rb") as source, pa.ipc.open_file(source) as file:
+        yield file
+
+
+def _parquet_file(path: str) -> pq.ParquetFile:
+    with _reading(path, "a Parquet"):
+        return pq.ParquetFile(path)

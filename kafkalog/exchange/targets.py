@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from kafkalog.config.topic import LogConfig
 from kafkalog.records.packing import Compression
-from kafkalog.records.placer import TopicTarget
+from kafkalog.records.placer import Placed, Placer, TopicTarget
 
-__all__ = ["StagedFor", "no_time"]
+__all__ = ["StagedFor", "no_time", "place_all"]
 
 ANY_MS: Final = 2**63 - 1
 
@@ -32,6 +33,13 @@ class StagedFor:
         size = self.config.segment_size
         config = LogConfig(max_message_bytes=size, message_timestamp_after_max_ms=ANY_MS).replace(segment_bytes=size)
         return TopicTarget(1, config, self.compression)
+
+
+def place_all(placer: Placer, tables: Iterable[object]) -> Iterator[Placed]:
+    """Yield the batches of all rows of the tables, then close the placer's batches and yield those."""
+    for table in tables:
+        yield from placer.add(table)
+    yield from placer.finish()
 
 
 def no_time() -> int:

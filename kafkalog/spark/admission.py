@@ -44,7 +44,7 @@ class TriggerDelay:
     least: int
     most_ms: int
 
-    def puts_off(self, waiting: int, now_ms: int, last_ms: int | None) -> bool:
+    def postpones(self, waiting: int, now_ms: int, last_ms: int | None) -> bool:
         """Return True if `waiting` offsets are too few; `last_ms` is the time of the last batch, None without one."""
         if last_ms is None or now_ms - last_ms >= self.most_ms:
             return False
@@ -53,10 +53,10 @@ class TriggerDelay:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """End of a micro-batch: `ends` is None if it is postponed; `let_go` is True if the delay restarts."""
+    """End of a micro-batch: `ends` is None if it is postponed; `starts_delay` is True if the delay restarts."""
 
     ends: dict[TopicPartition, int] | None
-    let_go: bool
+    starts_delay: bool
 
 
 def admitted(
@@ -69,6 +69,6 @@ def admitted(
     last_ms: int | None,
 ) -> Admission:
     """Return the next micro-batch between `begins` and `ends`, by the lower and then the upper limit."""
-    if delay is not None and delay.puts_off(lag(begins, ends), now_ms, last_ms):
+    if delay is not None and delay.postpones(lag(begins, ends), now_ms, last_ms):
         return Admission(None, False)
     return Admission(dict(ends) if most is None else rate_limited(most, begins, ends), delay is not None)

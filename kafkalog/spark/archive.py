@@ -49,12 +49,12 @@ def requirements(name: str, extra: str | None) -> Iterator[str]:
             continue
         required = NAME.match(wanted)
         assert required is not None, line
-        found = normal(required[0])
+        found = normalized_name(required[0])
         if not condition or "extra" in condition or is_installed(found):
             yield found
 
 
-def normal(name: str) -> str:
+def normalized_name(name: str) -> str:
     """Normalize a distribution's name as package indexes do."""
     return re.sub(r"[-_.]+", "-", name).lower()
 

@@ -9,7 +9,7 @@ from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.spark.damage import DataLoss, check_ends
 from kafkalog.spark.filters import Pruning
-from kafkalog.spark.limits import Limit, check_order, resolve
+from kafkalog.spark.limits import check_order
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.ranges import plan_ranges
@@ -27,19 +27,13 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
     """
     found = find_partitions(options.paths, options.subscription)
     with PartitionViews(found, options.isolation) as views:
-        starts = _resolved(options.starting, views, "starting")
-        stops = _resolved(options.ending, views, "ending")
+        starts, stops = views.resolve(options.starting, "starting"), views.resolve(options.ending, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
         check_ends(views, {one: stop for one, stop in stops.items() if starts[one] == stop}, options)
         if pruning is not None:
             starts, stops = pruning.narrowed(starts, stops, views)
         return plan_ranges(views, starts, stops, options)
 
-
-def _resolved(limit: Limit, views: PartitionViews, side: str) -> dict[TopicPartition, int]:
-    return resolve(
-        limit, views.directories, side=side, earliest=views.earliest, latest=views.latest, at_time=views.at_time
-    )
 
 
 def within_bounds(
@@ -60,15 +54,15 @@ def within_bounds(
         for offset, side in ((starts[one], "starting"), (stops[one], "ending")):
             if earliest <= offset <= latest:
                 continue
-            text = f"the {side} offset {offset} of {one} is not there: it holds {earliest} to {latest}"
+            text = f"the {side} offset {offset} of {one} does not exist: it has {earliest} to {latest}"
             if fail_on_data_loss:
                 raise OffsetOutOfRange(
                     text,
                     path=views.directories[one],
                     offset=offset,
-                    hint="give an offset between them, or set failOnDataLoss to false to read what is there",
+                    hint="give an offset between them, or set failOnDataLoss to false to read the existing records",
                 )
-            warnings.warn(f"{text}; reading what is there", DataLoss, stacklevel=2)
+            warnings.warn(f"{text}; reading the existing records", DataLoss, stacklevel=2)
         new_starts[one] = min(max(starts[one], earliest), latest)
         new_stops[one] = min(max(stops[one], earliest), latest)
     check_order(new_starts, new_stops)

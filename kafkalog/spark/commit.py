@@ -34,9 +34,9 @@ _LOG: Final = logging.getLogger(__name__)
 _committing: Final = threading.Lock()  # one commit at a time in a process
 LOCK_WAIT_MS: Final = 60_000
 STAGING_AGE_MS: Final = 86_400_000
-_LOOK_AGAIN_MS: Final = 50
+_LOCK_RETRY_MS: Final = 50
 _DECIDED: Final = (
-    "the batch is decided: what did not land is staged, and lands at the next write to this directory; "
+    "the batch is decided: records not yet in the logs are staged, and the next write to this directory appends them; "
     "do not write these records again under another id"
 )
 
@@ -88,11 +88,11 @@ class Committer:
         StorageError. If the hint says that the batch is decided, it lands at the next commit; otherwise nothing was
         changed.
         """
-        with self._held():
-            ledger = self._ready()
+        with self._hold_lock():
+            ledger = self._finish_decided()
             if ledger.landed(job, batch_id):
                 self._sweep(job, batch_id)
-                _LOG.info("batch %d of %s is in %s already: nothing is appended", batch_id, job, self.directory)
+                _LOG.info("batch %d of %s is already in %s: nothing to append", batch_id, job, self.directory)
                 return Committed(False, 0)
             records = self._land(ledger, job, batch_id, tasks, keep)
             self._sweep(job, batch_id)
@@ -108,8 +108,8 @@ class Committer:
         lands with the next commit. Raises FormatError for the damaged plan of another import, IllegalState if that
         import's partitions were written to.
         """
-        with self._held():
-            ledger = self._ready()
+        with self._hold_lock():
+            ledger = self._finish_decided()
             if ledger.landed(job, ONLY_BATCH):
                 self._sweep(job, ONLY_BATCH)
                 return Committed(False, 0)
@@ -122,9 +122,9 @@ class Committer:
 
     def roll_forward(self) -> bool:
         """Finish decided batches and return True if there were any; errors as for `commit`."""
-        with self._held():
+        with self._hold_lock():
             was_open = self._intent() is not None or has_plans(self.directory, fs=self._fs)
-            self._ready()
+            self._finish_decided()
         return was_open
 
     def abort(self, job: Job, batch_id: int) -> None:
@@ -136,28 +136,28 @@ class Committer:
                 keep = keep.union(*(plan.files for plan in read_plans(self.directory, fs=self._fs)))
                 sweep(self.directory, landed=StagedName(job, batch_id), keep=keep, fs=self._fs)
         except (KafkalogError, OSError) as error:
-            _LOG.warning("staged files of %s stay until they are swept by age: %s", job, error)
+            _LOG.warning("cannot delete the staged files of %s, which will expire by age: %s", job, error)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold the directory's lock, which is retried until the lock wait ends."""
         deadline = self._clock.monotonic_ms() + self._lock_wait_ms
         with _committing:  # the directory's lock belongs to the process, so it does not exclude other threads
-            with self._locked(deadline):
+            with self._acquire_lock(deadline):
                 yield
 
-    def _locked(self, deadline: int) -> LogDir:
+    def _acquire_lock(self, deadline: int) -> LogDir:
         while True:
             try:
                 return LogDir.acquire(self.directory, fs=self._fs)
             except DirectoryLocked as error:
                 if self._clock.monotonic_ms() >= deadline:
                     raise DirectoryLocked(
-                        f"{error.message}; the commit waited {self._lock_wait_ms} ms for it, nothing was appended",
+                        f"{error.message}; the commit waited {self._lock_wait_ms} ms for the lock and appended nothing",
                         path=error.path,
-                        hint="stop the broker or the application that writes there, or raise the option lockWait",
+                        hint="stop the broker or the application that writes there, or increase the option lockWait",
                     ) from None
-            self._clock.sleep(_LOOK_AGAIN_MS)
+            self._clock.sleep(_LOCK_RETRY_MS)
 
     def _sweep(self, job: Job, batch_id: int) -> None:
         old_s = (self._clock.milliseconds() - self._staging_age_ms) / 1000
@@ -165,32 +165,32 @@ class Committer:
 
     def _land(self, ledger: Ledger, job: Job, batch_id: int, tasks: Sequence[StagedTask], keep: bool) -> int:
         files = tuple(task.file for task in tasks if task.file is not None)
-        wanted = self._wanted(files)
+        counts = self._records_by_partition(files)
         with ExitStack() as stack:
             logs = stack.enter_context(PartitionLogs(self.directory, fs=self._fs, clock=self._clock))
-            make = self._to_make(tasks, wanted)
-            there = [key for key in wanted if logs.open_if_there(key)]
-            targets = tuple(Target(key, logs.end(key), 0, count) for key, count in wanted.items())
+            make = self._required_partitions(tasks, counts)
+            existing = [key for key in counts if logs.open_existing(key)]
+            targets = tuple(Target(key, logs.end(key), 0, count) for key, count in counts.items())
             producer = ledger.producer.next()
-            if any(logs.knows_later(key, producer) for key in there):
+            if any(logs.has_later_epoch(key, producer) for key in existing):
                 producer = fresh_producer()
             intending = ledger.intending(Intent(job, batch_id, keep, producer, files, targets, make))
             self._decide(intending)
             rest = stack.pop_all()
-            with _decided(), rest:
+            with _hint_decided(), rest:
                 self._finish(intending, logs)
                 rest.close()
                 self._mark(intending)
-        return sum(wanted.values())
+        return sum(counts.values())
 
     def _intent(self) -> Intent | None:
         return read_ledger(self.directory, fs=self._fs).intent
 
-    def _ready(self) -> Ledger:
+    def _finish_decided(self) -> Ledger:
         """Return the ledger after everything decided has been written to the logs."""
         ledger = self._rolled_forward(read_ledger(self.directory, fs=self._fs))
         for plan in read_plans(self.directory, fs=self._fs):
-            _LOG.warning("the import of %s did not land whole in %s: it goes on", plan.job, self.directory)
+            _LOG.warning("resuming the incomplete import of %s into %s", plan.job, self.directory)
             ledger = self._land_kept(ledger, plan)
             sweep(self.directory, landed=StagedName(plan.job, ONLY_BATCH), fs=self._fs)
         return ledger
@@ -209,13 +209,12 @@ class Committer:
         intent = ledger.intent
         if intent is None:
             return ledger
-        _LOG.warning("batch %d of %s did not land whole in %s: it is rolled forward", intent.batch_id, intent.job,
-                     self.directory)  # fmt: skip
-        with _decided(), ExitStack() as stack:
+        _LOG.warning("rolling forward incomplete batch %d of %s in %s", intent.batch_id, intent.job, self.directory)
+        with _hint_decided(), ExitStack() as stack:
             logs = stack.enter_context(PartitionLogs(self.directory, fs=self._fs, clock=self._clock))
             targets = []
             for target in intent.targets:
-                logs.open_if_there(target.topic_partition)
+                logs.open_existing(target.topic_partition)
                 landed = logs.landed(target, intent.producer)
                 targets.append(target._replace(start_offset=logs.end(target.topic_partition), landed=landed))
             ledger = ledger.intending(intent._replace(targets=tuple(targets)))
@@ -230,7 +229,7 @@ class Committer:
             write_ledger(self.directory, ledger, fs=self._fs)
         except StorageError as error:
             if self._may_be_decided(ledger.intent):
-                _tell_decided(error)
+                _add_decided_hint(error)
             raise
 
     def _may_be_decided(self, intent: Intent | None) -> bool:
@@ -244,22 +243,22 @@ class Committer:
         write_ledger(self.directory, done, fs=self._fs)
         return done
 
-    def _wanted(self, files: Sequence[StagedFile]) -> dict[TopicPartition, int]:
+    def _records_by_partition(self, files: Sequence[StagedFile]) -> dict[TopicPartition, int]:
         """Return the records that each partition will get; raise CorruptStagedFile if a file changed since its task."""
-        wanted: dict[TopicPartition, int] = {}
+        counts: dict[TopicPartition, int] = {}
         for staged in files:
             with StageReader(self.directory, staged, fs=self._fs) as reader:
                 for section in reader.sections:
-                    wanted[section.topic_partition] = wanted.get(section.topic_partition, 0) + section.records
-        return dict(sorted(wanted.items()))
+                    counts[section.topic_partition] = counts.get(section.topic_partition, 0) + section.records
+        return dict(sorted(counts.items()))
 
-    def _to_make(self, tasks: Sequence[StagedTask], wanted: Iterable[TopicPartition]) -> dict[str, int]:
+    def _required_partitions(self, tasks: Sequence[StagedTask], counts: Iterable[TopicPartition]) -> dict[str, int]:
         """Return the partitions that each topic must have; raise IllegalState if its settings changed since staging.
 
         Raises TopicExists for a new topic whose name collides with another's.
         """
         make: dict[str, int] = {}
-        for topic, number in wanted:
+        for topic, number in counts:
             make[topic] = max(number + 1, make.get(topic, 0))
         for topic in make:
             found = [task.topics[topic] for task in tasks if topic in task.topics]
@@ -269,7 +268,7 @@ class Committer:
             if any(one.rules != layout.rules for one in found):
                 raise IllegalState(
                     f"the settings of topic {topic} changed while the batch was staged", path=self.directory,
-                    hint="run the write again: nothing of it was appended",
+                    hint="run the write again: nothing was appended",
                 )  # fmt: skip
             make[topic] = max([make[topic], layout.partitions, *(one.partitions for one in found)])
         return make
@@ -279,7 +278,7 @@ class Committer:
         intent = ledger.intent
         assert intent is not None
         for topic, count in intent.make.items():
-            self._make(topic, count, logs)
+            self._create_missing(topic, count, logs)
         if all(target.landed == target.records for target in intent.targets):
             return
         appender = _Appender(self.directory, intent, logs, self._fs)
@@ -287,12 +286,12 @@ class Committer:
             appender.append(staged)
         appender.check()
 
-    def _make(self, topic: str, count: int, logs: PartitionLogs) -> None:
-        missing = [key for key in (TopicPartition(topic, n) for n in range(count)) if not logs.is_there(key)]
+    def _create_missing(self, topic: str, count: int, logs: PartitionLogs) -> None:
+        missing = [key for key in (TopicPartition(topic, n) for n in range(count)) if not logs.exists(key)]
         if missing:
             TopicStore(self.directory, fs=self._fs).ensure(topic, partitions=count)
         for key in missing:
-            logs.make(key)
+            logs.open_or_create(key)
 
 
 class _Appender:
@@ -309,7 +308,7 @@ class _Appender:
             end = logs.end(target.topic_partition)
             if end != target.start_offset:
                 raise IllegalState(
-                    f"{target.topic_partition} ends at {end}, the batch was to begin at {target.start_offset}",
+                    f"{target.topic_partition} ends at {end}, but the batch must begin at {target.start_offset}",
                     path=directory,
                     hint="another part of this process appends there: close its log while Spark writes here",
                 )
@@ -321,7 +320,7 @@ class _Appender:
                 key = section.topic_partition
                 target = self._targets.get(key)
                 if target is None:
-                    raise CorruptStagedFile(f"the batch has nothing for {key}, the staged file has", path=reader.path)
+                    raise CorruptStagedFile(f"the staged file has records for {key}, the batch none", path=reader.path)
                 passed = self._passed[key]
                 self._passed[key] = passed + section.records
                 if passed + section.records > target.landed:
@@ -334,29 +333,29 @@ class _Appender:
         for key, target in self._targets.items():
             if self._passed[key] != target.records:
                 raise CorruptStagedFile(
-                    f"{target.records} records are staged for {key}, the files have {self._passed[key]}",
+                    f"{target.records} records were staged for {key}, but the files have {self._passed[key]}",
                     path=self._directory,
                 )
             end = self._logs.end(key)
             if end != target.start_offset + target.records - target.landed:
                 raise IllegalState(
-                    f"{key} ends at {end} after {target.records - target.landed} records from "
-                    f"{target.start_offset} on were appended",
+                    f"{key} ends at {end} after {target.records - target.landed} records were appended at "
+                    f"{target.start_offset}",
                     path=self._directory,
                 )
 
 
 @contextmanager
-def _decided() -> Iterator[None]:
+def _hint_decided() -> Iterator[None]:
     """Add to an error's hint that the batch is decided and will land."""
     try:
         yield
     except KafkalogError as error:
-        _tell_decided(error)
+        _add_decided_hint(error)
         raise
 
 
-def _tell_decided(error: KafkalogError) -> None:
+def _add_decided_hint(error: KafkalogError) -> None:
     error.hint = f"{error.hint}; {_DECIDED}" if error.hint else _DECIDED
 
 
@@ -365,7 +364,6 @@ def give_up(directory: str, *, fs: FileSystem = OS) -> Intent | None:
 
     For a batch whose staged files are lost. Records that landed stay, and the batch counts as not landed: run again
     under the same id, all of it lands. Raises DirectoryLocked, CorruptCheckpoint, StorageError.
-    under the same id, all of it lands. DirectoryLocked, CorruptCheckpoint, StorageError.
     """
     real = os.path.realpath(directory)
     with _committing, LogDir.acquire(real, fs=fs):

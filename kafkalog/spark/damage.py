@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SKIP_HINT", "DataLoss", "check_ends", "damage_at_ends", "report_to"]
 
-SKIP_HINT: Final = (
-    "set onDamage to skip to read what is sound behind it; a replica or a backup may have the rest"
-)
+SKIP_HINT: Final = "set onDamage to skip to read the sound records after it; a replica or a backup may have the others"
 
 
 class DataLoss(UserWarning):

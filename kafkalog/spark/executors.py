@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog._version import __version__
 from kafkalog.errors import MissingRequirement, PartitionNotFound
-from kafkalog.spark.failures import failed, though_ended
+from kafkalog.spark.failures import failed, ignore_if_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MOST_PROBES: Final = 64
+MAX_PROBES: Final = 64
 HOW_TO_SHIP: Final = (
     f"install it on every node (pip install 'kafkalog[spark]=={__version__}'), or ship an environment with "
     "--conf spark.archives=env.tar.gz#env (see docs/spark.md)"
 )
+
+
+ONE_FILE_SYSTEM: Final = "directories must be on a file system that every node mounts at the same path"
 
 
 class Probed(NamedTuple):
@@ -25,7 +28,7 @@ class Probed(NamedTuple):
 
     host: str
     version: str | None
-    why: str
+    import_error: str
     missing: tuple[str, ...]
 
 
@@ -37,7 +40,7 @@ def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[tuple[str,
         import os
         import socket
 
-        version, why = None, ""
+        version, import_error = None, ""
         try:
             import kafkalog
             import kafkalog._core.batch.scan
@@ -45,9 +48,9 @@ def probe(paths: Sequence[str]) -> Callable[[Iterable[int]], Iterable[tuple[str,
 
             version = kafkalog.__version__
         except ImportError as error:
-            why = str(error)
+            import_error = str(error)
         missing = tuple(path for path in wanted if not os.path.exists(path))
-        return [(socket.gethostname(), version, why, missing) for _ in items]
+        return [(socket.gethostname(), version, import_error, missing) for _ in items]
 
     return look
 
@@ -60,32 +63,32 @@ def check_executors(spark: SparkSession, paths: Iterable[str] = ()) -> None:
     """
     context = spark.sparkContext
     try:
-        count = max(1, min(context.defaultParallelism, MOST_PROBES))
-        context.setJobDescription("kafkalog: are the executors ready?")
-        said = context.parallelize(range(count), count).mapPartitions(probe([*paths])).collect()
+        count = max(1, min(context.defaultParallelism, MAX_PROBES))
+        context.setJobDescription("kafkalog: check the executors")
+        answers = context.parallelize(range(count), count).mapPartitions(probe([*paths])).collect()
     except Exception as error:
-        raise failed(error, "the executors run no task") from error
+        raise failed(error, "the executors cannot run a task") from error
     finally:
-        with though_ended():
+        with ignore_if_ended():
             context.setJobDescription(None)
-    judge([Probed(*one) for one in said], os.uname().nodename)
+    check_answers([Probed(*one) for one in answers], os.uname().nodename)
 
 
-def judge(said: Iterable[Probed], driver: str) -> None:
+def check_answers(answers: Iterable[Probed], driver: str) -> None:
     """Raise the error of `check_executors` for the probes' answers; `driver` is the driver's host."""
-    for one in said:
+    for one in answers:
         if one.version is None:
             raise MissingRequirement(
-                f"the executor on {one.host} cannot import kafkalog ({one.why}), the driver on {driver} has version "
-                f"{__version__}", hint=HOW_TO_SHIP,
+                f"the executor on {one.host} cannot import kafkalog ({one.import_error}), but the driver on {driver} "
+                f"has version {__version__}", hint=HOW_TO_SHIP,
             )  # fmt: skip
         if one.version != __version__:
             raise MissingRequirement(
-                f"the executor on {one.host} has kafkalog {one.version}, the driver on {driver} has {__version__}",
+                f"the executor on {one.host} has kafkalog {one.version}, but the driver on {driver} has {__version__}",
                 hint=HOW_TO_SHIP,
             )
         if one.missing:
             raise PartitionNotFound(
-                f"the executor on {one.host} does not see what the driver on {driver} sees", path=one.missing[0],
-                hint="directories must lie on a file system that every node mounts in the same place",
+                f"the executor on {one.host} cannot see a path that the driver on {driver} sees", path=one.missing[0],
+                hint=ONE_FILE_SYSTEM,
             )  # fmt: skip

@@ -21,10 +21,10 @@ def failed(error: Exception, what: str) -> Exception:
     if has_ended(error):
         return JobFailed(
             f"{what}: {ENDED}",
-            hint="it may have had too little memory (spark.driver.memory), or was killed; -v shows what it said",
+            hint="it may have had too little memory (spark.driver.memory), or was killed; -v shows its output",
         )
     text = java_message(error) or str(error)
-    return JobFailed(f"{what}: {last_line(text)}", hint="Spark's own log has the rest; -v shows it")
+    return JobFailed(f"{what}: {last_line(text)}", hint="-v shows Spark's log with the details")
 
 
 def is_of_spark(error: BaseException) -> bool:
@@ -53,13 +53,13 @@ def java_message(error: BaseException) -> str | None:
     cause = getattr(error, "java_exception", None)
     if cause is None:
         return None
-    with though_ended():
+    with ignore_if_ended():
         return str(cause.getMessage() or cause.toString())
     return ENDED
 
 
 @contextmanager
-def though_ended() -> Iterator[None]:
+def ignore_if_ended() -> Iterator[None]:
     """Ignore errors of the block if Spark's virtual machine is gone."""
     try:
         yield
@@ -75,4 +75,4 @@ def last_line(text: str) -> str:
     for line in lines[traces[-1] + 1 :] if traces else ():
         if _NAMED.match(line):
             return line.removeprefix(_OURS)
-    return lines[0] if lines else "it did not say why"
+    return lines[0] if lines else "no reason was given"

@@ -35,18 +35,18 @@ class Bounded:
     last: int = MAX_OFFSET
     among: frozenset[int] | None = None
 
-    def take(self, kind: str, value: Any) -> bool:
+    def apply(self, kind: str, value: Any) -> bool:
         """Apply a filter; return False and change nothing for one that is not understood."""
         if kind == "In":
             if not all(_is_number(one) or one is None for one in value):
                 return False
-            wanted = frozenset(one for one in value if one is not None)  # nothing equals null
-            self.among = wanted if self.among is None else self.among & wanted
+            values = frozenset(one for one in value if one is not None)  # nothing equals null
+            self.among = values if self.among is None else self.among & values
             return True
         if not _is_number(value):
             return False
         if kind in ("EqualTo", "EqualNullSafe"):
-            return self.take("In", (value,))
+            return self.apply("In", (value,))
         if kind not in _COMPARISONS:
             return False
         if kind.startswith("Greater"):
@@ -55,16 +55,16 @@ class Bounded:
             self.last = min(self.last, value - (kind == "LessThan"))
         return True
 
-    def holds(self, number: int) -> bool:
+    def contains(self, number: int) -> bool:
         """Return True if the number passes the filters."""
         return self.first <= number <= self.last and (self.among is None or number in self.among)
 
     def span(self) -> tuple[int, int]:
         """Return the smallest [start, stop) that contains all numbers that pass."""
-        left = [one for one in self.among if self.first <= one <= self.last] if self.among is not None else None
-        if left is None:
+        passing = [one for one in self.among if self.first <= one <= self.last] if self.among is not None else None
+        if passing is None:
             return self.first, self.last + 1
-        return (min(left), max(left) + 1) if left else (0, 0)
+        return (min(passing), max(passing) + 1) if passing else (0, 0)
 
 
 class Pruning:
@@ -79,7 +79,7 @@ class Pruning:
         self.since_ms: int | None = None
         self.nothing = False
 
-    def take(self, one: Filter) -> bool:
+    def apply(self, one: Filter) -> bool:
         """Apply a filter; return True if it is applied exactly here, so that Spark need not apply it again.
 
         Filters on time skip segments that are too old but return False, since times need not increase with offsets. A
@@ -94,25 +94,25 @@ class Pruning:
             return True
         value: Any = getattr(one, "value", None)
         if column == "topic":
-            return self._take_topic(kind, value)
+            return self._apply_topic(kind, value)
         if column == "partition":
-            return self.partitions.take(kind, value)
+            return self.partitions.apply(kind, value)
         if column == "offset":
-            return self.offsets.take(kind, value) and not (kind == "In" and len(set(value)) > 1)
+            return self.offsets.apply(kind, value) and not (kind == "In" and len(set(value)) > 1)
         if column == "timestamp":
-            self._take_time(kind, value)
+            self._apply_time(kind, value)
         return False
 
-    def _take_topic(self, kind: str, value: Any) -> bool:
+    def _apply_topic(self, kind: str, value: Any) -> bool:
         if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
             value = (value,)
         elif kind != "In" or not all(isinstance(name, str) or name is None for name in value):
             return False
-        wanted = frozenset(name for name in value if name is not None)
-        self.topics = wanted if self.topics is None else self.topics & wanted
+        values = frozenset(name for name in value if name is not None)
+        self.topics = values if self.topics is None else self.topics & values
         return True
 
-    def _take_time(self, kind: str, value: object) -> None:
+    def _apply_time(self, kind: str, value: object) -> None:
         if not isinstance(value, datetime) or kind not in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
             return
         if value.tzinfo is None:
@@ -125,15 +125,15 @@ class Pruning:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return the bounds of the partitions that pass, narrowed to the smallest span of the offsets that pass."""
         first, stop = self.offsets.span()
-        left = [one for one in starts if self._holds(one)]
-        begins = {one: max(starts[one], first) for one in left}
-        ends = {one: max(begins[one], min(stops[one], stop)) for one in left}
+        passing = [one for one in starts if self._contains(one)]
+        begins = {one: max(starts[one], first) for one in passing}
+        ends = {one: max(begins[one], min(stops[one], stop)) for one in passing}
         if self.since_ms is not None:
-            begins = {one: min(max(begins[one], first_since(views, one, self.since_ms)), ends[one]) for one in left}
+            begins = {one: min(max(begins[one], first_since(views, one, self.since_ms)), ends[one]) for one in passing}
         return begins, ends
 
-    def _holds(self, one: TopicPartition) -> bool:
-        if self.nothing or not self.partitions.holds(one.partition):
+    def _contains(self, one: TopicPartition) -> bool:
+        if self.nothing or not self.partitions.contains(one.partition):
             return False
         return self.topics is None or one.topic in self.topics
 

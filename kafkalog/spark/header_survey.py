@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
 
 from kafkalog._core.batch.scan import BatchTable
 from kafkalog.errors import CorruptRecord, KafkalogError, StorageError
@@ -16,10 +16,11 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
 
 HOUR_MS: Final = 3_600_000
-MOST_MS: Final = 253_402_300_799_999
+MAX_MS: Final = 253_402_300_799_999
 """Last millisecond with a calendar date; a larger timestamp counts as none."""
 NO_HOUR: Final = -1
 """Hour of batches without timestamps."""
+Key = TypeVar("Key")
 
 
 class Group(NamedTuple):
@@ -73,8 +74,6 @@ class Counts:
         span_ms = self.last_ms - self.first_ms
         return self.bytes * 1000 / span_ms if self.first_ms >= 0 and span_ms > 0 else None
 
-
-COUNT_NAMES: Final = tuple(one.name for one in fields(Counts))
 
 
 class Survey(NamedTuple):
@@ -130,7 +129,7 @@ def _add_table(
 
     count = len(table)
     largest = numpy.asarray(table.max_timestamps)
-    hours = numpy.where((largest >= 0) & (largest <= MOST_MS), largest // HOUR_MS, NO_HOUR)
+    hours = numpy.where((largest >= 0) & (largest <= MAX_MS), largest // HOUR_MS, NO_HOUR)
     kinds = numpy.fromiter((table.attributes(i) & (CODEC_MASK | CONTROL_BIT) for i in range(count)), numpy.int64, count)
     sizes = numpy.asarray(table.sizes)
     records = numpy.where(kinds & CONTROL_BIT, 0, numpy.maximum(numpy.asarray(table.counts), 0))
@@ -139,7 +138,7 @@ def _add_table(
         chosen = index == n
         hour, kind = divmod(key, 64)
         times = largest[chosen]
-        known = times[(times >= 0) & (times <= MOST_MS)]
+        known = times[(times >= 0) & (times <= MAX_MS)]
         is_data = not kind & CONTROL_BIT
         counts = Counts(
             int(chosen.sum()) if is_data else 0, int(records[chosen].sum()), int(sizes[chosen].sum()), 0, 0,
@@ -171,8 +170,12 @@ def _sample(counts: Counts, data: bytes, table: BatchTable, rows: Sequence[int])
 
 def merged(surveys: Iterable[dict[Group, Counts]]) -> dict[Group, Counts]:
     """Return the sums of several surveys by group, in order of topic, partition, hour and codec."""
-    found: dict[Group, Counts] = {}
-    for rows in surveys:
-        for group, counts in rows.items():
-            found.setdefault(group, Counts()).add(counts)
-    return dict(sorted(found.items()))
+    return dict(sorted(sums(item for rows in surveys for item in rows.items()).items()))
+
+
+def sums(items: Iterable[tuple[Key, Counts]]) -> dict[Key, Counts]:
+    """Return the sums of the counts by key."""
+    found: dict[Key, Counts] = {}
+    for key, counts in items:
+        found.setdefault(key, Counts()).add(counts)
+    return found

@@ -23,7 +23,7 @@ from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
-MOST_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 256 << 20
 _NAME: Final = re.compile(r"kafkalog-import\.(job-[A-Za-z0-9_-]{1,120})\.json")
 
 
@@ -70,7 +70,7 @@ def write_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None
     try:
         atomic_write(fs, path, json.dumps(found).encode())
     except OSError as error:
-        raise StorageError.from_os(error, "write the plan of the import", path=path) from error
+        raise StorageError.from_os(error, "write the import plan", path=path) from error
 
 
 def remove_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> None:
@@ -80,7 +80,7 @@ def remove_plan(directory: str, plan: ImportPlan, *, fs: FileSystem = OS) -> Non
         fs.unlink_if_exists(path)
         fs.fsync_dir(directory)
     except OSError as error:
-        raise StorageError.from_os(error, "remove the plan of the import", path=path) from error
+        raise StorageError.from_os(error, "remove the import plan", path=path) from error
 
 
 def _path(directory: str, plan: ImportPlan) -> str:
@@ -92,13 +92,13 @@ def _names(directory: str, fs: FileSystem) -> list[tuple[str, str]]:
     try:
         names = fs.names(directory)
     except OSError as error:
-        raise StorageError.from_os(error, "look for plans of imports", path=directory) from error
+        raise StorageError.from_os(error, "look for import plans", path=directory) from error
     return [(found[0], found[1]) for found in map(_NAME.fullmatch, names) if found is not None]
 
 
 def _read(path: str, job: Job, fs: FileSystem) -> ImportPlan:
     try:
-        found = json.loads(fs.read_file(path, MOST_BYTES))
+        found = json.loads(fs.read_file(path, MAX_BYTES))
         targets = tuple(
             KeptTarget(TopicPartition(validate_topic(topic), validate_partition(number)), first, end, staged_file(file))
             for topic, number, *bounds, file in found["targets"]
@@ -107,9 +107,9 @@ def _read(path: str, job: Job, fs: FileSystem) -> ImportPlan:
         partitions = {validate_topic(topic): partition_count(count) for topic, count in found["partitions"].items()}
         return ImportPlan(job, targets, partitions, found["keep"] is True)
     except OSError as error:
-        raise StorageError.from_os(error, "read the plan of an import", path=path) from error
+        raise StorageError.from_os(error, "read the import plan", path=path) from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, KafkalogError) as error:
         raise FormatError(
-            f"the plan of an import is damaged: {error}", path=path,
-            hint="restore it; or delete it and the partitions that the import had begun, and import again",
+            f"the import plan is damaged: {error}", path=path,
+            hint="restore it; or delete it and the partitions that the import started to write, and import again",
         ) from None  # fmt: skip

@@ -26,8 +26,8 @@ PACKAGES: Final = {
 }  # fmt: skip
 """Command that installs Java, by package manager."""
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="(\d+)(?:\.(\d+))?', re.MULTILINE)
-_SPOKEN: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
-_MOST_RELEASE_CHARS: Final = 1 << 16
+_PRINTED: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_MAX_RELEASE_CHARS: Final = 1 << 16
 _PATIENCE_S: Final = 20.0
 
 
@@ -51,8 +51,8 @@ def find_java(environ: Mapping[str, str] = os.environ, places: tuple[str, ...] =
         if version is not None:
             old.append(Java(home, version))
     what = f"Spark needs Java {OLDEST} or newer"
-    there = f"there is only Java {old[0].version} in {old[0].home}" if old else "no Java was found"
-    raise MissingRequirement(f"{what}, and {there}", hint=_how_to_install(environ))
+    problem = f"there is only Java {old[0].version} in {old[0].home}" if old else "no Java was found"
+    raise MissingRequirement(f"{what}, but {problem}", hint=_how_to_install(environ))
 
 
 def _candidates(environ: Mapping[str, str], places: tuple[str, ...]) -> Iterator[str]:
@@ -73,23 +73,23 @@ def version_of(home: str) -> int | None:
         return None
     try:
         with open(os.path.join(home, "release"), encoding="utf-8", errors="replace") as file:
-            said = _RELEASE.search(file.read(_MOST_RELEASE_CHARS))
+            match = _RELEASE.search(file.read(_MAX_RELEASE_CHARS))
     except OSError:
-        said = None
-    if said is None:
+        match = None
+    if match is None:
         try:
-            asked = subprocess.run([command, "-version"], capture_output=True, timeout=_PATIENCE_S)
+            output = subprocess.run([command, "-version"], capture_output=True, timeout=_PATIENCE_S)
         except (OSError, subprocess.TimeoutExpired):
             return None
-        said = _SPOKEN.search((asked.stderr + asked.stdout).decode("utf-8", "replace"))
-    if said is None:
+        match = _PRINTED.search((output.stderr + output.stdout).decode("utf-8", "replace"))
+    if match is None:
         return None
-    first, second = int(said[1]), int(said[2] or 0)
+    first, second = int(match[1]), int(match[2] or 0)
     return second if first == 1 else first  # Java 8 calls itself 1.8
 
 
 def _how_to_install(environ: Mapping[str, str]) -> str:
     for manager, command in PACKAGES.items():
         if shutil.which(manager, path=environ.get("PATH", "")) is not None:
-            return f"{command}, or set JAVA_HOME to one that is there"
-    return f"install a Java {OLDEST} runtime with this system's package manager, or set JAVA_HOME to one that is there"
+            return f"{command}, or set JAVA_HOME to an installed one"
+    return f"install a Java {OLDEST} runtime with this system's package manager, or set JAVA_HOME to an installed one"

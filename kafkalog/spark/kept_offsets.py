@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkalog._core.batch.scan import BatchHeader, BatchTable, scan
 from kafkalog.dirs.create import check_name_is_free
@@ -16,8 +16,8 @@ from kafkalog.errors import IllegalState
 from kafkalog.log.open import open as open_log
 from kafkalog.log.open_writable import open_for_append
 from kafkalog.manager.topics import TopicStore
-from kafkalog.reading.chunks import batch_chunks
 from kafkalog.spark.import_plan import ImportPlan, KeptTarget
+from kafkalog.spark.partition_logs import log_batches
 from kafkalog.spark.staging import StageReader
 from kafkalog.spark.topic_layout import partition_path, read_layout
 from kafkalog.storage.log import UnifiedLog
@@ -27,13 +27,6 @@ from kafkalog.util.fileio import FileSystem
 
 APPEND_BYTES: Final = 1 << 20
 
-
-class _Batch(NamedTuple):
-    """Fields that identify a batch at its place."""
-
-    offset: int
-    size: int
-    crc: int
 
 
 def is_empty(directory: str, where: TopicPartition) -> bool:
@@ -52,7 +45,7 @@ def check_targets(
     for target in targets:
         if not is_empty(directory, target.topic_partition):
             raise IllegalState(
-                f"{target.topic_partition} is not empty any more: its records cannot have offsets of their own",
+                f"{target.topic_partition} is no longer empty, so the records cannot keep their offsets",
                 path=directory, hint="import without offsets, or into another directory",
             )  # fmt: skip
     for topic in partitions:
@@ -83,10 +76,10 @@ def _append(directory: str, log: UnifiedLog, target: KeptTarget, fs: FileSystem)
         log.truncate_fully_and_start_at(target.first)
     end = log.log_end_offset
     if not target.first <= end <= target.end:
-        raise _strange(target, end, log.path)
+        raise _unexpected_end(target, end, log.path)
     with StageReader(directory, target.file, fs=fs) as reader:
-        if end > target.first and not _is_begun(log, reader, target, end):
-            raise _strange(target, end, log.path)
+        if end > target.first and not _matches_staged(log, reader, target, end):
+            raise _unexpected_end(target, end, log.path)
         for data, table in _tables(reader):
             for first, stop in _groups(table, end):
                 at = table.position(first)
@@ -94,23 +87,18 @@ def _append(directory: str, log: UnifiedLog, target: KeptTarget, fs: FileSystem)
                 log.append_as_follower(bytes(memoryview(data)[at:last]), 0)
 
 
-def _is_begun(log: UnifiedLog, reader: StageReader, target: KeptTarget, end: int) -> bool:
+def _matches_staged(log: UnifiedLog, reader: StageReader, target: KeptTarget, end: int) -> bool:
     """Return True if everything in a log up to `end` is what is staged for it; False if nothing is left to compare."""
     start = max(target.first, log.log_start_offset)
     if start >= end:
         return False
-    staged = (_told(batch) for _, table in _tables(reader) for batch in table if batch.next_offset > start)
-    return all(found == next(staged, None) for found in _found(log, start, end))
+    staged = (_identity(batch) for _, table in _tables(reader) for batch in table if batch.next_offset > start)
+    return all(_identity(batch) == next(staged, None) for batch in log_batches(log, start, end))
 
 
-def _found(log: UnifiedLog, start: int, end: int) -> Iterator[_Batch]:
-    for chunk in batch_chunks(log, start, end, log):
-        for row in range(chunk.first, chunk.last):
-            yield _told(chunk.batches[row])
-
-
-def _told(batch: BatchHeader) -> _Batch:
-    return _Batch(batch.base_offset, batch.size, batch.crc)
+def _identity(batch: BatchHeader) -> tuple[int, int, int]:
+    """Return what identifies a batch at its place: offset, size and checksum."""
+    return batch.base_offset, batch.size, batch.crc
 
 
 def _tables(reader: StageReader) -> Iterator[tuple[bytearray, BatchTable]]:
@@ -134,10 +122,11 @@ def _groups(table: BatchTable, end: int) -> Iterator[tuple[int, int]]:
         first = stop
 
 
-def _strange(target: KeptTarget, end: int, path: str) -> IllegalState:
+def _unexpected_end(target: KeptTarget, end: int, path: str) -> IllegalState:
     return IllegalState(
-        f"{target.topic_partition} ends at {end}, which is not where an import of offsets {target.first} to "
-        f"{target.end - 1} can go on",
+        f"{target.topic_partition} ends at {end}, where an import of offsets {target.first} to {target.end - 1} "
+        "cannot continue",
         path=path, offset=end,
-        hint="somebody wrote to it since the import was killed: delete the partition and the plan, and import again",
+        hint="another writer appended to it after the import was killed: delete the partition and the plan, "
+        "then import again",
     )  # fmt: skip

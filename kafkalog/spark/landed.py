@@ -64,7 +64,7 @@ def landed_records(
     """
     if target.landed and log.end < target.start_offset:
         raise _unknown(
-            f"{target.topic_partition} ends at {log.end}, and {target.landed} records had landed below "
+            f"{target.topic_partition} ends at {log.end}, but {target.landed} records had landed below "
             f"{target.start_offset}: some of them are lost",
             target,
             path,
@@ -83,7 +83,7 @@ def landed_records(
                 return target.landed + since
     raise _unknown(
         f"between {least} and {most} of {target.records - target.landed} records landed in {target.topic_partition} "
-        f"from offset {target.start_offset} on: what was there is deleted, and its producer forgotten",
+        f"from offset {target.start_offset} on: the batches there were deleted, and the producer expired",
         target,
         path,
     )
@@ -95,6 +95,6 @@ def _unknown(message: str, target: Target, path: str | None) -> IllegalState:
         message,
         path=path,
         offset=target.start_offset,
-        hint="kafkalog.spark.commit.give_up(directory) forgets the batch as it is; then run it again under another id, "
-        "or leave it, whichever loses less",
+        hint="kafkalog.spark.commit.give_up(directory) discards the batch; then run it again under another id, "
+        "or abandon it, whichever loses less",
     )

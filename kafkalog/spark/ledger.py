@@ -25,14 +25,14 @@ from kafkalog.util.fileio import OS, FileSystem, atomic_write
 
 LEDGER_FILE: Final = "kafkalog.spark-ledger.json"
 VERSION: Final = 1
-MOST_MARKS: Final = 10_000
+MAX_MARKS: Final = 10_000
 """Most jobs remembered, those that landed last."""
 MAX_FILE_BYTES: Final = 64 << 20
 MAX_EPOCH: Final = 2**15 - 1
 _MAX_LONG: Final = 2**63 - 1
 _HINT: Final = (
-    "restore it from a copy, or move it away once no staged file is left: without it a batch that landed, "
-    "and is run again after a crash, lands twice"
+    "restore it from a copy, or move it away once no staged files are left: without it, a committed batch "
+    "that is run again after a crash is written twice"
 )
 
 
@@ -110,12 +110,12 @@ class Ledger(NamedTuple):
         """Return this ledger with a mark for a batch that landed."""
         marks = {one: mark for one, mark in self.marks.items() if one != job}
         marks[job] = Mark(batch_id, now_ms)
-        return self._replace(marks=kept(marks))
+        return self._replace(marks=newest_marks(marks))
 
 
-def kept(marks: Mapping[Job, Mark]) -> dict[Job, Mark]:
-    """Return the `MOST_MARKS` marks set last, by their order and not by their times."""
-    return dict(list(marks.items())[-MOST_MARKS:])
+def newest_marks(marks: Mapping[Job, Mark]) -> dict[Job, Mark]:
+    """Return the `MAX_MARKS` marks set last, by their order and not by their times."""
+    return dict(list(marks.items())[-MAX_MARKS:])
 
 
 def ledger_path(directory: str) -> str:
@@ -183,7 +183,7 @@ def parse_ledger(content: bytes) -> Ledger:
     """
     line, _, rest = content.partition(b"\n")
     if rest != b"%08x\n" % crc32c(line):
-        raise ValueError("its checksum does not fit")
+        raise ValueError("its checksum does not match")
     found = json.loads(line)
     if not isinstance(found, dict) or found.get("version") != VERSION:
         raise ValueError(f"its version is not {VERSION}")
@@ -195,7 +195,7 @@ def parse_ledger(content: bytes) -> Ledger:
 def _producer(fields: Iterable[Any]) -> Producer:
     producer = Producer(*numbers(fields, 2))
     if producer.epoch > MAX_EPOCH:
-        raise ValueError(f"{producer.epoch} is no producer epoch")
+        raise ValueError(f"{producer.epoch} is not a producer epoch")
     return producer
 
 
@@ -216,7 +216,7 @@ def staged_file(fields: Any) -> StagedFile:
     """Return the staged file with these fields; raise ValueError or TypeError for invalid ones."""
     name, *rest = fields
     if not isinstance(name, str) or parse_name(name) is None:
-        raise ValueError(f"{ascii(name)[:80]} names no staged file")
+        raise ValueError(f"{ascii(name)[:80]} is not the name of a staged file")
     return StagedFile(name, *numbers(rest, 3))
 
 
@@ -238,5 +238,5 @@ def numbers(fields: Iterable[Any], count: int) -> list[int]:
     """Return `count` whole numbers of at least 0 that fit 63 bits; raise ValueError for anything else."""
     found = list(fields)
     if len(found) != count or not all(type(one) is int and 0 <= one <= _MAX_LONG for one in found):
-        raise ValueError(f"{ascii(found)[:80]}: {count} whole numbers are expected")
+        raise ValueError(f"{ascii(found)[:80]}: expected {count} whole numbers")
     return found

@@ -95,14 +95,15 @@ def check_named(named: Iterable[TopicPartition], assigned: Iterable[TopicPartiti
     named, assigned = set(named), set(assigned)
     missing, extra = sorted(assigned - named), sorted(named - assigned)
     if missing or extra:
-        parts = [f"it lacks {_listed(missing)}"] * bool(missing) + [f"it has {_listed(extra)}"] * bool(extra)
+        both = (("missing", missing), ("unexpected", extra))
+        faults = [f"{fault} {_format_list(some)}" for fault, some in both if some]
         raise IllegalArgument(
-            f"{what} must name every partition that is read, and no other: {'; '.join(parts)}",
+            f"{what} must name exactly the partitions that are read: {'; '.join(faults)}",
             hint="use -1 for the latest and -2 for the earliest offset where it does not matter",
         )
 
 
-def _listed(partitions: list[TopicPartition]) -> str:
+def _format_list(partitions: list[TopicPartition]) -> str:
     shown = ", ".join(map(str, partitions[:8]))
     return shown + (f" and {len(partitions) - 8} more" if len(partitions) > 8 else "")
 
@@ -148,7 +149,7 @@ def _offset_at(
     if not limit.or_latest:
         raise IllegalArgument(
             f"{partition} has no record at or after the {side} time {time}",
-            hint="set startingOffsetsByTimestampStrategy to latest to begin at the end there",
+            hint="set startingOffsetsByTimestampStrategy to latest to begin at the end of such a partition",
         )
     return LATEST_OFFSET
 
@@ -159,6 +160,6 @@ def check_order(starts: Mapping[TopicPartition, int], stops: Mapping[TopicPartit
     if wrong:
         one = min(wrong)
         raise IllegalArgument(
-            f"{one} is to be read from offset {starts[one]} to {stops[one]}, which lies before it",
+            f"the starting offset {starts[one]} of {one} is after its ending offset {stops[one]}",
             hint=f"start at or before the end; the ends are {format_offsets({one: stops[one] for one in wrong})}",
         )

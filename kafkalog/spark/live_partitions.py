@@ -42,23 +42,23 @@ class LivePartitions:
         self._listed_ms = 0  # monotonic
         self._identities: dict[TopicPartition, _Identity] = {}
         self.views = PartitionViews({}, options.isolation)
-        self.there: dict[TopicPartition, Standing] = {}
+        self.standings: dict[TopicPartition, Standing] = {}
 
-    def look(self, *, afresh: bool = False) -> dict[TopicPartition, Standing]:
-        """Return the existing partitions with their offsets; `afresh` lists the directories in any case.
+    def look(self, *, force: bool = False) -> dict[TopicPartition, Standing]:
+        """Return the existing partitions with their offsets; `force` lists the directories in any case.
 
         A named partition that is absent is left out. Raises the errors of `find_partitions` for paths, and of views.
         """
-        if afresh or self._directories_changed():
+        if force or self._directories_changed():
             self._list()
         self.views.refresh()
-        self.there = {}
+        self.standings = {}
         for one in list(self.views.directories):
             try:
-                self.there[one] = self._standing(one)
+                self.standings[one] = self._standing(one)
             except (PartitionNotFound, NotAPartition):  # deleted since the listing, or new and still without a segment
                 self._directories_seen = None
-        return self.there
+        return self.standings
 
     def _directories_changed(self) -> bool:
         now = self._clock.monotonic_ms()
@@ -72,12 +72,12 @@ class LivePartitions:
         except FileNotFoundError:
             return ()  # listing raises the error for it
         except OSError as error:
-            raise StorageError.from_os(error, "look at the data directory") from error
+            raise StorageError.from_os(error, "examine the data directory") from error
 
     def _list(self) -> None:
         times, listed_ms, now_ms = self._directory_times(), self._clock.monotonic_ms(), self._clock.milliseconds()
         found = find_partitions(self._options.paths, self._options.subscription, absent_ok=True)
-        self.views.follow(found)
+        self.views.switch_to(found)
         fresh = any(now_ms - time // 1_000_000 < FRESH_MS for time in times)
         self._directories_seen, self._listed_ms = None if fresh else times, listed_ms
 
@@ -87,7 +87,7 @@ class LivePartitions:
             self._identities[one] = self._identity(one)
         return Standing(earliest, latest, max(latest, self.views[one].log_end_offset))
 
-    def begun_anew(self, partition: TopicPartition) -> bool:
+    def is_recreated(self, partition: TopicPartition) -> bool:
         """Return True if the partition is no longer the one first seen under this name."""
         before = self._identities.get(partition)
         if before is None:
@@ -100,7 +100,7 @@ class LivePartitions:
             return before.topic_id != now.topic_id
         return before.inode != now.inode
 
-    def take_as_known(self, partition: TopicPartition) -> None:
+    def accept_recreated(self, partition: TopicPartition) -> None:
         """Treat the partition that exists now as the known one."""
         self._identities.pop(partition, None)
 
@@ -109,18 +109,18 @@ class LivePartitions:
         try:
             inode = OS.stat(path).st_ino
         except FileNotFoundError as error:
-            raise PartitionNotFound("the partition directory is gone", path=path) from error
+            raise PartitionNotFound("the partition directory is missing", path=path) from error
         except OSError as error:
-            raise StorageError.from_os(error, "look at the partition directory", path=path) from error
+            raise StorageError.from_os(error, "examine the partition directory", path=path) from error
         return _Identity(read_partition_metadata(OS, path), inode)
 
     def check_named(self) -> None:
         """Raise UnknownTopicOrPartition, as `find_partitions` does, if a named topic or partition is absent."""
         subscription = self._options.subscription
         if isinstance(subscription, Subscribe):
-            absent = set(subscription.topics) - {one.topic for one in self.there}
+            absent = set(subscription.topics) - {one.topic for one in self.standings}
         elif isinstance(subscription, Assign):
-            absent = {str(one) for one in subscription.partitions if one not in self.there}
+            absent = {str(one) for one in subscription.partitions if one not in self.standings}
         else:
             return
         if absent:

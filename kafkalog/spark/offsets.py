@@ -19,7 +19,7 @@ LATEST_OFFSET: Final = -1
 """Code for the partition's end in offset JSON."""
 EARLIEST_OFFSET: Final = -2
 """Code for the partition's start in offset JSON."""
-_SHOWN: Final = 200
+_MAX_CHARS: Final = 200
 
 
 def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
@@ -39,9 +39,9 @@ def _parsed(text: str, option: str, example: str, least: int) -> dict[TopicParti
     try:
         found = _flat(_loaded(text), least)
     except (ValueError, InvalidTopic) as error:
-        raise IllegalArgument(f"{option} is {_shown(text)}: {_reason(error)}", hint=f"give JSON: {example}") from None
+        raise IllegalArgument(f"{option} is {_shorten(text)}: {_reason(error)}", hint=f"give JSON: {example}") from None
     if not found:
-        raise IllegalArgument(f"{option} is {_shown(text)}, which names no partition", hint=f"give JSON: {example}")
+        raise IllegalArgument(f"{option} is {_shorten(text)}, which names no partition", hint=f"give JSON: {example}")
     return found
 
 
@@ -53,9 +53,9 @@ def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
         pairs = [(validate_topic(topic), one) for topic in loaded for one in _list(loaded[topic])]
         found = [TopicPartition(topic, _partition(one)) for topic, one in pairs]
     except (ValueError, InvalidTopic) as error:
-        raise IllegalArgument(f"assign is {_shown(text)}: {_reason(error)}", hint=example) from None
+        raise IllegalArgument(f"assign is {_shorten(text)}: {_reason(error)}", hint=example) from None
     if not found:
-        raise IllegalArgument(f"assign is {_shown(text)}, which names no partition", hint=example)
+        raise IllegalArgument(f"assign is {_shorten(text)}, which names no partition", hint=example)
     return tuple(dict.fromkeys(found))
 
 
@@ -78,22 +78,22 @@ def offsets_from_dict(nested: Mapping[str, object]) -> dict[TopicPartition, int]
         return _flat(dict(nested), EARLIEST_OFFSET)
     except (ValueError, TypeError, InvalidTopic) as error:
         raise IllegalArgument(
-            f"offsets are {_shown(repr(nested))}: {_reason(error)}",
-            hint="the checkpoint is damaged, or another source's",
+            f"offsets are {_shorten(repr(nested))}: {_reason(error)}",
+            hint="the checkpoint is damaged, or belongs to another source",
         ) from None
 
 
 def _loaded(text: str) -> dict[str, object]:
     loaded = json.loads(text, object_pairs_hook=_without_duplicates)
     if not isinstance(loaded, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return loaded
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name occurs twice")
     return found
 
 
@@ -105,14 +105,14 @@ def _flat(nested: dict[str, object], least: int) -> dict[TopicPartition, int]:
             raise ValueError(f"{topic} has no offsets by partition")
         for partition, number in numbers.items():
             if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MAX_OFFSET:
-                raise ValueError(f"{topic} {partition} has {number!r}, which is no such number")
+                raise ValueError(f"{topic} {partition} has {number!r}, which is not valid")
             found[TopicPartition(topic, _partition(partition))] = number
     return found
 
 
 def _list(value: object) -> Iterable[object]:
     if not isinstance(value, list):
-        raise ValueError("a topic's partitions are a list")
+        raise ValueError("a topic's partitions must be a list")
     return value
 
 
@@ -120,7 +120,7 @@ def _partition(number: object) -> int:
     if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 10:
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_PARTITION:
-        raise ValueError(f"{number!r} is no partition")
+        raise ValueError(f"{number!r} is not a partition number")
     return number
 
 
@@ -128,5 +128,5 @@ def _reason(error: Exception) -> str:
     return error.message if isinstance(error, InvalidTopic) else str(error)
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + "...")

@@ -32,60 +32,60 @@ class Option(NamedTuple):
 
 SOURCE_OPTIONS: Final = (
     Option("path", "none", BOTH, "a data directory, or a partition's directory; several by `load([a, b])`", False),
-    Option("paths", "none", BOTH, "several of them as a JSON list: what Spark makes of `load([a, b])`", False),
-    Option("subscribe", "none", BOTH, "topics, with commas between them"),
+    Option("paths", "none", BOTH, "several of them as a JSON list, as Spark passes `load([a, b])`", False),
+    Option("subscribe", "none", BOTH, "comma-separated topics"),
     Option("subscribePattern", "none", BOTH,
-           "a regular expression that is found in a topic's name; `^orders$` means the whole of it"),
+           "a regular expression to find in topic names; `^orders$` matches the whole name"),
     Option("assign", "none", BOTH, 'partitions as JSON: `{"a":[0,1],"b":[2]}`'),
     Option("startingOffsets", "earliest; latest for streams", BOTH,
            'where to start: `earliest`, `latest` (streams only), or JSON `{"a":{"0":23,"1":-2}}`, -2 the earliest, '
-           "-1 the latest; every partition is named"),
+           "-1 the latest; every partition must be named"),
     Option("startingTimestamp", "none", BOTH, "start at the first record at or after this time (ms)"),
     Option("startingOffsetsByTimestamp", "none", BOTH, 'the same for each partition: `{"a":{"0":1700000000000}}`'),
     Option("startingOffsetsByTimestampStrategy", "error", BOTH,
-           "where no record is that young: `error`, or `latest`: start at the end"),
+           "if no record is that recent: `error`, or `latest` to start at the end"),
     Option("endingOffsets", "latest", BATCH, "where to end: `latest`, or JSON as for `startingOffsets`, -1 the latest"),
     Option("endingTimestamp", "none", BATCH, "end before the first record at or after this time (ms)"),
     Option("endingOffsetsByTimestamp", "none", BATCH, "the same for each partition"),
     Option("failOnDataLoss", "true", BOTH,
-           "fail where records that were to be read are gone; `false`: warn and go on with what is there"),
-    Option("minPartitions", "none", BOTH, "at least so many Spark partitions; the largest are divided"),
-    Option("maxRecordsPerPartition", "none", BOTH, "at most so many offsets in a Spark partition"),
-    Option("includeHeaders", "false", BOTH, "give the column `headers` too"),
-    Option("maxOffsetsPerTrigger", "none", STREAM, "at most so many offsets in a micro-batch"),
-    Option("minOffsetsPerTrigger", "none", STREAM, "wait for so many offsets before a micro-batch"),
-    Option("maxTriggerDelay", "15m", STREAM, "the longest that `minOffsetsPerTrigger` lets a record wait"),
-    Option("groupIdPrefix", "none", BOTH, "taken and not used: there is no consumer group"),
-    Option("columns", "all", BOTH, "the columns wanted, with commas between them; only these are decoded", False),
+           "fail if records to be read are missing; `false`: warn and read the existing ones"),
+    Option("minPartitions", "none", BOTH, "the least number of Spark partitions; the largest are divided"),
+    Option("maxRecordsPerPartition", "none", BOTH, "the most offsets in a Spark partition"),
+    Option("includeHeaders", "false", BOTH, "include the column `headers`"),
+    Option("maxOffsetsPerTrigger", "none", STREAM, "the most offsets in a micro-batch"),
+    Option("minOffsetsPerTrigger", "none", STREAM, "the least offsets in a micro-batch"),
+    Option("maxTriggerDelay", "15m", STREAM, "the longest time that `minOffsetsPerTrigger` delays a record"),
+    Option("groupIdPrefix", "none", BOTH, "accepted and ignored: there is no consumer group"),
+    Option("columns", "all", BOTH, "comma-separated columns; only these are decoded", False),
     Option("isolationLevel", "read_uncommitted", BOTH,
-           "`read_committed` leaves aborted records out and ends at the last stable offset; `high_watermark` ends "
+           "`read_committed` skips aborted records and ends at the last stable offset; `high_watermark` ends "
            "there", False),
-    Option("verifyCrc", "true", BOTH, "check each batch's checksum; `false` trusts it", False),
+    Option("verifyCrc", "true", BOTH, "check each batch's checksum; `false` skips the check", False),
     Option("onDamage", "raise", BOTH,
-           "`raise` with file and position, or `skip`: leave damaged batches out, count and report them", False),
+           "`raise` with file and position, or `skip` damaged batches, counting and reporting them", False),
     Option("corruptBatches", "none", BOTH, "the older name of `onDamage`, with `fail` for `raise`", False),
     Option("corruptReport", "none", BOTH,
-           "a directory for what `skip` left out: a file of JSON lines for each task that met damage", False),
+           "a directory for reports on what `skip` left out: a file of JSON lines for each task with damage", False),
     Option("pushFilters", "auto", BATCH,
-           "`auto` takes filters on topic, partition, offset and timestamp where Spark hands them over; `never` "
+           "`auto` applies filters on topic, partition, offset and timestamp that Spark pushes down; `never` "
            "leaves all to Spark", False),
-    Option("maxPartitionBytes", "134217728", BOTH, "about so many bytes of log in a Spark partition", False),
+    Option("maxPartitionBytes", "134217728", BOTH, "the approximate bytes of log in a Spark partition", False),
 )  # fmt: skip
 """Options of the source."""
 
 SINK_OPTIONS: Final = (
-    Option("path", "none", BOTH, "the data directory; where only its last part is missing it is made", False),
-    Option("topic", "none", BOTH, "the topic of all rows; it wins over the column `topic`"),
-    Option("includeHeaders", "false", BOTH, "taken and not used: a column `headers` is written where there is one"),
-    Option("partitions", "1", BOTH, "the number of partitions that a missing topic is made with", False),
+    Option("path", "none", BOTH, "the data directory; created if only its last component is missing", False),
+    Option("topic", "none", BOTH, "the topic of all rows; overrides the column `topic`"),
+    Option("includeHeaders", "false", BOTH, "accepted and ignored: a column `headers` is always written"),
+    Option("partitions", "1", BOTH, "the number of partitions of a new topic", False),
     Option("compression", "none", BOTH,
-           "`gzip`, `snappy`, `lz4` or `zstd`, with a level where there are some: `zstd:9`; a topic's own "
-           "`compression.type` wins", False),
+           "`gzip`, `snappy`, `lz4` or `zstd`, optionally with a level such as `zstd:9`; a topic's own "
+           "`compression.type` takes precedence", False),
     Option("jobId", "random", BATCH,
-           "the id of the write: one that landed under this id is not written again, however often it is run", False),
-    Option("checkpointLocation", "none", STREAM, "Spark's own: where the query keeps what it has done"),
+           "the id of the write: however often it is run under one id, its records are written once", False),
+    Option("checkpointLocation", "none", STREAM, "Spark's own: where the query stores its progress"),
     Option("lockWait", "1m", BOTH, "how long a commit waits for the lock of the data directory", False),
-    Option("stagingAge", "1d", BOTH, "staged files that are older are swept: longer than any job takes", False),
+    Option("stagingAge", "1d", BOTH, "the age at which staged files are deleted: longer than any job takes", False),
 )  # fmt: skip
 """Options of the sink."""
 
@@ -105,7 +105,7 @@ def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Itera
     other name.
     """
     names = {option.name.lower(): option.name for option in own}
-    passed = {option.name.lower() for option in others}
+    ignored_names = {option.name.lower() for option in others}
     found: dict[str, str] = {}
     ignored: list[str] = []
     for name, value in given.items():
@@ -114,14 +114,12 @@ def checked_names(given: Mapping[str, str], own: Iterable[Option], others: Itera
             found[key] = value
         elif key.startswith(_KAFKA_PREFIX):
             ignored.append(name)
-        elif key not in passed and key not in _OF_TABLES and not key.startswith(_OPTION_PREFIX):
+        elif key not in ignored_names and key not in _OF_TABLES and not key.startswith(_OPTION_PREFIX):
             nearest = closest_match(key, names)
             hint = f"did you mean {names[nearest]}? " if nearest else ""
             raise IllegalArgument(
                 f"there is no option {name!r}", hint=f"{hint}options are {', '.join(names.values())}"
             )
     if ignored:
-        _LOG.warning(
-            "options of a Kafka client mean nothing to kafkalog, which reads files: %s", ", ".join(sorted(ignored))
-        )
+        _LOG.warning("ignoring options of a Kafka client, since kafkalog reads files: %s", ", ".join(sorted(ignored)))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,18 +11,22 @@ from urllib.parse import unquote, urlsplit
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.records.column_reader import COLUMNS, kinds_of
-from kafkalog.spark.durations import duration_ms
 from kafkalog.spark.limits import EARLIEST, LATEST, Limit, Offsets, ending_limit, starting_limit
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
 from kafkalog.spark.subscriptions import Subscription, subscription_of
 from kafkalog.util.keywords import closest_match
 
-__all__ = ["SourceOptions", "columns_of"]
+__all__ = ["SourceOptions", "columns_of", "duration_ms", "local_path"]
 
 MAX_PARTITION_BYTES: Final = 128 << 20
 """Default bytes of log in a Spark partition."""
 _PLAIN_COLUMNS: Final = tuple(name for name in COLUMNS if name != "headers")
 _TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
+_UNIT_US: Final = {
+    "us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000,
+}  # fmt: skip
+_TEXT: Final = re.compile(r"(\d{1,18})([a-z]*)", re.ASCII)
+MAX_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +129,13 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         except ValueError:
             listed = None
         if not isinstance(listed, list) or not all(isinstance(one, str) and one for one in listed):
-            raise IllegalArgument(f"paths is {given['paths']!r}, no JSON list of directories", hint="use load([a, b])")
+            raise IllegalArgument(f"paths is {given['paths']!r}, not a JSON list of paths", hint="use load([a, b])")
         found += listed
     if not found:
         raise IllegalArgument(
             "no path is given",
-            hint="name the data directory: load('/var/lib/kafka/data'); in SQL make a TEMPORARY VIEW, since Spark does "
-            "not hand the options of a table on to those who read it",
+            hint="name the data directory: load('/var/lib/kafka/data'); in SQL create a TEMPORARY VIEW, since Spark "
+            "does not pass a table's options to its readers",
         )
     return tuple(local_path(one) for one in found)
 
@@ -147,7 +152,7 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
 def _refuse_endings(given: Mapping[str, str]) -> None:
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if name.lower() in given:
-            raise IllegalArgument(f"{name} is not for streams", hint="a stream has no end: leave it out")
+            raise IllegalArgument(f"{name} does not apply to streams", hint="omit it: a stream has no end")
 
 
 def _check_batch(starting: Limit, ending: Limit) -> None:
@@ -188,7 +193,7 @@ def _one_of(name: str, value: str, known: list[str] | tuple[str, ...]) -> str:
         return value
     nearest = closest_match(value, known)
     meant = f"did you mean {nearest}? " if nearest else ""
-    raise IllegalArgument(f"{name} is {value!r}", hint=f"{meant}known are {', '.join(known)}")
+    raise IllegalArgument(f"{name} is {value!r}", hint=f"{meant}give {' or '.join(known)}")
 
 
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
@@ -198,6 +203,19 @@ def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     if text.strip().lower() not in ("true", "false"):
         raise IllegalArgument(f"{name} is {text!r}", hint="give true or false")
     return text.strip().lower() == "true"
+
+
+def duration_ms(text: str, option: str) -> int:
+    """Parse a duration by the rules of Spark's time strings, a number and a unit (default ms), to whole milliseconds.
+
+    Raises IllegalArgument, naming the option, for anything else.
+    """
+    found = _TEXT.fullmatch(text.strip().lower())
+    unit_us = _UNIT_US.get(found[2] or "ms") if found else None
+    if found is None or unit_us is None or (length := int(found[1]) * unit_us // 1_000) > MAX_MS:
+        units = ", ".join(_UNIT_US)
+        raise IllegalArgument(f"{option} is {text!r}", hint=f"give a number and one of {units}, such as 90s or 15m")
+    return length
 
 
 def _duration(given: Mapping[str, str], name: str, default: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
-from kafkalog._core.batch.scan import scan
+from kafkalog._core.batch.scan import BatchHeader, scan
 from kafkalog._core.batch.stamp import BadBatch, stamp_producer
 from kafkalog.errors import CorruptStagedFile
 from kafkalog.log.open_writable import open_for_append
@@ -21,7 +21,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.util.clock import Clock
 from kafkalog.util.fileio import FileSystem
 
-_NOBODY: Final = LogBounds(0, 0, None)
+_NO_LOG: Final = LogBounds(0, 0, None)
 
 
 class PartitionLogs:
@@ -37,17 +37,17 @@ class PartitionLogs:
         self._open: dict[TopicPartition, WritableLog] = {}
         self._closing = ExitStack()
 
-    def is_there(self, key: TopicPartition) -> bool:
+    def exists(self, key: TopicPartition) -> bool:
         """Return True if the partition exists."""
         return key in self._open or holds_segments(partition_path(self._directory, key), self._fs)
 
-    def open_if_there(self, key: TopicPartition) -> bool:
+    def open_existing(self, key: TopicPartition) -> bool:
         """Open the partition if it exists; return True if it is open. Errors as for `kafkalog.open`."""
-        if key not in self._open and self.is_there(key):
-            self.make(key)
+        if key not in self._open and self.exists(key):
+            self.open_or_create(key)
         return key in self._open
 
-    def make(self, key: TopicPartition) -> None:
+    def open_or_create(self, key: TopicPartition) -> None:
         """Open the partition, and create it if it is missing; errors as for `kafkalog.open`."""
         opened = open_for_append(partition_path(self._directory, key), fs=self._fs, clock=self._clock)
         self._closing.callback(opened.close)
@@ -58,7 +58,7 @@ class PartitionLogs:
         opened = self._open.get(key)
         return 0 if opened is None else opened.log.log_end_offset
 
-    def knows_later(self, key: TopicPartition, producer: Producer) -> bool:
+    def has_later_epoch(self, key: TopicPartition, producer: Producer) -> bool:
         """Return True if an open log knows this producer's id with its epoch or a later one."""
         known = _known(self._open[key].log, producer)
         return known is not None and known[0] >= producer.epoch
@@ -67,11 +67,15 @@ class PartitionLogs:
         """Sync the log and return the number of a target's records in it: see `landed_records`. Raises StorageError."""
         opened = self._open.get(target.topic_partition)
         if opened is None:
-            return landed_records(target, producer, _NOBODY, (), path=self._directory)
+            return landed_records(target, producer, _NO_LOG, (), path=self._directory)
         log = opened.log
         log.commit()  # a killed process left them in the page cache, and a power loss would lose them
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, _known(log, producer))
-        return landed_records(target, producer, bounds, _batches(log, target.start_offset), path=log.path)
+        found = (
+            Found(one.base_offset, one.next_offset, one.producer_id, one.producer_epoch)
+            for one in log_batches(log, target.start_offset, bounds.end)
+        )
+        return landed_records(target, producer, bounds, found, path=log.path)
 
     def append(
         self, key: TopicPartition, batches: bytearray, skip: int, passed: int, producer: Producer, path: str,
@@ -83,7 +87,7 @@ class PartitionLogs:
         that `skip` would split; StorageError, after which records already appended stay.
         """
         try:
-            view = memoryview(batches)[_byte_of(batches, skip) :]
+            view = memoryview(batches)[_position_after(batches, skip) :]
             stamp_producer(view, producer.id, producer.epoch, passed % SEQUENCES)
         except BadBatch as error:
             raise CorruptStagedFile(f"{error}, in its section", path=path, position=position + error.position) from None
@@ -118,16 +122,14 @@ def _known(log: UnifiedLog, producer: Producer) -> tuple[int, int] | None:
     return None
 
 
-def _batches(log: UnifiedLog, start_offset: int) -> Iterator[Found]:
-    """Yield the batches from an offset on, as far as they still exist."""
-    start = max(start_offset, log.log_start_offset)
-    for chunk in batch_chunks(log, start, log.log_end_offset, log):
+def log_batches(log: UnifiedLog, start: int, end: int) -> Iterator[BatchHeader]:
+    """Yield the batches with offsets of [start, end), as far as they still exist."""
+    for chunk in batch_chunks(log, max(start, log.log_start_offset), end, log):
         for row in range(chunk.first, chunk.last):
-            batch = chunk.batches[row]
-            yield Found(batch.base_offset, batch.next_offset, batch.producer_id, batch.producer_epoch)
+            yield chunk.batches[row]
 
 
-def _byte_of(batches: bytearray, records: int) -> int:
+def _position_after(batches: bytearray, records: int) -> int:
     """Return the position of the batch with so many records before it; raise BadBatch if none begins there."""
     if not records:
         return 0
@@ -137,6 +139,6 @@ def _byte_of(batches: bytearray, records: int) -> int:
         if records <= 0:
             at = table.position(row) + table.size(row)
             if records < 0:
-                raise BadBatch(f"what landed ends within the batch that ends at byte {at}", table.position(row))
+                raise BadBatch(f"the landed records end within the batch that ends at byte {at}", table.position(row))
             return at
-    raise BadBatch("what landed goes beyond the section", 0)
+    raise BadBatch("the landed records extend beyond the section", 0)

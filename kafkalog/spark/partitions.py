@@ -15,6 +15,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.reading.source import end_of, isolation_of, refresh
+from kafkalog.spark.limits import Limit, resolve
 from kafkalog.spark.subscriptions import Assign, Subscribe, Subscription
 from kafkalog.storage.names import PARTITION_METADATA, is_log_file, parse_dir
 from kafkalog.storage.readonly.view import LogView
@@ -25,8 +26,8 @@ from kafkalog.util.fileio import OS, FileSystem
 
 __all__ = ["Bounds", "PartitionViews", "bounds_of", "find_partitions"]
 
-LOOKS: Final = 4
-LOOK_S: Final = 0.02
+MAX_TRIES: Final = 4
+RETRY_S: Final = 0.02
 """Looks, and seconds between them, before a partition in two directories is an error: it may be moving."""
 
 
@@ -54,7 +55,7 @@ def find_partitions(
         if data:
             raise IllegalArgument(
                 f"no topic is named, and {data[0]} is a data directory",
-                hint=f"set one of subscribe, subscribePattern, assign; topics here: {_listed(_topics(there))}",
+                hint=f"set one of subscribe, subscribePattern, assign; topics here: {_format_list(_topics(there))}",
             )
         return there
     if isinstance(subscription, Subscribe):
@@ -77,18 +78,18 @@ def find_partitions(
 
 def _all_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartition, str]:
     """List partitions; retry while a replica that moves between disks is in both directories."""
-    for _ in range(LOOKS - 1):
+    for _ in range(MAX_TRIES - 1):
         try:
             return _listed_partitions(paths, fs)
-        except _Twice:
-            sleep(LOOK_S)
+        except _DuplicatePartition:
+            sleep(RETRY_S)
     try:
         return _listed_partitions(paths, fs)
-    except _Twice as error:
+    except _DuplicatePartition as error:
         raise NotAPartition(error.message, path=error.path, hint=error.hint) from None
 
 
-class _Twice(NotAPartition):
+class _DuplicatePartition(NotAPartition):
     """A partition appears to be in two places."""
 
 
@@ -100,8 +101,8 @@ def _listed_partitions(paths: Sequence[str], fs: FileSystem) -> dict[TopicPartit
             directory = os.path.realpath(directory)
             other = found.setdefault(one, directory)
             if other != directory:
-                raise _Twice(
-                    f"{one} lies in {other} too", path=directory, hint="move one of them away, or leave its path out"
+                raise _DuplicatePartition(
+                    f"{one} is also in {other}", path=directory, hint="move one of them away, or omit its path"
                 )
     return {one: found[one] for one in sorted(found)}
 
@@ -114,7 +115,7 @@ def _own_partition(path: str, fs: FileSystem) -> PartitionPath | None:
         raise PartitionNotFound("there is no such directory", path=path, hint="check the path, on every node") from None
     except NotADirectoryError:
         raise NotAPartition(
-            "a file, where a directory is meant", path=path, hint="give the data directory, or a partition's directory"
+            "a file, not a directory", path=path, hint="give the data directory, or a partition's directory"
         ) from None
     except OSError as error:
         raise StorageError.from_os(error, "read the directory", path=path) from error
@@ -127,7 +128,7 @@ def _own_partition(path: str, fs: FileSystem) -> PartitionPath | None:
         raise NotAPartition(error.message, path=path, hint=error.hint) from None
     if kind:
         raise NotAPartition(
-            f"a directory in transit ({kind}), no live partition", path=path, hint="give a live partition's directory"
+            f"a directory in transit ({kind}), not a live partition", path=path, hint="give the directory of a live one"
         )
     return PartitionPath(topic_partition, real)
 
@@ -137,7 +138,7 @@ def _check_topics(named: Iterable[str], there: Iterable[TopicPartition], paths: 
     for topic in named:
         if topic not in topics:
             raise UnknownTopicOrPartition(
-                f"there is no topic {topic}", path=os.pathsep.join(paths), hint=f"topics here: {_listed(topics)}"
+                f"there is no topic {topic}", path=os.pathsep.join(paths), hint=f"topics here: {_format_list(topics)}"
             )
 
 
@@ -145,7 +146,7 @@ def _topics(there: Iterable[TopicPartition]) -> list[str]:
     return list(dict.fromkeys(one.topic for one in there))
 
 
-def _listed(topics: list[str]) -> str:
+def _format_list(topics: list[str]) -> str:
     return ", ".join(topics[:8]) + (", ..." if len(topics) > 8 else "") if topics else "none"
 
 
@@ -195,6 +196,15 @@ class PartitionViews:
         found = self[partition].offset_for_time(time, isolation_of(self.isolation))
         return None if found is None or found.offset >= self.latest(partition) else found.offset
 
+    def resolve(
+        self, limit: Limit, side: str, among: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of `limit` in each partition, of all or of those `among` them; see `limits.resolve`."""
+        return resolve(
+            limit, self.directories if among is None else among, side=side, earliest=self.earliest,
+            latest=self.latest, at_time=self.at_time,
+        )  # fmt: skip
+
     def refresh(self) -> None:
         """Refresh the views from the directories; a view of a missing directory is closed, and its next use raises."""
         self._bounds.clear()
@@ -202,16 +212,16 @@ class PartitionViews:
             try:
                 refresh(view)
             except (PartitionNotFound, NotAPartition):
-                self._give_up(one)
+                self._close_view(one)
 
-    def follow(self, directories: dict[TopicPartition, str]) -> None:
+    def switch_to(self, directories: dict[TopicPartition, str]) -> None:
         """Switch to these partitions; views of partitions whose directory is unchanged stay open."""
         for one in list(self._views):
             if directories.get(one) != self.directories[one]:
-                self._give_up(one)
+                self._close_view(one)
         self.directories = directories
 
-    def _give_up(self, partition: TopicPartition) -> None:
+    def _close_view(self, partition: TopicPartition) -> None:
         self._views.pop(partition).close()
         self._bounds.pop(partition, None)
 

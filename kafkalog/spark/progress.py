@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog.spark.failures import though_ended
+from kafkalog.spark.failures import ignore_if_ended
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker
@@ -36,7 +36,7 @@ def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]
     """
     context = spark.sparkContext
     group = f"kafkalog-{uuid.uuid4()}"
-    kept = {name: context.getLocalProperty(name) for name in _PROPERTIES}
+    previous = {name: context.getLocalProperty(name) for name in _PROPERTIES}
     context.setJobGroup(group, f"kafkalog: {what}", interruptOnCancel=False)
     ended = threading.Event()
     watcher = None
@@ -55,8 +55,8 @@ def watched(spark: SparkSession, what: str, tell: Tell | None) -> Iterator[None]
         ended.set()
         if watcher is not None:
             watcher.join()
-        with though_ended():
-            for name, value in kept.items():
+        with ignore_if_ended():
+            for name, value in previous.items():
                 context.setLocalProperty(name, value)
     if tell is not None:
         total = progress_of(context.statusTracker(), group).total  # Spark's counts may be a task behind
@@ -70,7 +70,7 @@ def _watch(tracker: StatusTracker, group: str, tell: Tell, ended: threading.Even
     last = JobProgress(0, 0)
     while not ended.wait(EVERY_S):
         now = last
-        with though_ended():  # the thread that waits for the jobs reports it
+        with ignore_if_ended():  # the thread that waits for the jobs reports it
             now = progress_of(tracker, group)
         if now != last:
             tell(now)

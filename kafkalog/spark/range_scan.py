@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from kafkalog.spark.options import SourceOptions
     from kafkalog.storage.readonly.view import LogView
 
-__all__ = ["IN_A_BATCH", "LOST_HINT", "RangeScan", "after_damage", "is_loss", "tell_loss"]
+__all__ = ["IN_A_BATCH", "LOST_HINT", "RangeScan", "after_damage", "is_loss", "warn_of_loss"]
 
 LOST_HINT: Final = (
-    "retention, a delete or a cut took these records; set failOnDataLoss to false to go on with what is there"
+    "retention, deletion or truncation removed these records; set failOnDataLoss to false to read the existing ones"
 )
 IN_A_BATCH: Final = (CorruptRecord, InvalidRecord, UnsupportedForFormat, IllegalArgument)
 """Errors of a batch that has a right checksum but cannot be decoded."""
@@ -45,10 +45,10 @@ def is_loss(error: KafkalogError) -> bool:
     return isinstance(error, (OffsetOutOfRange, PartitionNotFound, NotAPartition))
 
 
-def tell_loss(name: str, start: int, following: int, error: KafkalogError) -> None:
+def warn_of_loss(name: str, start: int, following: int, error: KafkalogError) -> None:
     """Issue a DataLoss warning: the offsets [start, following) of a partition are missing because of `error`."""
     warnings.warn(
-        f"data loss in {name}: offsets {start} to {following - 1} are gone: {error.message}", DataLoss, stacklevel=3
+        f"data loss in {name}: offsets {start} to {following - 1} are missing: {error.message}", DataLoss, stacklevel=3
     )
 
 
@@ -109,12 +109,12 @@ class RangeScan(LogScan):
         try:
             refresh(view)
             following = view.log_start_offset
-        except KafkalogError as gone:
-            if not is_loss(gone):
+        except KafkalogError as second:
+            if not is_loss(second):
                 raise
             following = start
         following = min(following, self.stop) if following > start else self.stop
-        tell_loss(self.log.name, start, following, error)
+        warn_of_loss(self.log.name, start, following, error)
         return following
 
 
@@ -124,10 +124,10 @@ def after_damage(log: Log, error: KafkalogError, start: int, options: SourceOpti
     Raises `error` itself if the batch is not found.
     """
     if error.offset is not None:
-        there = RangeScan(
+        scan = RangeScan(
             log, error.offset, error.offset + 1, ("offset",), options, [], batch_rows=1, batch_bytes=1
         )
-        for chunk in there._chunks():
+        for chunk in scan._chunks():
             for row in range(chunk.first, chunk.last):
                 if chunk.batches.base_offset(row) == error.offset:
                     following = chunk.batches.last_offset_of(row) + 1

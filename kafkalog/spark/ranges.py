@@ -1,16 +1,22 @@
-"""Division of a read into Spark partitions: offset ranges along batches, of about the same bytes."""
+"""Division of a read into Spark partitions: offset ranges of about the same bytes, and small ranges in one task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
+from typing import Final
 
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews
 from kafkalog.types import TopicPartition
 
-__all__ = ["at_least", "divided", "plan_ranges"]
+__all__ = ["at_least", "bundled", "divided", "plan_ranges"]
+
+FEW: Final = 16
+"""Number of ranges up to which each has its own task, however small."""
+BUNDLE_BYTES: Final = 4 << 20
+"""Bytes of log read in about the time it takes to start a task; Spark counts a small file as this many."""
 
 
 def plan_ranges(
@@ -61,3 +67,24 @@ def at_least(ranges: list[OffsetRange], least: int) -> list[OffsetRange]:
         parts[largest] += 1
         missing -= 1
     return [part for one, count in zip(ranges, parts, strict=True) for part in divided(one, count)]
+
+
+def bundled(ranges: Iterable[OffsetRange], bytes_of: Callable[[OffsetRange], int]) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges, in order, grouped by the task that reads them: several in one if they are many and small.
+
+    A group has at most BUNDLE_BYTES, or is a single larger range. `bytes_of` returns a range's approximate size.
+    """
+    ranges = list(ranges)
+    if len(ranges) <= FEW:
+        return [(one,) for one in ranges]
+    bundles = []
+    filled: list[OffsetRange] = []
+    room = BUNDLE_BYTES
+    for one in ranges:
+        size = bytes_of(one)
+        if filled and size > room:
+            bundles.append(tuple(filled))
+            filled, room = [], BUNDLE_BYTES
+        filled.append(one)
+        room -= size
+    return [*bundles, tuple(filled)]

@@ -46,22 +46,22 @@ class Reach:
 
 def reachable(
     start: Mapping[TopicPartition, int],
-    there: Mapping[TopicPartition, Standing],
-    begun_anew: Collection[TopicPartition] = (),
+    standings: Mapping[TopicPartition, Standing],
+    recreated: Collection[TopicPartition] = (),
 ) -> Reach:
-    """Return all that a stream at `start` can read of the partitions in `there`.
+    """Return all that a stream at `start` can read of the partitions in `standings`.
 
-    `begun_anew` are partitions known to be new ones of the same name. They begin at their earliest offset.
+    `recreated` are partitions known to be new ones of the same name. They begin at their earliest offset.
     """
-    begins, ends, losses = {}, {}, _gone(start, there)
-    for one, standing in there.items():
+    begins, ends, losses = {}, {}, _missing(start, standings)
+    for one, standing in standings.items():
         begin, end = start.get(one), standing.latest
         if begin is None:
             begin = standing.earliest
-            losses += _begins_late(one, standing.earliest)
+            losses += _late_start(one, standing.earliest)
         elif begin > standing.log_end:
-            end = standing.earliest if one in begun_anew else standing.latest
-            text = f"{one} was read up to {begin} and ends at {standing.log_end} now: it goes on at {end}"
+            end = standing.earliest if one in recreated else standing.latest
+            text = f"{one} was read up to {begin} but now ends at {standing.log_end}: reading continues at {end}"
             losses.append(Loss(one, text, end))
         elif begin > standing.latest:
             end = begin  # isolation ends before what was read: it continues once the end is past that
@@ -75,38 +75,38 @@ def reachable(
 def replayed(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
-    there: Mapping[TopicPartition, Standing],
+    standings: Mapping[TopicPartition, Standing],
 ) -> Reach:
     """Return what can be read of a planned micro-batch from `start` to `end`, with the losses in it."""
-    begins, ends, losses = {}, {}, _gone(start, end)
+    begins, ends, losses = {}, {}, _missing(start, end)
     for one, until in end.items():
-        begin, standing = start.get(one), there.get(one)
+        begin, standing = start.get(one), standings.get(one)
         if begin == until:
             continue
         if standing is None:
-            losses.append(Loss(one, f"{one} is gone, and offsets up to {until} of it were to be read", begin))
+            losses.append(Loss(one, f"{one} is missing, but offsets up to {until} of it were to be read", begin))
             continue
         if begin is None:
             begin = standing.earliest
-            losses += _begins_late(one, begin)
+            losses += _late_start(one, begin)
         elif begin > until:
-            losses.append(Loss(one, f"{one} was read up to {begin} and went back: it goes on at {until}", until))
+            losses.append(Loss(one, f"{one} was read up to {begin} and went back: reading continues at {until}", until))
         elif begin < standing.earliest:
             losses.append(_deleted(one, begin, min(until, standing.earliest)))
         if until > standing.latest and begin <= until:
             lost = max(begin, standing.latest)
-            losses.append(Loss(one, f"{one} ends at {standing.latest}, and was to be read up to {until}", lost))
+            losses.append(Loss(one, f"{one} ends at {standing.latest}, but was to be read up to {until}", lost))
         begins[one] = max(begin, standing.earliest)
         ends[one] = min(until, standing.latest)
     return Reach(begins, ends, tuple(losses))
 
 
-def _gone(start: Mapping[TopicPartition, int], there: Collection[TopicPartition]) -> list[Loss]:
-    text = "{} is gone, or no longer asked for; it was read up to {}"
-    return [Loss(one, text.format(one, offset), offset) for one, offset in start.items() if one not in there]
+def _missing(start: Mapping[TopicPartition, int], standings: Collection[TopicPartition]) -> list[Loss]:
+    text = "{} is missing or no longer subscribed; it was read up to {}"
+    return [Loss(one, text.format(one, offset), offset) for one, offset in start.items() if one not in standings]
 
 
-def _begins_late(one: TopicPartition, earliest: int) -> list[Loss]:
+def _late_start(one: TopicPartition, earliest: int) -> list[Loss]:
     """Return the loss for a new, unread partition whose first records are already deleted."""
     return [Loss(one, f"the new partition {one} begins at {earliest}, not at 0", 0)] if earliest else []
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafkalog.errors import CorruptRecord, InvalidTimestamp, KafkalogError
 from kafkalog.log.log import Log
 from kafkalog.spark.damage import SKIP_HINT, report_to
-from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, tell_loss
+from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.readonly.view import LogView
 
@@ -29,7 +29,7 @@ BATCH_BYTES: Final = 4 << 20
 
 
 def arrow_batches(
-    wanted: OffsetRange,
+    part: OffsetRange,
     columns: tuple[str, ...],
     options: SourceOptions,
     *,
@@ -43,31 +43,31 @@ def arrow_batches(
     """
     skipped: list[Skipped] = []
     try:
-        with Log(LogView(wanted.directory, checkpoints=checkpoints), None) as log:
-            yield from _of_log(log, wanted, columns, options, skipped)
+        with Log(LogView(part.directory, checkpoints=checkpoints), None) as log:
+            yield from _batches_of_log(log, part, columns, options, skipped)
     except KafkalogError as error:
         if not is_loss(error):
             raise
         if options.fail_on_data_loss:
             error.hint = LOST_HINT
             raise
-        tell_loss(str(wanted.topic_partition), wanted.start, wanted.stop, error)
+        warn_of_loss(str(part.topic_partition), part.start, part.stop, error)
     finally:
-        report_to(options.corrupt_report, wanted, skipped)
+        report_to(options.corrupt_report, part, skipped)
 
 
-def _of_log(
-    log: Log, wanted: OffsetRange, columns: tuple[str, ...], options: SourceOptions, skipped: list[Skipped]
+def _batches_of_log(
+    log: Log, part: OffsetRange, columns: tuple[str, ...], options: SourceOptions, skipped: list[Skipped]
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
-    start = wanted.start
+    start = part.start
     while True:
         scan = RangeScan(
-            log, start, wanted.stop, columns, options, skipped, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES
+            log, start, part.stop, columns, options, skipped, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES
         )
         try:
             for piece in scan:
-                batch = _as_arrow(piece, schema, wanted)
+                batch = _as_arrow(piece, schema, part)
                 yield batch
                 start = _after(batch, start)
             return
@@ -86,14 +86,14 @@ def _after(batch: pa.RecordBatch, start: int) -> int:
     return int(batch.column("offset")[-1].as_py()) + 1
 
 
-def _as_arrow(piece: RecordBatchColumns, schema: pa.Schema, wanted: OffsetRange) -> pa.RecordBatch:
+def _as_arrow(piece: RecordBatchColumns, schema: pa.Schema, part: OffsetRange) -> pa.RecordBatch:
     try:
         batch = pa.record_batch(piece, schema=schema)
     except ValueError as error:
         raise InvalidTimestamp(
-            f"a time among the offsets {wanted.start} to {wanted.stop - 1} is further from 1970 than Spark's can be",
-            path=wanted.directory,
-            hint="read the other columns: set columns, without timestamp",
+            f"a timestamp at offsets {part.start} to {part.stop - 1} is outside the range of Spark's timestamps",
+            path=part.directory,
+            hint="set columns to read all but timestamp",
         ) from error
     return with_null_headers(batch) if "headers" in schema.names else batch
 

@@ -40,13 +40,13 @@ SETTINGS_ON_ONE_HOST: Final = {
 """Additional settings if all of Spark runs on this host (local, local-cluster): it accepts no outside connections."""
 _ONE_HOST: Final = re.compile(r"local(-cluster)?(\[.*\])?")
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-PATIENCE_S: Final = 30.0
+STOP_WAIT_S: Final = 30.0
 """Seconds that a virtual machine may take to end."""
-GONE_S: Final = 2.0
+EXIT_WAIT_S: Final = 2.0
 """Seconds after its last output within which a killed virtual machine is found to be gone."""
 _REASON: Final = re.compile(r"^(?:Exception in |Error: |Caused by: |[\w.]+(?:Exception|Error): ).*$", re.MULTILINE)
 """Lines of a virtual machine's output that name an error; the last one is the deepest cause."""
-_MOST_SAID: Final = 1 << 20
+_MAX_OUTPUT_BYTES: Final = 1 << 20
 
 
 def need_pyspark() -> None:
@@ -54,7 +54,7 @@ def need_pyspark() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
     if missing:
         raise MissingPackage(
-            f"work on Spark needs {', '.join(missing)}, not installed here", hint="pip install 'kafkalog[spark]'"
+            f"Spark jobs need {', '.join(missing)}, not installed here", hint="pip install 'kafkalog[spark]'"
         )
 
 
@@ -88,13 +88,13 @@ def spark_session(
         return
     chosen = master if master is not None or _SUBMITTED in os.environ else LOCAL
     handler = signal.getsignal(signal.SIGINT)
-    with tempfile.TemporaryFile() as said:
-        spark, gateway = _started(chosen, dict(conf or {}), name, None if verbose else said)
+    with tempfile.TemporaryFile() as output:
+        spark, gateway = _start(chosen, dict(conf or {}), name, None if verbose else output)
     try:
         yield spark
     except Exception as error:
-        if has_ended(error) and _is_gone(gateway):
-            raise failed(error, "the work cannot go on") from error
+        if has_ended(error) and _has_exited(gateway):
+            raise failed(error, "the job cannot continue") from error
         raise
     finally:
         try:
@@ -115,54 +115,54 @@ def _running(master: str | None) -> SparkSession | None:
     try:
         running = SparkSession.getActiveSession() or SparkSession(context)  # another thread's is the process's, too
     except Exception as error:
-        raise failed(error, "the Spark session of this process cannot be taken") from error
-    its: str = running.sparkContext.master
-    if master is not None and master != its:
+        raise failed(error, "the Spark session of this process cannot be used") from error
+    running_master: str = running.sparkContext.master
+    if master is not None and master != running_master:
         raise IllegalState(
-            f"a Spark session with the master {its} runs in this process, not one with {master}",
-            hint="leave the master out, or stop that session first",
+            f"this process runs a Spark session with the master {running_master}, not {master}",
+            hint="omit the master, or stop that session first",
         )
     return running
 
 
-def _started(
-    master: str | None, conf: dict[str, str], name: str, said: IO[bytes] | None
+def _start(
+    master: str | None, conf: dict[str, str], name: str, output: IO[bytes] | None
 ) -> tuple[SparkSession, JavaGateway | None]:
     """Return a new session and the virtual machine started for it; None if there was one already."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     settings = settings_for(master, conf)
-    made = SparkConf()
+    spark_conf = SparkConf()
     for key, value in settings.items():
-        made.set(key, value)
+        spark_conf.set(key, value)
     if master is not None:
-        made.setMaster(master)
-    if _SUBMITTED not in os.environ or not made.contains("spark.app.name"):
-        made.setAppName(name)
+        spark_conf.setMaster(master)
+    if _SUBMITTED not in os.environ or not spark_conf.contains("spark.app.name"):
+        spark_conf.setAppName(name)
     gateway = None
     try:
         if _SUBMITTED not in os.environ and SparkContext._gateway is None:
             with deferred_interrupts(), deferred_interrupts(signal.SIGTERM):  # else no one could end it
-                gateway = _launch(made, master, said)
-        return SparkSession(SparkContext(conf=made, gateway=gateway)), gateway
+                gateway = _launch(spark_conf, master, output)
+        return SparkSession(SparkContext(conf=spark_conf, gateway=gateway)), gateway
     except BaseException as error:
-        words = _words(error, said) if isinstance(error, Exception) else ""
+        words = _describe_error(error, output) if isinstance(error, Exception) else ""
         _end(gateway)
         if isinstance(error, KafkalogError) or not (isinstance(error, OSError) or is_of_spark(error)):
             raise
         raise JobFailed(f"Spark could not start: {words}", hint=_hint(master)) from error
 
 
-def _launch(conf: SparkConf, master: str | None, said: IO[bytes] | None) -> JavaGateway:
-    """Start a virtual machine for this process on a recent enough Java, with its stderr written to `said`."""
+def _launch(conf: SparkConf, master: str | None, output: IO[bytes] | None) -> JavaGateway:
+    """Start a virtual machine for this process on a recent enough Java, with its stderr written to `output`."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ["JAVA_HOME"] = find_java().home
     if is_on_one_host(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return launch_gateway(conf, {} if said is None else {"stderr": said})
+    return launch_gateway(conf, {} if output is None else {"stderr": output})
 
 
 def _stop(spark: SparkSession) -> None:
@@ -179,12 +179,12 @@ def _stop(spark: SparkSession) -> None:
             SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
-def _is_gone(gateway: JavaGateway | None) -> bool:
+def _has_exited(gateway: JavaGateway | None) -> bool:
     """Return True if a virtual machine that was started here has ended."""
     if gateway is None:
         return False
     try:
-        gateway.proc.wait(GONE_S)
+        gateway.proc.wait(EXIT_WAIT_S)
     except TimeoutExpired:
         return False
     return True
@@ -200,7 +200,7 @@ def _end(gateway: JavaGateway | None) -> None:
         with suppress(Exception):  # it may be gone already
             gateway.shutdown()
         gateway.proc.stdin.close()  # the virtual machine ends with its input
-        gateway.proc.wait(PATIENCE_S)
+        gateway.proc.wait(STOP_WAIT_S)
     except TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
@@ -208,24 +208,24 @@ def _end(gateway: JavaGateway | None) -> None:
         SparkContext._gateway = SparkContext._jvm = None
 
 
-def _words(error: Exception, said: IO[bytes] | None) -> str:
+def _describe_error(error: Exception, output: IO[bytes] | None) -> str:
     """Describe an error in one line: the deepest cause that Java names, else the last error in the output."""
     text = java_message(error)
     if text is not None:
         return " ".join(text.split())
-    told = " ".join(str(error).split())
-    if said is not None:
-        said.seek(0, os.SEEK_END)
-        said.seek(max(0, said.tell() - _MOST_SAID))
-        reasons = _REASON.findall(said.read().decode("utf-8", "replace"))
-        told = "; ".join([told, *(" ".join(reason.split()) for reason in reasons[-1:])])
-    return told
+    text = " ".join(str(error).split())
+    if output is not None:
+        output.seek(0, os.SEEK_END)
+        output.seek(max(0, output.tell() - _MAX_OUTPUT_BYTES))
+        reasons = _REASON.findall(output.read().decode("utf-8", "replace"))
+        text = "; ".join([text, *(" ".join(reason.split()) for reason in reasons[-1:])])
+    return text
 
 
 def _hint(master: str | None) -> str:
     if master is None or is_on_one_host(master):
-        return "check the settings given with --conf, and that this host has memory for spark.driver.memory"
-    return f"check that {master} is a Spark master that this host reaches, and the settings given with --conf"
+        return "check the settings given with --conf, and that this host has enough memory for spark.driver.memory"
+    return f"check that {master} is a Spark master that this host can reach, and the settings given with --conf"
 
 
 def check_master(master: str | None) -> None:
@@ -234,8 +234,8 @@ def check_master(master: str | None) -> None:
         return
     if master.startswith("sc://"):
         raise IllegalArgument(
-            f"{master} is a Spark Connect server, which runs queries and no jobs",
+            f"{master} is a Spark Connect server, which runs queries but no jobs",
             hint="give the cluster's master; `format(\"kafkalog\")` works through Spark Connect, too",
         )
     if not master.strip() or any(char.isspace() for char in master):
-        raise IllegalArgument(f"{master!r} is no Spark master", hint="local[*], spark://host:7077, yarn or k8s://...")
+        raise IllegalArgument(f"{master!r} is not a Spark master", hint="local[*], spark://host:7077, yarn or k8s://...")

@@ -41,7 +41,7 @@ def refuse_overwrite() -> IllegalArgument:
     """Return the error for a batch write that is not an append, which Spark's Kafka sink also rejects."""
     return IllegalArgument(
         "save mode overwrite is not allowed for kafkalog, which only appends to logs",
-        hint="use mode('append'); delete the topic first (`kafkalog topics delete`) where its records are to go",
+        hint="use mode('append'); to replace a topic's records, delete it first (`kafkalog topics delete`)",
     )
 
 
@@ -54,7 +54,7 @@ def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
     tasks = []
     for number, message in enumerate(messages):
         if not isinstance(message, Staged):
-            raise IllegalState(f"task {number} has not told what it staged", hint="run the write again")
+            raise IllegalState(f"task {number} did not report what it staged", hint="run the write again")
         tasks.append(message.task)
     return tasks
 
@@ -96,8 +96,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         query, number = context.getLocalProperty(_QUERY_PROPERTY), context.getLocalProperty(_BATCH_PROPERTY)
         if query is None or number is None:
             raise IllegalState(
-                "Spark does not tell the task its query and batch",
-                hint="this version of PySpark is not supported: pip install 'kafkalog[spark]' takes one that is",
+                "Spark did not give the task its query and batch",
+                hint="this version of PySpark is not supported: pip install 'kafkalog[spark]' installs one that is",
             )
         job, batch_id = Job.query(query), int(number)
         task, attempt = context.partitionId(), context.taskAttemptId()
@@ -119,10 +119,10 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 def _job_of(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> Job | None:
     """Return the query of the batch; None without a message. Raises IllegalState if tasks disagree."""
-    told = {(message.job, message.batch_id) for message in messages if isinstance(message, Staged)}
-    if not told:
+    batches = {(message.job, message.batch_id) for message in messages if isinstance(message, Staged)}
+    if not batches:
         return None
-    (job, number), *others = told
+    (job, number), *others = batches
     if others or number != batch_id:
-        raise IllegalState(f"tasks staged batch {number} of {job}, the commit is of batch {batch_id}")
+        raise IllegalState(f"tasks staged batch {number} of {job}, but batch {batch_id} is committed")
     return job

@@ -10,16 +10,15 @@ from kafkalog.errors import IllegalArgument
 from kafkalog.manager.topics import MAX_PARTITIONS
 from kafkalog.records.packing import PLAIN, Compression, parse_compression
 from kafkalog.spark.commit import LOCK_WAIT_MS, STAGING_AGE_MS
-from kafkalog.spark.durations import duration_ms
 from kafkalog.spark.option_table import SINK_OPTIONS, SOURCE_OPTIONS, checked_names
-from kafkalog.spark.options import local_path
+from kafkalog.spark.options import duration_ms, local_path
 from kafkalog.spark.staging import Job
 from kafkalog.storage.names import validate_topic
 
 __all__ = ["SinkOptions"]
 
 _NO_CODEC: Final = ("none", "uncompressed")
-_MOST_DIGITS: Final = 20
+_MAX_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +66,9 @@ def _path(given: Mapping[str, str]) -> str:
 
 def _partitions(text: str) -> int:
     digits = text.strip()
-    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS
     if not (is_number and 1 <= int(digits) <= MAX_PARTITIONS):
         raise IllegalArgument(
-            f"partitions is {text[:80]!r}", hint="give the number of partitions that a missing topic is made with"
+            f"partitions is {text[:80]!r}", hint="give the number of partitions of a new topic"
         )
     return int(digits)

@@ -123,4 +123,4 @@ class _PushingReader(BatchReader):
         from kafkalog.spark.filters import Pruning
 
         self.pruning = Pruning()
-        return [one for one in filters if not self.pruning.take(one)]
+        return [one for one in filters if not self.pruning.apply(one)]

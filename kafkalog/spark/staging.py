@@ -69,7 +69,7 @@ class Job(NamedTuple):
 def _checked_id(text: str) -> str:
     if not _ID.fullmatch(text):
         raise IllegalArgument(
-            f"{ascii(text[:80])} is no id of a job", hint="jobId is 1 to 120 of a-z A-Z 0-9 _ and -, as a UUID is"
+            f"{ascii(text[:80])} is not a job id", hint="jobId has 1 to 120 of a-z A-Z 0-9 _ and -, as a UUID has"
         )
     return text
 
@@ -78,7 +78,7 @@ def parse_job(text: str) -> Job:
     """Parse the text of a job, as `str` returns it; raise ValueError for anything else."""
     kind, dash, name = text.partition("-")
     if kind not in ("query", "job") or not dash or not _ID.fullmatch(name):
-        raise ValueError(f"{ascii(text[:80])} names no job")
+        raise ValueError(f"{ascii(text[:80])} is not a job")
     return Job(kind, name)
 
 
@@ -122,7 +122,7 @@ class StageWriter:
     ) -> None:
         self.name = f"kafkalog-stage.{job}.{batch_id}.{task}.{attempt}.{os.urandom(4).hex()}"
         if parse_name(self.name) is None:
-            raise IllegalArgument(f"{ascii(self.name)} is no name for a staged file")
+            raise IllegalArgument(f"{ascii(self.name)} is not a name for a staged file")
         self.directory = directory
         self.records = 0
         self._path = os.path.join(directory, self.name)
@@ -219,7 +219,7 @@ class StageReader:
         try:
             self._file = fs.open_file(self.path, "r")
         except FileNotFoundError:
-            raise self._damaged("the staged file is gone") from None
+            raise self._damaged("the staged file is missing") from None
         except OSError as error:
             raise StorageError.from_os(error, "read a staged file", path=self.path) from error
         try:
@@ -233,7 +233,7 @@ class StageReader:
         data = self._bytes(section.size, section.position)
         if crc32c(data) != section.crc:
             raise self._damaged(
-                f"the section of {section.size} bytes for {section.topic_partition} has not its checksum",
+                f"the checksum of the section of {section.size} bytes for {section.topic_partition} does not match",
                 position=section.position,
             )
         return data
@@ -254,16 +254,16 @@ class StageReader:
         except OSError as error:
             raise StorageError.from_os(error, "read a staged file", path=self.path) from error
         if size != staged.size:
-            raise self._damaged(f"the staged file has {size} bytes, its task wrote {staged.size}")
+            raise self._damaged(f"the staged file has {size} bytes, but its task wrote {staged.size}")
         at = size - _TRAILER.size
         if at < len(MAGIC) or self._bytes(len(MAGIC), 0) != MAGIC:
-            raise self._damaged("it does not begin as a staged file", position=0)
+            raise self._damaged("it does not begin like a staged file", position=0)
         position, length, crc, magic = _TRAILER.unpack(self._bytes(_TRAILER.size, at))
         if magic != MAGIC or not 0 <= length <= MAX_INDEX_BYTES or position + length != at or crc != staged.index_crc:
-            raise self._damaged("the trailer of the staged file is not the one that its task wrote", position=at)
+            raise self._damaged("the trailer of the staged file differs from what its task wrote", position=at)
         index = self._bytes(length, position)
         if crc32c(index) != crc:
-            raise self._damaged("the index of the staged file has not its checksum", position=position)
+            raise self._damaged("the checksum of the staged file's index does not match", position=position)
         try:
             return tuple(_sections(json.loads(index), position))
         except (ValueError, TypeError, RecursionError, KafkalogError) as error:
@@ -288,15 +288,15 @@ def _sections(found: Any, end: int) -> Iterator[Section]:
     at = len(MAGIC)
     for topic, partition, position, size, records, crc in found:
         if not all(type(number) is int and number >= 0 for number in (partition, position, size, records, crc)):
-            raise ValueError("a number is none")
+            raise ValueError("a field is not a number")
         if position != at or not 0 < size <= MAX_SECTION_BYTES or position + size > end:
-            raise ValueError(f"a section of {size} bytes at {position}, the next begins at {at}")
+            raise ValueError(f"a section of {size} bytes at {position}, but the next begins at {at}")
         at += size
         yield Section(
             TopicPartition(validate_topic(topic), validate_partition(partition)), position, size, records, crc
         )
     if at != end:
-        raise ValueError(f"the sections end at {at}, the index begins at {end}")
+        raise ValueError(f"the sections end at {at}, but the index begins at {end}")
 
 
 def sweep(

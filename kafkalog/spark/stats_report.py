@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group
+from kafkalog.spark.header_survey import HOUR_MS, NO_HOUR, Counts, Group, sums
 
 ROW_SCHEMA: Final = (
     "topic string, partition int, hour timestamp, codec string, batches bigint, records bigint, bytes bigint, "
@@ -33,7 +33,7 @@ class StatsReport:
 
     groups: dict[Group, Counts]
     keys: dict[str, KeyStats] | None = None
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()
     partitions: int = 0
     segments: int = 0
 
@@ -44,25 +44,16 @@ class StatsReport:
 
     def topics(self) -> dict[str, Counts]:
         """Return the sums by topic."""
-        found: dict[str, Counts] = {}
-        for group, counts in self.groups.items():
-            found.setdefault(group.topic, Counts()).add(counts)
-        return found
+        return sums((group.topic, counts) for group, counts in self.groups.items())
 
     def hours(self) -> dict[tuple[str, int], Counts]:
         """Return the sums by topic and hour (ms since 1970; NO_HOUR for batches without a time)."""
-        found: dict[tuple[str, int], Counts] = {}
-        for group, counts in self.groups.items():
-            found.setdefault((group.topic, group.hour_ms), Counts()).add(counts)
+        found = sums(((group.topic, group.hour_ms), counts) for group, counts in self.groups.items())
         return dict(sorted(found.items()))
 
     def codecs(self, topic: str) -> dict[str, Counts]:
         """Return the sums of a topic by codec."""
-        found: dict[str, Counts] = {}
-        for group, counts in self.groups.items():
-            if group.topic == topic:
-                found.setdefault(group.codec, Counts()).add(counts)
-        return found
+        return sums((group.codec, counts) for group, counts in self.groups.items() if group.topic == topic)
 
     def rows(self) -> list[tuple[str | int | datetime | None, ...]]:
         """Return a row for each group, by ROW_SCHEMA; times are UTC."""
@@ -95,29 +86,29 @@ class StatsReport:
         total = Counts()
         for counts in self.groups.values():
             total.add(counts)
-        looked = [
+        totals = [
             _plural(len(self.topics()), "topic"), _plural(self.partitions, "partition"),
             _plural(self.segments, "segment"), f"{total.bytes:,} bytes", _plural(total.records, "record"),
         ]  # fmt: skip
-        return ", ".join(looked) + (f"; {_plural(len(self.problems), 'problem')}" if self.problems else "")
+        return ", ".join(totals) + (f"; {_plural(len(self.problems), 'problem')}" if self.problems else "")
 
     def json_lines(self) -> Iterator[str]:
         """Yield one JSON object a line: hours (`type` "hour"), topics, problems, then the report; times in ms."""
         for (topic, hour), counts in self.hours().items():
             when = None if hour == NO_HOUR else hour
             rates = _rates(_hourly(counts.records), _hourly(counts.bytes))
-            yield json.dumps({"type": "hour", "topic": topic, "hour": when, **_plain(counts), **rates})
+            yield json.dumps({"type": "hour", "topic": topic, "hour": when, **_count_fields(counts), **rates})
         for topic, counts in self.topics().items():
-            codecs = {name: _plain(one) for name, one in self.codecs(topic).items()}
+            codecs = {name: _count_fields(one) for name, one in self.codecs(topic).items()}
             keys = None if self.keys is None or topic not in self.keys else self.keys[topic]._asdict()
             rates = _rates(counts.records_a_second, counts.bytes_a_second)
             yield json.dumps(
-                {"type": "topic", "topic": topic, **_plain(counts), **rates, "keys": keys, "codecs": codecs}
+                {"type": "topic", "topic": topic, **_count_fields(counts), **rates, "keys": keys, "codecs": codecs}
             )
         for problem in self.problems:
             yield json.dumps({"type": "problem", "what": problem})
-        told = {"type": "stats", "ok": self.ok, "topics": len(self.topics()), "problems": len(self.problems)}
-        yield json.dumps({**told, "partitions": self.partitions, "segments": self.segments})
+        fields = {"type": "stats", "ok": self.ok, "topics": len(self.topics()), "problems": len(self.problems)}
+        yield json.dumps({**fields, "partitions": self.partitions, "segments": self.segments})
 
     def _topic_cells(self, topic: str, counts: Counts) -> tuple[str, ...]:
         keys = None if self.keys is None else self.keys.get(topic)
@@ -143,11 +134,11 @@ def _rates(records: float | None, size: float | None) -> dict[str, float | None]
     return {"records_per_second": records, "bytes_per_second": size}
 
 
-def _plain(counts: Counts) -> dict[str, object]:
+def _count_fields(counts: Counts) -> dict[str, object]:
     times = {"first": None if counts.first_ms < 0 else counts.first_ms}
     times["last"] = None if counts.last_ms < 0 else counts.last_ms
-    told = {name: value for name, value in vars(counts).items() if not name.endswith("_ms")}
-    return {**told, **times, "ratio": counts.ratio}
+    fields = {name: value for name, value in vars(counts).items() if not name.endswith("_ms")}
+    return {**fields, **times, "ratio": counts.ratio}
 
 
 def _utc(ms: int) -> datetime | None:

@@ -22,15 +22,13 @@ from pyspark.sql.streaming.datasource import (
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.exchange.ranges import bytes_between
 from kafkalog.spark.admission import TriggerDelay, admitted
-from kafkalog.spark.bundles import bundled
 from kafkalog.spark.damage import DataLoss, check_ends
-from kafkalog.spark.limits import resolve
 from kafkalog.spark.live_partitions import LivePartitions
 from kafkalog.spark.offsets import offsets_from_dict, offsets_to_dict
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import find_partitions
 from kafkalog.spark.range_scan import LOST_HINT
-from kafkalog.spark.ranges import plan_ranges
+from kafkalog.spark.ranges import bundled, plan_ranges
 from kafkalog.spark.reach import Loss, Reach, Standing, reachable, replayed
 from kafkalog.spark.reading import arrow_batches
 from kafkalog.types import TopicPartition
@@ -42,11 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamReader"]
 
-LOOKS: Final = 3
+LOSS_CHECKS: Final = 3
 """Looks that must show a loss before it is reported: a partition that is moved or replaced is briefly missing."""
-BETWEEN_LOOKS_MS: Final = 100
+BETWEEN_CHECKS_MS: Final = 100
 _START_HINT: Final = "give an offset between them, or set failOnDataLoss to false to begin at the nearest one"
-_There = dict[TopicPartition, Standing]
+_Standings = dict[TopicPartition, Standing]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -62,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._live: LivePartitions | None = None
         self._target: dict[TopicPartition, int] | None = None  # where Trigger.AvailableNow ends
-        self._let_go_ms: int | None = None  # monotonic: time of the last batch
+        self._last_batch_ms: int | None = None  # monotonic: time of the last batch
         self._latest: dict[TopicPartition, int] | None = None
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions, tuple[str, ...]]]:
@@ -76,20 +74,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self.options
         find_partitions(options.paths, options.subscription)  # a topic that never existed is a mistake
         live = self._partitions()
-        live.look(afresh=True)
+        live.look(force=True)
         views = live.views
-        starts = resolve(
-            options.starting,
-            live.there,
-            side="starting",
-            earliest=views.earliest,
-            latest=views.latest,
-            at_time=views.at_time,
-        )
+        starts = views.resolve(options.starting, "starting", live.standings)
         nearest = {
-            one: min(max(offset, views.earliest(one)), live.there[one].log_end) for one, offset in starts.items()
+            one: min(max(offset, views.earliest(one)), live.standings[one].log_end) for one, offset in starts.items()
         }
-        lost = [_not_there(one, starts[one], live.there[one]) for one in starts if starts[one] != nearest[one]]
+        lost = [_missing_start(one, starts[one], live.standings[one]) for one in starts if starts[one] != nearest[one]]
         self._report(lost, _START_HINT)
         check_ends(views, nearest, options)  # no task reads a log that ends where the query begins
         return offsets_to_dict(nearest)
@@ -105,10 +96,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> Mapping[str, object]:
         """Return the end of the next micro-batch; `start` itself if nothing, or too little, is new."""
         begin = offsets_from_dict(start)
-        there, found = self._checked(lambda there: reachable(begin, there, self._begun_anew(begin, there)), begin)
-        self._latest = {one: standing.latest for one, standing in there.items()}
+        standings, found = self._checked(lambda now: reachable(begin, now, self._recreated(begin, now)), begin)
+        self._latest = {one: standing.latest for one, standing in standings.items()}
         for loss in found.losses:
-            self._partitions().take_as_known(loss.partition)
+            self._partitions().accept_recreated(loss.partition)
         now_ms = self._clock.monotonic_ms()
         limited = not isinstance(limit, ReadAllAvailable)
         admission = admitted(
@@ -117,10 +108,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most=self.options.max_offsets_per_trigger if limited else None,
             delay=self._delay() if limited else None,
             now_ms=now_ms,
-            last_ms=self._let_go_ms,
+            last_ms=self._last_batch_ms,
         )
-        if admission.let_go:
-            self._let_go_ms = now_ms
+        if admission.starts_delay:
+            self._last_batch_ms = now_ms
         # without any partition the known offsets are kept, in case the partitions return
         return start if not admission.ends or admission.ends == begin else offsets_to_dict(admission.ends)
 
@@ -132,8 +123,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the query at what is readable now."""
-        there = self._partitions().look(afresh=True)
-        self._target = {one: standing.latest for one, standing in there.items()}
+        standings = self._partitions().look(force=True)
+        self._target = {one: standing.latest for one, standing in standings.items()}
 
     def reportLatestOffset(self) -> Mapping[str, object] | None:
         """Return the end of the log at the last trigger, without limits; None before the first trigger."""
@@ -146,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         begin, until = offsets_from_dict(start), offsets_from_dict(end)
-        _, found = self._checked(lambda there: replayed(begin, until, there), {**begin, **until}, look=False)
+        _, found = self._checked(lambda standings: replayed(begin, until, standings), {**begin, **until}, look=False)
         views, options = self._partitions().views, self.options
         ranges = plan_ranges(views, found.begins, found.ends, options)
         if options.min_partitions or options.max_records_per_partition:
@@ -176,43 +167,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._live
 
     def _checked(
-        self, of: Callable[[_There], Reach], known: dict[TopicPartition, int], *, look: bool = True
-    ) -> tuple[_There, Reach]:
+        self, of: Callable[[_Standings], Reach], known: dict[TopicPartition, int], *, look: bool = True
+    ) -> tuple[_Standings, Reach]:
         """Return the existing partitions and the result of `of` for them; report losses that repeated looks confirm.
 
         Without `look` the result of the last look is used if it shows no loss.
         """
         live = self._partitions()
-        there = self._bounded(live.look() if look else live.there, known)
-        found = of(there)
-        for _ in range(LOOKS - 1):
+        standings = self._bounded(live.look() if look else live.standings, known)
+        found = of(standings)
+        for _ in range(LOSS_CHECKS - 1):
             if not found.losses:
                 break
             if look:
-                self._clock.sleep(BETWEEN_LOOKS_MS)
+                self._clock.sleep(BETWEEN_CHECKS_MS)
             look = True
-            there = self._bounded(live.look(afresh=True), known)
-            found = of(there)
+            standings = self._bounded(live.look(force=True), known)
+            found = of(standings)
         self._report(found.losses)
         if look and self.options.fail_on_data_loss:
             live.check_named()
-        return there, found
+        return standings, found
 
-    def _bounded(self, there: _There, known: dict[TopicPartition, int]) -> _There:
+    def _bounded(self, standings: _Standings, known: dict[TopicPartition, int]) -> _Standings:
         """Limit the partitions to where Trigger.AvailableNow ends; partitions that came later are left out."""
         if self._target is None:
-            return dict(there)
+            return dict(standings)
         ends = {**known, **self._target}
         return {
             one: standing._replace(latest=max(standing.earliest, min(standing.latest, ends[one])))
-            for one, standing in there.items()
+            for one, standing in standings.items()
             if one in ends
         }
 
-    def _begun_anew(self, begin: dict[TopicPartition, int], there: _There) -> set[TopicPartition]:
+    def _recreated(self, begin: dict[TopicPartition, int], standings: _Standings) -> set[TopicPartition]:
         live = self._partitions()
-        behind = [one for one in begin if one in there and begin[one] > there[one].log_end]
-        return {one for one in behind if live.begun_anew(one)}
+        behind = [one for one in begin if one in standings and begin[one] > standings[one].log_end]
+        return {one for one in behind if live.is_recreated(one)}
 
     def _report(self, losses: Sequence[Loss], hint: str = LOST_HINT) -> None:
         if not losses:
@@ -222,9 +213,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.fail_on_data_loss:
             directory = self._partitions().views.directories.get(losses[0].partition)
             raise OffsetOutOfRange(f"{shown}{more}", path=directory, offset=losses[0].offset, hint=hint)
-        warnings.warn(f"{shown}{more}; reading what is there", DataLoss, stacklevel=2)
+        warnings.warn(f"{shown}{more}; reading the existing records", DataLoss, stacklevel=2)
 
 
-def _not_there(one: TopicPartition, offset: int, standing: Standing) -> Loss:
-    text = f"the starting offset {offset} of {one} is not there: it holds {standing.earliest} to {standing.latest}"
+def _missing_start(one: TopicPartition, offset: int, standing: Standing) -> Loss:
+    text = f"the starting offset {offset} of {one} does not exist: it has {standing.earliest} to {standing.latest}"
     return Loss(one, text, offset)

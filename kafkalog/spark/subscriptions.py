@@ -72,7 +72,7 @@ def subscription_of(given: Mapping[str, str]) -> Subscription | None:
     try:
         re.compile(text)
     except re.error as error:
-        raise IllegalArgument(f"subscribePattern {text!r} is no regular expression: {error}") from None
+        raise IllegalArgument(f"subscribePattern {text!r} is not a regular expression: {error}") from None
     return SubscribePattern(text)
 
 

@@ -43,9 +43,9 @@ def read_layout(directory: str, topic: str, *, fs: FileSystem = OS) -> TopicLayo
     if numbers and max(numbers) != len(numbers) - 1:
         missing = sorted(set(range(max(numbers))) - set(numbers))
         raise IllegalArgument(
-            f"partition {missing[0]} of topic {topic} is not in this directory, partition {max(numbers)} is",
+            f"partition {missing[0]} of topic {topic} is not in this directory, but partition {max(numbers)} is",
             path=directory,
-            hint="the sink writes to topics whose partitions lie in one data directory",
+            hint="the sink writes to topics whose partitions are all in one data directory",
         )
     settings = read_known_topics([directory], fs=fs).settings_of(topic) or {}
     return TopicLayout(len(numbers), LogConfig.from_stored(settings))

@@ -45,7 +45,7 @@ def clock() -> Later:
     return Later()
 
 
-def backed_up(data: Path, target: Path, clock: Later, **more: Any) -> Path:
+def make_backup(data: Path, target: Path, clock: Later, **more: Any) -> Path:
     clock.hours += 1
     report = create_backup(data, target, clock=clock, **more)
     assert verify_backup(target).ok
@@ -54,7 +54,7 @@ def backed_up(data: Path, target: Path, clock: Later, **more: Any) -> Path:
 
 def test_what_is_restored_is_the_same_byte_by_byte(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data", partitions=3)
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     restore_backup(tmp_path / "backups", tmp_path / "restored")
     assert files(tmp_path / "restored") == files(tmp_path / "data") == files(made / "dir0")
     assert verify(tmp_path / "restored", deep=True).ok
@@ -67,7 +67,7 @@ def test_what_is_restored_is_the_same_byte_by_byte(tmp_path: Path, clock: Later)
 
 def test_a_backup_is_read_as_any_data_directory(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data", partitions=2)
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     assert offsets(made / "dir0" / "orders-1") == list(range(600))
     with kafkalog.open_dirs(made / "dir0") as dirs:
         assert dirs["orders", 0].end_offset == 600
@@ -75,7 +75,7 @@ def test_a_backup_is_read_as_any_data_directory(tmp_path: Path, clock: Later) ->
 
 def test_nobody_opens_a_backup_to_write(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     before = files(made)
     with pytest.raises(StorageError, match=r"\.lock.*`kafkalog restore`"):
         kafkalog.open_dirs(made / "dir0", "a")
@@ -87,8 +87,8 @@ def test_nobody_opens_a_backup_to_write(tmp_path: Path, clock: Later) -> None:
 
 def test_the_next_backup_links_to_what_is_the_same(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data", records=615)
-    backed_up(tmp_path / "data", tmp_path / "backups", clock)
-    second = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    make_backup(tmp_path / "data", tmp_path / "backups", clock)
+    second = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
         append(dirs["orders", 0], 100)
     clock.hours += 1
@@ -104,7 +104,7 @@ def test_the_next_backup_links_to_what_is_the_same(tmp_path: Path, clock: Later)
 def test_a_file_that_is_known_by_its_identity_is_not_read(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
     for _ in range(2):
-        backed_up(tmp_path / "data", tmp_path / "backups", clock)
+        make_backup(tmp_path / "data", tmp_path / "backups", clock)
     fs = FaultFS()
     clock.hours += 1
     create_backup(tmp_path / "data", tmp_path / "backups", clock=clock, fs=fs)
@@ -114,18 +114,18 @@ def test_a_file_that_is_known_by_its_identity_is_not_read(tmp_path: Path, clock:
 
 def test_bytes_changed_under_the_same_length_are_taken(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
-    backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    make_backup(tmp_path / "data", tmp_path / "backups", clock)
     changed = tmp_path / "data" / FIRST_LOG
     with changed.open("r+b") as file:
         file.seek(100)
         file.write(b"other")
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     assert (made / "dir0" / FIRST_LOG).read_bytes() == changed.read_bytes()
 
 
 def test_full_takes_nothing_from_an_earlier_backup(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
-    first = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    first = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     rotten = first / "dir0" / FIRST_LOG
     rotten.chmod(0o600)
     content = rotten.read_bytes()
@@ -142,7 +142,7 @@ def test_no_change_of_the_log_reaches_a_backup(tmp_path: Path, change: str, cloc
     """What a broker does to files in their place: it appends, cuts and goes on, makes indexes anew."""
     fill(tmp_path / "data")
     for _ in range(2):
-        backed_up(tmp_path / "data", tmp_path / "backups", clock)
+        make_backup(tmp_path / "data", tmp_path / "backups", clock)
     before = {one.id: files(tmp_path / "backups" / one.id) for one in list_backups(tmp_path / "backups")}
     for path in (tmp_path / "data").rglob("*"):
         if path.is_file() and change == "delete":
@@ -163,7 +163,7 @@ def test_no_change_of_the_log_reaches_a_backup(tmp_path: Path, change: str, cloc
 
 def test_a_deleted_backup_takes_nothing_from_the_others(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
-    made = [backed_up(tmp_path / "data", tmp_path / "backups", clock) for _ in range(3)]
+    made = [make_backup(tmp_path / "data", tmp_path / "backups", clock) for _ in range(3)]
     delete_backups(tmp_path / "backups", [made[0].name, made[1].name])
     assert [one.id for one in list_backups(tmp_path / "backups")] == [made[2].name]
     assert verify_backup(tmp_path / "backups", deep=True).ok
@@ -193,14 +193,14 @@ def test_committed_offsets_come_from_who_can_read_them(tmp_path: Path, clock: La
         asked.extend(dirs)
         return {"billing": {"orders": {0: 17}}}
 
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock, committed=committed)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock, committed=committed)
     assert list_backups(tmp_path / "backups")[0].groups == {"billing": {"orders": {0: 17}}}
     assert [os.path.basename(one) for one in asked] == ["dir0"] and Path(asked[0]).parent.name.startswith(made.name)
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=made, check=True)
 
 
@@ -213,7 +213,7 @@ def test_several_directories(tmp_path: Path, clock: Later) -> None:
     clock.hours += 1
     create_backup(where, tmp_path / "backups", clock=clock)
     there = [tmp_path / "a", tmp_path / "b"]
-    with pytest.raises(IllegalArgument, match="1 directories for the 2"):
+    with pytest.raises(IllegalArgument, match="1 directories are given, but the backup has 2"):
         restore_backup(tmp_path / "backups", there[0])
     restore_backup(tmp_path / "backups", there)
     assert [files(one) for one in there] == [files(one) for one in where]
@@ -222,16 +222,16 @@ def test_several_directories(tmp_path: Path, clock: Later) -> None:
 def test_one_maker_at_a_time(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
     with StoreLock(tmp_path / "backups", create=True):
-        with pytest.raises(DirectoryLocked, match="being made"):
+        with pytest.raises(DirectoryLocked, match="a backup is being created or deleted"):
             create_backup(tmp_path / "data", tmp_path / "backups", clock=clock)
-    backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    make_backup(tmp_path / "data", tmp_path / "backups", clock)
 
 
 @pytest.mark.parametrize("target", ["data", "data/backups", "."])
 def test_backups_and_data_do_not_lie_in_each_other(tmp_path: Path, target: str) -> None:
     fill(tmp_path / "data")
     before = files(tmp_path)
-    with pytest.raises(IllegalArgument, match="lie in each other"):
+    with pytest.raises(IllegalArgument, match="the target and the data directory .* overlap"):
         create_backup(tmp_path / "data", tmp_path / target)
     assert files(tmp_path) == before
 
@@ -252,7 +252,7 @@ def test_what_only_its_owner_may_read_stays_so(tmp_path: Path, clock: Later) -> 
     secret = tmp_path / "data" / "kafkalog.security.json"
     secret.write_text("{}")
     secret.chmod(0o600)
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     restore_backup(tmp_path / "backups", tmp_path / "restored")
     assert (made / "dir0" / secret.name).stat().st_mode & 0o777 == 0o400
     assert (tmp_path / "restored" / secret.name).stat().st_mode & 0o777 == 0o600
@@ -262,9 +262,9 @@ def test_what_is_none_of_kafkas_is_told_and_left_out(tmp_path: Path, clock: Late
     fill(tmp_path / "data")
     (tmp_path / "data" / "notes.txt").write_text("mine")
     (tmp_path / "data" / "orders-0" / "also.txt").write_text("mine")
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     notes = json.loads((made / "kafkalog.backup.json").read_text())["notes"]
-    assert len(notes) == 2 and all("left out" in note for note in notes)
+    assert len(notes) == 2 and all("skipped, not " in note for note in notes)
     assert not list(made.rglob("*.txt"))
 
 
@@ -277,7 +277,7 @@ def test_a_log_that_was_not_closed_well_is_recovered_after_the_restore(tmp_path:
     subprocess.run([sys.executable, "-c", script, tmp_path / "data", Path.cwd()], check=True)
     with max((tmp_path / "data" / "orders-0").glob("*.log")).open("ab") as file:
         file.write(b"\0" * 7 + b"\x01\0\0\0\x55half a batch")
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     assert not (made / "dir0" / ".kafka_cleanshutdown").exists()
     assert verify_backup(tmp_path / "backups", deep=True).ok, "the end is that of a batch, and indexes fit it"
     restore_backup(tmp_path / "backups", tmp_path / "restored")
@@ -293,10 +293,10 @@ def test_damage_with_sound_batches_behind_it_is_kept_and_told(tmp_path: Path, cl
     content = bytearray(last.read_bytes())
     content[80] ^= 1
     last.write_bytes(content)
-    made = backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    made = make_backup(tmp_path / "data", tmp_path / "backups", clock)
     assert (made / "dir0" / "orders-0" / last.name).read_bytes() == content
     note, damage = list_backups(tmp_path / "backups")[0].notes
-    assert str(last) in note and "kept with all that lies behind it" in note
+    assert str(last) in note and "kept with all bytes after it" in note
     assert last.name in damage and "offsets 540 to 544" in damage
 
 
@@ -353,7 +353,7 @@ def test_each_damage_is_copied_with_all_that_lies_behind_it(
 def test_a_damaged_topic_id_is_kept_and_told(tmp_path: Path, clock: Later) -> None:
     fill(tmp_path / "data")
     (tmp_path / "data" / "orders-0" / "partition.metadata").write_bytes(b"version: 0\nnothing")
-    backed_up(tmp_path / "data", tmp_path / "backups", clock)
+    make_backup(tmp_path / "data", tmp_path / "backups", clock)
     (manifest,) = list_backups(tmp_path / "backups")
     assert manifest.partitions[0].topic_id is None and "partition.metadata" in manifest.notes[0]
     restore_backup(tmp_path / "backups", tmp_path / "restored")

@@ -17,7 +17,7 @@ FIRST_LOG = "orders-0/00000000000000000000.log"
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Path:
+def damaged_data(tmp_path: Path) -> Path:
     """A data directory whose first segment has one damaged batch, of offsets 5 to 9."""
     data = tmp_path / "data"
     fill(data, records=200)
@@ -28,11 +28,11 @@ def damaged(tmp_path: Path) -> Path:
     return data
 
 
-def test_a_backup_notes_damage_and_has_the_bytes_as_they_are(tmp_path: Path, damaged: Path) -> None:
-    made = create_backup(damaged, tmp_path / "backups")
+def test_a_backup_notes_damage_and_has_the_bytes_as_they_are(tmp_path: Path, damaged_data: Path) -> None:
+    made = create_backup(damaged_data, tmp_path / "backups")
     (note,) = [note for note in made.manifest.notes if note.startswith("damaged: ")]
     assert note.startswith(f"damaged: dir0/{FIRST_LOG}: position ") and "offsets 5 to 9" in note
-    assert (Path(made.path) / "dir0" / FIRST_LOG).read_bytes() == (damaged / FIRST_LOG).read_bytes()
+    assert (Path(made.path) / "dir0" / FIRST_LOG).read_bytes() == (damaged_data / FIRST_LOG).read_bytes()
 
 
 def test_damage_at_the_end_of_a_closed_log_is_noted(tmp_path: Path) -> None:
@@ -63,17 +63,17 @@ def test_last_batch_at_wrong_offsets_is_in_the_backup_and_noted(tmp_path: Path) 
     assert (Path(made.path) / "dir0" / "orders-0" / last.name).read_bytes() == content
 
 
-def test_damage_in_a_file_that_an_earlier_backup_has_is_noted_again(tmp_path: Path, damaged: Path) -> None:
+def test_damage_in_a_file_that_an_earlier_backup_has_is_noted_again(tmp_path: Path, damaged_data: Path) -> None:
     clock = Later()
-    create_backup(damaged, tmp_path / "backups", clock=clock)
+    create_backup(damaged_data, tmp_path / "backups", clock=clock)
     clock.hours += 1
-    again = create_backup(damaged, tmp_path / "backups", clock=clock)
+    again = create_backup(damaged_data, tmp_path / "backups", clock=clock)
     assert again.linked > 0
     first, second = ([note for note in one.notes if "damaged: " in note] for one in list_backups(tmp_path / "backups"))
     assert len(first) == 1 and second == first
-    repair(damaged, excise=True, apply=True)
+    repair(damaged_data, excise=True, apply=True)
     clock.hours += 1
-    last = create_backup(damaged, tmp_path / "backups", clock=clock)
+    last = create_backup(damaged_data, tmp_path / "backups", clock=clock)
     assert not [note for note in last.manifest.notes if "damaged: " in note]
 
 
@@ -84,32 +84,32 @@ def test_a_sound_log_has_no_note_of_damage(tmp_path: Path) -> None:
 
 
 def test_the_command_names_damage_even_when_quiet_and_ends_with_1(
-    tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, damaged_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["backup", "-q", "-d", str(damaged), str(tmp_path / "backups")]) == 1
+    assert run(["backup", "-q", "-d", str(damaged_data), str(tmp_path / "backups")]) == 1
     captured = capsys.readouterr()
     assert "offsets 5 to 9" in captured.err and "unchanged" in captured.err
     assert len(list_backups(tmp_path / "backups")) == 1
 
 
-def test_a_restored_backup_of_damage_is_excised_and_sound(tmp_path: Path, damaged: Path) -> None:
-    create_backup(damaged, tmp_path / "backups")
+def test_a_restored_backup_of_damage_is_excised_and_sound(tmp_path: Path, damaged_data: Path) -> None:
+    create_backup(damaged_data, tmp_path / "backups")
     restore_backup(tmp_path / "backups", [tmp_path / "back"])
     assert repair(tmp_path / "back", excise=True, apply=True).ok
     assert verify(tmp_path / "back").ok
 
 
 def test_a_data_directory_with_damage_is_not_exported_as_one(
-    tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, damaged_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = files(damaged)
+    before = files(damaged_data)
     with pytest.raises(CorruptRecord, match="offsets 5 to 9") as raised:
-        export_directory(damaged, tmp_path / "out")
-    assert raised.value.path == str(damaged / FIRST_LOG) and raised.value.position > 0
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["data"] and files(damaged) == before
-    line = ["export", "-q", "-d", str(damaged), "-t", "orders", "--format", "kafka-dir", str(tmp_path / "out")]
+        export_directory(damaged_data, tmp_path / "out")
+    assert raised.value.path == str(damaged_data / FIRST_LOG) and raised.value.position > 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["data"] and files(damaged_data) == before
+    line = ["export", "-q", "-d", str(damaged_data), "-t", "orders", "--format", "kafka-dir", str(tmp_path / "out")]
     assert run(line) == 1
     captured = capsys.readouterr()
     assert "exported" not in captured.out and "offsets 5 to 9" in captured.err
-    repair(damaged, excise=True, apply=True)
+    repair(damaged_data, excise=True, apply=True)
     assert run(line) == 0 and verify(tmp_path / "out").ok

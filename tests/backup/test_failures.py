@@ -100,7 +100,7 @@ getattr(sys.modules["__main__"], sys.argv[5])(sys.argv[1], sys.argv[2], fs=Fatal
 """
 
 
-def killed(what: str, source: Path, target: Path, nth: int) -> bool:
+def kill_at(what: str, source: Path, target: Path, nth: int) -> bool:
     """Whether the work came to its `nth` write, where it is killed."""
     line = [sys.executable, "-c", KILLED, source, target, ROOT, str(nth), what]
     done = subprocess.run([str(part) for part in line], capture_output=True, text=True)
@@ -114,7 +114,7 @@ def test_a_killed_backup_is_gone_on_with(tmp_path: Path) -> None:
     for path in (tmp_path / "data").rglob("*.log"):  # so that nothing is known by the first backup
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     nth = 5
-    while killed("create_backup", tmp_path / "data", tmp_path / "backups", nth):
+    while kill_at("create_backup", tmp_path / "data", tmp_path / "backups", nth):
         assert [verify_backup(tmp_path / "backups", one.id).ok for one in list_backups(tmp_path / "backups")] == [True]
         nth += 37
     assert nth > 100
@@ -137,7 +137,7 @@ def test_a_killed_restore_is_never_taken_for_a_log_and_ends_well(tmp_path: Path)
     fill(tmp_path / "data", records=300, partitions=2)
     create_backup(tmp_path / "data", tmp_path / "backups")
     nth, seen = 3, 0
-    while killed("restore_backup", tmp_path / "backups", tmp_path / "restored", nth):
+    while kill_at("restore_backup", tmp_path / "backups", tmp_path / "restored", nth):
         half = tmp_path / "restored"
         if (half / "kafkalog-restore.partial").exists():
             seen += 1
@@ -163,7 +163,7 @@ def test_a_restore_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert offsets(tmp_path / "restored" / "orders-0") == list(range(300))
 
 
-def damaged(path: Path, how: str) -> None:
+def damage_file(path: Path, how: str) -> None:
     content = path.read_bytes()
     path.chmod(0o600)
     if how == "missing":
@@ -182,7 +182,7 @@ def test_a_damaged_backup_is_found_and_not_restored(tmp_path: Path, how: str) ->
         content, mode = (path / name).read_bytes(), (path / name).stat().st_mode
         if not content:
             continue
-        damaged(path / name, how)
+        damage_file(path / name, how)
         found = list(verify_backup(tmp_path / "backups"))
         assert found, name
         if name.startswith("dir0"):
@@ -248,19 +248,19 @@ def two_backups(tmp_path: Path) -> list[str]:
     return ids
 
 
-def ends(places: list[Path]) -> list[int]:
+def end_offsets(places: list[Path]) -> list[int]:
     return [len(offsets(place / "orders-0")) for place in places]
 
 
 def test_what_a_refused_restore_has_staged_is_none_of_another_backups(tmp_path: Path) -> None:
     first, second = two_backups(tmp_path)
     path = next((tmp_path / "backups" / second / "dir1" / "orders-0").glob("*.log"))
-    damaged(path, "checksum")
+    damage_file(path, "checksum")
     places = [tmp_path / "restored0", tmp_path / "restored1"]
     with pytest.raises(CorruptBackup):
         restore_backup(tmp_path / "backups", places, second)
     restore_backup(tmp_path / "backups", places, first)
-    assert ends(places) == [50, 50]
+    assert end_offsets(places) == [50, 50]
     assert [files(place) for place in places] == [files(tmp_path / "backups" / first / f"dir{n}") for n in range(2)]
 
 
@@ -277,10 +277,10 @@ def test_a_restore_of_two_directories_that_was_ended_anywhere_is_gone_on_with(tm
         except StorageError:
             ended = True
             if any((place / "orders-0").exists() for place in places):
-                with pytest.raises(IllegalArgument, match="holds"):
+                with pytest.raises(IllegalArgument, match="the directory has"):
                     restore_backup(tmp_path / "backups", places, first)
             restore_backup(tmp_path / "backups", places, second)
-        assert ends(places) == [100, 100]
+        assert end_offsets(places) == [100, 100]
         assert [files(place) for place in places] == [files(tmp_path / f"data{n}") for n in range(2)]
         nth += 1
     assert nth > 2

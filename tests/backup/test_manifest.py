@@ -71,7 +71,7 @@ def test_a_backup_whose_manifest_names_others_files_is_not_restored(tmp_path: Pa
     path = Path(create_backup(tmp_path / "data", tmp_path / "backups").path) / "kafkalog.backup.json"
     path.chmod(0o600)
     path.write_text(path.read_text().replace("dir0/kafkalog.topics.json", "dir0/../../../data/x"))
-    with pytest.raises(CorruptBackup, match="no path of a backup"):
+    with pytest.raises(CorruptBackup, match="is not a path in a backup"):
         restore_backup(tmp_path / "backups", tmp_path / "restored")
     assert not (tmp_path / "restored").exists()
     with pytest.raises(CorruptBackup):

@@ -39,12 +39,12 @@ class Meanwhile(FaultFS):
         super()._check(op, path, write)
 
 
-def content(partition: Path) -> Content:
+def read_values(partition: Path) -> Content:
     with kafkalog.open(partition) as log:
         return {record.offset: record.value for record in log.records()}
 
 
-def state(partition: Path) -> Content:
+def read_latest_values(partition: Path) -> Content:
     """What the log means: of a compacted one the last value of each key."""
     with kafkalog.open(partition) as log:
         found = {record.key: record.value for record in log.records()}
@@ -55,7 +55,7 @@ def roll(log: kafkalog.Log) -> None:
     append(log, 150)
 
 
-def cut(log: kafkalog.Log) -> None:
+def truncate_and_refill(log: kafkalog.Log) -> None:
     log.truncate_to(65)
     for first in range(65, 200, 5):
         log.append([(b"key", b"another %d" % n) for n in range(first, first + 5)])
@@ -70,25 +70,26 @@ def clean_twice(log: kafkalog.Log) -> None:
         log.compact(from_start=True)
 
 
-@pytest.mark.parametrize("change", [roll, cut, expire])
+@pytest.mark.parametrize("change", [roll, truncate_and_refill, expire])
 def test_a_backup_is_a_state_that_the_log_had(tmp_path: Path, change: Callable[[kafkalog.Log], None]) -> None:
     calls = nth = 1
     while nth <= calls:
         where = tmp_path / f"at-{nth}"
         fill(where / "data", records=230)
         with kafkalog.open_dirs(where / "data", "a") as dirs:
-            before = content(where / "data" / "orders-0")
+            before = read_values(where / "data" / "orders-0")
             fs = Meanwhile(below=str(where / "data"), nth=nth, change=lambda log=dirs["orders", 0]: change(log))
             create_backup(where / "data", where / "backups", fs=fs)
-            after = content(where / "data" / "orders-0")
+            after = read_values(where / "data" / "orders-0")
         assert verify_backup(where / "backups", deep=True).ok
         restore_backup(where / "backups", where / "restored")
         assert verify(where / "restored", deep=True).ok
-        found = content(where / "restored" / "orders-0")
+        found = read_values(where / "restored" / "orders-0")
         if change is roll:
             assert found == dict(list(after.items())[: len(found)]) and len(found) >= len(before)
         else:
-            assert found in (before, after) or (change is cut and found == dict(list(after.items())[: len(found)]))
+            is_prefix = found == dict(list(after.items())[: len(found)])
+            assert found in (before, after) or (change is truncate_and_refill and is_prefix)
         if change is expire:
             (told,) = list_backups(where / "backups")[0].partitions
             assert told.start_offset in (0, 170), "the start is one that the log had"
@@ -115,13 +116,13 @@ def test_a_backup_of_a_compacted_topic_loses_no_key_and_brings_none_back(tmp_pat
             log.append([(b"key %d" % n, b"value %d" % n, 3000 + n) for n in range(200, 230)])
             log.roll()
             log.append([(b"key 2000", b"the last segment is never cleaned", 4000)])
-            before = state(where / "data" / "orders-0")
+            before = read_latest_values(where / "data" / "orders-0")
 
             fs = Meanwhile(below=str(where / "data"), nth=nth, change=lambda log=log: clean_twice(log))
             create_backup(where / "data", where / "backups", fs=fs)
         restore_backup(where / "backups", where / "restored")
         assert verify(where / "restored", deep=True).ok
-        assert state(where / "restored" / "orders-0") == before
+        assert read_latest_values(where / "restored" / "orders-0") == before
         calls, nth = (fs.count if nth == 1 else calls), nth + STEP
     assert calls > 30
 

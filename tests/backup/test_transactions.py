@@ -28,7 +28,7 @@ def send(made: Any, value: bytes) -> None:
     made.flush(TIMEOUT_S)
 
 
-def committed(bootstrap: str, topic: str) -> list[bytes]:
+def read_committed(bootstrap: str, topic: str) -> list[bytes]:
     """The values up to the end of a topic, by a consumer that reads what was committed."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -54,7 +54,7 @@ def restored_is_whole(where: Path, backup: str) -> list[bytes]:
         one.begin_transaction()
         send(one, b"last")
         one.commit_transaction(TIMEOUT_S)
-        left, right = (committed(server.bootstrap, topic) for topic in TOPICS)
+        left, right = (read_committed(server.bootstrap, topic) for topic in TOPICS)
     assert left == right and left[-1] == b"last"
     return left[:-1]
 

@@ -26,13 +26,13 @@ class Stop(Exception):
     """Ends an export or an import from outside."""
 
 
-def write(data: Path, records: int = 500) -> None:
+def write_topics(data: Path, read_records: int = 500) -> None:
     """Topics with keys, nulls, headers, times, bytes that are no text, codecs and a gap that compaction left."""
     with kafkalog.open_dirs(data, "a") as dirs:
         dirs.create_topic("orders", 2, {"segment.bytes": 20_000, "retention.ms": "-1"})
         dirs.create_topic("seen", 1, {"cleanup.policy": "compact", "segment.bytes": 5000})
         for number in range(2):
-            for n in range(0, records, 10):
+            for n in range(0, read_records, 10):
                 rows: list[Any] = [
                     (b"key %d" % m, b"value %d" % m, 1_700_000_000_000 + m, [("h", b"\xff\x00"), ("none", None)])
                     for m in range(n, n + 9)
@@ -47,7 +47,7 @@ def write(data: Path, records: int = 500) -> None:
         log.compact()
 
 
-def records(data: Path) -> dict[str, list[Record]]:
+def read_records(data: Path) -> dict[str, list[Record]]:
     with kafkalog.open_dirs(data) as dirs:
         return {
             str(key): [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in dirs[key].records()]
@@ -58,7 +58,7 @@ def records(data: Path) -> dict[str, list[Record]]:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("exchange") / "data"
-    write(where)
+    write_topics(where)
     return where
 
 
@@ -69,7 +69,7 @@ def test_what_was_exported_comes_back_with_its_offsets(data: Path, tmp_path: Pat
     assert len(there) == report.files > 4 and sum(path.stat().st_size for path in there) == report.bytes
     done = import_records(tmp_path / "out", tmp_path / "back")
     assert (done.records, done.kept) == (report.records, True)
-    assert records(tmp_path / "back") == records(data)
+    assert read_records(tmp_path / "back") == read_records(data)
     assert verify(tmp_path / "back", deep=True).ok
 
 
@@ -90,13 +90,13 @@ def test_an_export_that_was_stopped_goes_on(data: Path, tmp_path: Path, format: 
     assert runs == 4 and report.before > before and report.records > 0
     assert export_records(data, tmp_path / "out", format, file_bytes=4000, resume=True).records == 0
     import_records(tmp_path / "out", tmp_path / "back")
-    assert records(tmp_path / "back") == records(data)
-    with pytest.raises(IllegalArgument, match="there is an export already"):
+    assert read_records(tmp_path / "back") == read_records(data)
+    with pytest.raises(IllegalArgument, match="the directory already has an export"):
         export_records(data, tmp_path / "out", format)
 
 
 def test_new_records_are_added_to_an_export(tmp_path: Path) -> None:
-    write(tmp_path / "data", 100)
+    write_topics(tmp_path / "data", 100)
     first = export_records(tmp_path / "data", tmp_path / "out", "arrow")
     with kafkalog.open_dirs(tmp_path / "data", "a") as dirs:
         dirs["orders", 1].append([b"new"])
@@ -122,7 +122,7 @@ def test_an_import_that_was_stopped_goes_on(data: Path, tmp_path: Path, format: 
         import_records(tmp_path / "out", tmp_path / "back", offsets="keep")
     done = import_records(tmp_path / "out", tmp_path / "back", resume=True)
     assert done.before > 0 and done.records > 0
-    assert records(tmp_path / "back") == records(data)
+    assert read_records(tmp_path / "back") == read_records(data)
     assert import_records(tmp_path / "out", tmp_path / "back", resume=True).records == 0
 
 
@@ -131,15 +131,15 @@ def test_a_log_with_something_else_is_not_gone_on_with(data: Path, tmp_path: Pat
     with kafkalog.open_dirs(tmp_path / "back", "a") as dirs:
         dirs.create_topic("orders", 2, {})
         dirs["orders", 0].append([b"mine", b"too"])
-    before = records(tmp_path / "back")
-    with pytest.raises(IllegalState, match="the files do not have"):
+    before = read_records(tmp_path / "back")
+    with pytest.raises(IllegalState, match="that is not in the files"):
         import_records(tmp_path / "out", tmp_path / "back", resume=True)
-    assert records(tmp_path / "back") == before
+    assert read_records(tmp_path / "back") == before
     done = import_records(tmp_path / "out", tmp_path / "back")
     assert not done.kept, "partitions that are not empty are appended to"
-    after = records(tmp_path / "back")
+    after = read_records(tmp_path / "back")
     assert after["orders-0"][:2] == before["orders-0"] and len(after["orders-0"]) == 502
-    assert [one[2:] for one in after["orders-0"][2:]] == [one[2:] for one in records(data)["orders-0"]]
+    assert [one[2:] for one in after["orders-0"][2:]] == [one[2:] for one in read_records(data)["orders-0"]]
 
 
 def test_ranges_columns_and_dates(data: Path, tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_json_lines_are_those_of_consume(data: Path, tmp_path: Path) -> None:
     [
         ({"format": "csv"}, "format is 'csv'"),
         ({"format": "jsonl", "columns": ["key"]}, "all fields"),
-        ({"format": "arrow", "compression": "gzip"}, "arrow has zstd, lz4, none"),
-        ({"file_bytes": 5}, "give 1024 or more"),
+        ({"format": "arrow", "compression": "gzip"}, "arrow supports zstd, lz4, none"),
+        ({"file_bytes": 5}, "give at least 1024 bytes"),
         ({"columns": ["kye"]}, "did you mean key"),
         ({"numbers": [0]}, "name the topic"),
     ],
@@ -189,11 +189,11 @@ def test_files_that_are_none_are_told_with_their_place(data: Path, tmp_path: Pat
     with pytest.raises(FormatError) as caught:
         import_records(tmp_path / "out", tmp_path / "back")
     assert (caught.value.path, caught.value.position) == (str(path), sum(map(len, lines[:3])))
-    for name in ("x.parquet", "x.arrow"):
+    for name, kind in (("x.parquet", "Parquet"), ("x.arrow", "Arrow")):
         (tmp_path / name).write_bytes(b"nothing of the kind")
-        with pytest.raises(FormatError, match="this is no"):
+        with pytest.raises(FormatError, match=f"not an? {kind} file"):
             import_records(tmp_path / name, tmp_path / "back", "t")
-    with pytest.raises(IllegalArgument, match="does not tell its format"):
+    with pytest.raises(IllegalArgument, match="the file name does not show the format"):
         (tmp_path / "x.txt").write_bytes(b"")
         import_records(tmp_path / "x.txt", tmp_path / "back", "t")
 
@@ -204,7 +204,7 @@ def line(partition: int) -> bytes:
 
 def test_a_number_in_a_file_does_not_fill_the_disk_with_partitions(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_bytes(line(2_000_000_000))
-    with pytest.raises(IllegalArgument, match="give --partitions 2000000001 where"):
+    with pytest.raises(IllegalArgument, match="give --partitions 2000000001 if that is intended"):
         import_records(tmp_path / "x.jsonl", tmp_path / "back")
     assert not list((tmp_path / "back").glob("t-*"))
     (tmp_path / "x.jsonl").write_bytes(line(20))
@@ -215,13 +215,13 @@ def test_a_number_in_a_file_does_not_fill_the_disk_with_partitions(tmp_path: Pat
 def test_an_offset_that_no_record_has_is_told(tmp_path: Path, offset: int) -> None:
     columns = {"value": [b"a", b"b"], "topic": ["t", "t"], "partition": pa.array([0, 0], pa.int32())}
     pq.write_table(pa.table({**columns, "offset": pa.array([offset, 7])}), tmp_path / "x.parquet")
-    with pytest.raises(IllegalArgument, match=f"with offset {offset}, which no record"):
+    with pytest.raises(IllegalArgument, match=f"with the invalid offset {offset}"):
         import_records(tmp_path / "x.parquet", tmp_path / "back")
     assert import_records(tmp_path / "x.parquet", tmp_path / "back", offsets="new").records == 2
 
 
 def test_a_line_without_an_end_is_told_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_rows, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(line_rows, "MAX_LINE_BYTES", 1000)
     (tmp_path / "x.jsonl").write_bytes(line(0) + b'{"value":"' + bytes(5000))
     with pytest.raises(FormatError, match="1000 bytes or more") as caught:
         import_records(tmp_path / "x.jsonl", tmp_path / "back")
@@ -232,9 +232,9 @@ def test_a_line_without_an_end_is_told_and_not_held(tmp_path: Path, monkeypatch:
 def test_a_data_directory_is_not_exported_into_itself(data: Path, tmp_path: Path, target: str) -> None:
     export_directory(data, tmp_path / "data")
     before = files(tmp_path)
-    with pytest.raises(IllegalArgument, match="lie in each other"):
+    with pytest.raises(IllegalArgument, match="the target and the data directory .* overlap"):
         export_directory(tmp_path / "data", tmp_path / target)
-    with pytest.raises(IllegalArgument, match="lie in each other"):
+    with pytest.raises(IllegalArgument, match="the target and the data directory .* overlap"):
         import_directory(tmp_path / "data", tmp_path / target)
     assert files(tmp_path) == before
 
@@ -246,8 +246,8 @@ def test_rows_of_others_are_appended_by_key(tmp_path: Path) -> None:
         tmp_path / "rows.parquet", tmp_path / "data", "t", columns={"key": "id", "value": "what"}, partitions=3
     )
     assert (done.records, done.kept) == (3, False)
-    found = sorted((one[2], one[3]) for rows in records(tmp_path / "data").values() for one in rows)
-    assert found == [(b"a", b"x"), (b"b", b"y"), (b"c", None)] and len(records(tmp_path / "data")) == 3
+    found = sorted((one[2], one[3]) for rows in read_records(tmp_path / "data").values() for one in rows)
+    assert found == [(b"a", b"x"), (b"b", b"y"), (b"c", None)] and len(read_records(tmp_path / "data")) == 3
 
 
 def partitions_in(found: dict[str, bytes], without: str = "-") -> dict[str, bytes]:
@@ -296,12 +296,12 @@ def test_commands(data: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and b"--resume" in done.stderr
     out = commands.ok("import", tmp_path / "out", "-d", tmp_path / "back")
     assert out == b"1,000 records of 2 files with their offsets\n"
-    assert records(tmp_path / "back")["orders-1"] == records(data)["orders-1"]
+    assert read_records(tmp_path / "back")["orders-1"] == read_records(data)["orders-1"]
     whole = ("export", "-d", data, "--format", "kafka-dir")
     assert commands.ok(*whole, tmp_path / "dir").startswith(b"exported 3 partitions")
     assert b"3 partitions" in commands.ok("import", "--format", "kafka-dir", tmp_path / "dir", "-d", tmp_path / "more")
     assert b"3 partitions" in commands.ok("import", tmp_path / "dir", "-d", tmp_path / "told by its manifest")
-    with pytest.raises(IllegalArgument, match="a data directory was exported here"):
+    with pytest.raises(IllegalArgument, match="this is an exported data directory"):
         import_records([tmp_path / "dir"], tmp_path / "rows")
     done = commands.kafkalog(*whole, "--columns", "key", tmp_path / "no")
     assert done.returncode == 2 and b"whole partitions" in done.stderr

@@ -22,7 +22,7 @@ def consumer(bootstrap: str, group: str) -> Any:
     return Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
 
 
-def committed(bootstrap: str, topic: str) -> dict[str, list[int]]:
+def read_committed(bootstrap: str, topic: str) -> dict[str, list[int]]:
     from confluent_kafka import TopicPartition
 
     found = {}
@@ -64,8 +64,8 @@ def test_groups_go_on_where_they_were(data: Path, tmp_path: Path, with_manifest:
     commands.ok(*line, "--group-offsets")
     commands.ok(*line, "--group-offsets", "--resume")
     with kafka_server(directory=tmp_path / "new") as server:
-        assert committed(server.bootstrap, "orders") == {group: [at, at + 10] for group, at in GROUPS.items()}
-        assert set(map(max, committed(server.bootstrap, "others").values())) == {-1001}, (
+        assert read_committed(server.bootstrap, "orders") == {group: [at, at + 10] for group, at in GROUPS.items()}
+        assert set(map(max, read_committed(server.bootstrap, "others").values())) == {-1001}, (
             "only those of what is imported"
         )
 
@@ -79,7 +79,7 @@ def test_the_topic_that_is_there_is_used_and_not_made_unasked(data: Path, tmp_pa
     commands.ok(*line, "-t", "others", "--group-offsets")
     assert len(list((tmp_path / "new").glob("__consumer_offsets-*"))) == 3
     with kafka_server(directory=tmp_path / "new") as server:
-        assert committed(server.bootstrap, "others") == {group: [at, at + 10] for group, at in GROUPS.items()}
+        assert read_committed(server.bootstrap, "others") == {group: [at, at + 10] for group, at in GROUPS.items()}
 
 
 def test_names_of_a_brokers_groups_are_left_out(data: Path, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_names_of_a_brokers_groups_are_left_out(data: Path, tmp_path: Path) -> N
     )
     assert done.returncode == 1 and f"no offsets were committed for {taken!r}".encode() in done.stderr
     with kafka_server(directory=tmp_path / "new") as server:
-        found = committed(server.bootstrap, "orders")
+        found = read_committed(server.bootstrap, "orders")
         assert found == {taken: [-1001, -1001]} | {group: [GROUPS[group], GROUPS[group] + 10] for group in others}
 
 

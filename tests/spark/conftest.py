@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-LEAST_JAVA = 17
+MIN_JAVA = 17
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # a Java that is to start soon, not to run for long
 
 
@@ -46,11 +46,11 @@ def why_not() -> str | None:
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
     if java is None:
-        return f"Spark needs Java {LEAST_JAVA} or newer: there is no java"
+        return f"Spark needs Java {MIN_JAVA} or newer: there is no java"
     told = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
     version = re.search(r'version "(\d+)', told)
-    if version is None or int(version[1]) < LEAST_JAVA:
-        return f"Spark needs Java {LEAST_JAVA} or newer: {told.splitlines()[:1]}"
+    if version is None or int(version[1]) < MIN_JAVA:
+        return f"Spark needs Java {MIN_JAVA} or newer: {told.splitlines()[:1]}"
     try:
         import pyspark  # noqa: F401
     except ImportError:

@@ -279,7 +279,7 @@ class Run:
         return (
             f"{len(lines)} lines of {self._files} files are there once and in order after "
             f"{sum(self.killed.values())} kills and {self.drivers} drivers; "
-            f"{said.count('it is rolled forward')} batches were rolled forward"
+            f"{said.count('rolling forward incomplete batch')} batches were rolled forward"
         )
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.spark.admission import Admission, TriggerDelay, admitted, lag, rate_limited
-from kafkalog.spark.durations import duration_ms
+from kafkalog.spark.options import duration_ms
 from kafkalog.types import TopicPartition
 
 OFFSET = st.integers(0, 2**53)
@@ -71,14 +71,14 @@ def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
     key = TopicPartition("t", 0)
     delay = TriggerDelay(least=10, most_ms=1000)
 
-    def at(now_ms: int, last_ms: int | None, waiting: int, most: int | None = None) -> Admission:
+    def admitted_at(now_ms: int, last_ms: int | None, waiting: int, most: int | None = None) -> Admission:
         return admitted({key: 5}, {key: 5 + waiting}, most=most, delay=delay, now_ms=now_ms, last_ms=last_ms)
 
-    assert at(0, None, 1) == Admission({key: 6}, True), "the first trigger waits for nothing"
-    assert at(999, 0, 9) == Admission(None, False)
-    assert at(999, 0, 10) == Admission({key: 15}, True)
-    assert at(1000, 0, 9) == Admission({key: 14}, True)
-    assert at(1000, 0, 9, most=4) == Admission({key: 9}, True), "the upper limit holds for what is let go"
+    assert admitted_at(0, None, 1) == Admission({key: 6}, True), "the first trigger waits for nothing"
+    assert admitted_at(999, 0, 9) == Admission(None, False)
+    assert admitted_at(999, 0, 10) == Admission({key: 15}, True)
+    assert admitted_at(1000, 0, 9) == Admission({key: 14}, True)
+    assert admitted_at(1000, 0, 9, most=4) == Admission({key: 9}, True), "the upper limit holds for what is let go"
     assert admitted({key: 5}, {key: 9}, most=3, delay=None, now_ms=0, last_ms=None) == Admission({key: 8}, False)
 
 

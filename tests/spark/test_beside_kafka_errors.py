@@ -41,11 +41,11 @@ STREAM = [
 ]
 # what both refuse when they plan a batch
 PLANNED = [
-    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0}}}}'}, f"lacks {TOPIC}-1"),  # partition 1 is not named
-    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0,"1":0,"2":0}}}}'}, f"has {TOPIC}-2"),
+    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0}}}}'}, f"missing {TOPIC}-1"),  # partition 1 is not named
+    (S | {"startingOffsets": f'{{"{TOPIC}":{{"0":0,"1":0,"2":0}}}}'}, f"unexpected {TOPIC}-2"),
     (
         S | {"startingOffsets": f'{{"{TOPIC}":{{"0":2,"1":0}}}}', "endingOffsets": f'{{"{TOPIC}":{{"0":1,"1":0}}}}'},
-        "from offset 2 to 1",
+        "is after its ending offset 1",
     ),
     (S | {"startingTimestamp": "99999999999999"}, "99999999999999"),
 ]

@@ -19,7 +19,7 @@ PER_PARTITION = 200
 PLAIN, EMPTY, STAMPED, TRIMMED = "plain", "empty", "stamped.topic", "trimmed"
 
 
-def sent(count: int, partitions: int = 1) -> list[Sent]:
+def make_rows(count: int, partitions: int = 1) -> list[Sent]:
     """Rows with and without key, value and headers, of one, many and no bytes; 10 ms apart in each partition."""
     keys = (b"key", None, b"", bytes(range(256)))
     values = (b"value", b"", None, "ö".encode() * 300)
@@ -35,16 +35,16 @@ def sent(count: int, partitions: int = 1) -> list[Sent]:
 def kafka(beside: BesideKafka) -> BesideKafka:
     """Topics of every kind."""
     beside.create(PLAIN, 3)
-    beside.send(PLAIN, sent(PER_PARTITION, 2), batch_num_messages=37)  # its third partition stays empty
+    beside.send(PLAIN, make_rows(PER_PARTITION, 2), batch_num_messages=37)  # its third partition stays empty
     beside.create(EMPTY)
     beside.create(STAMPED, message_timestamp_type="LogAppendTime")
-    beside.send(STAMPED, sent(20))
+    beside.send(STAMPED, make_rows(20))
     beside.create(TRIMMED)
-    beside.send(TRIMMED, sent(100), batch_num_messages=11)
+    beside.send(TRIMMED, make_rows(100), batch_num_messages=11)
     beside.delete_before(TRIMMED, 0, 57)
     for codec in CODECS:
         beside.create(f"coded-{codec}")
-        beside.send(f"coded-{codec}", sent(300), compression_type=codec, batch_num_messages=50)
+        beside.send(f"coded-{codec}", make_rows(300), compression_type=codec, batch_num_messages=50)
     beside.wait_for_directory(EMPTY, 1)
     return beside
 
@@ -92,7 +92,7 @@ def test_which_partitions(kafka: BesideKafka, options: dict[str, str], count: in
     assert len(same(kafka, **options)) == count
 
 
-def at(*offsets: int) -> str:
+def dump(*offsets: int) -> str:
     return json.dumps({PLAIN: {str(number): offset for number, offset in enumerate(offsets)}})
 
 
@@ -100,10 +100,10 @@ def at(*offsets: int) -> str:
     ("options", "count"),
     [
         ({"startingOffsets": " EARLIEST "}, 400),
-        ({"startingOffsets": at(10, -2, 0)}, 390),
-        ({"startingOffsets": at(10, 199, -2), "endingOffsets": at(20, -1, 0)}, 11),
-        ({"startingOffsets": at(200, 0, 0), "endingOffsets": at(200, 0, -1)}, 0),
-        ({"startingOffsets": at(36, 37, 0), "endingOffsets": at(37, 38, 0)}, 2),
+        ({"startingOffsets": dump(10, -2, 0)}, 390),
+        ({"startingOffsets": dump(10, 199, -2), "endingOffsets": dump(20, -1, 0)}, 11),
+        ({"startingOffsets": dump(200, 0, 0), "endingOffsets": dump(200, 0, -1)}, 0),
+        ({"startingOffsets": dump(36, 37, 0), "endingOffsets": dump(37, 38, 0)}, 2),
     ],
 )
 def test_offsets(kafka: BesideKafka, options: dict[str, str], count: int) -> None:
@@ -117,15 +117,15 @@ def test_offsets(kafka: BesideKafka, options: dict[str, str], count: int) -> Non
         ({"endingTimestamp": T0 + 10**9}, 400),
         ({"startingTimestamp": T0 + 1, "startingOffsetsByTimestampStrategy": "latest"}, 398),
         ({"startingTimestamp": T0 + 10**9, "startingOffsetsByTimestampStrategy": "latest"}, 0),
-        ({"startingOffsetsByTimestamp": at(T0 + 1000, T0 + 1985, T0), "startingOffsetsByTimestampStrategy": "LATEST"},
+        ({"startingOffsetsByTimestamp": dump(T0 + 1000, T0 + 1985, T0), "startingOffsetsByTimestampStrategy": "LATEST"},
          101),
-        ({"startingOffsets": at(0, 0, 0), "endingOffsetsByTimestamp": at(T0 + 50, T0 + 51, T0)}, 11),
+        ({"startingOffsets": dump(0, 0, 0), "endingOffsetsByTimestamp": dump(T0 + 50, T0 + 51, T0)}, 11),
         # the one time goes before times, these before offsets
-        ({"startingTimestamp": T0 + 1980, "startingOffsetsByTimestamp": at(T0, T0, T0), "startingOffsets": "earliest",
+        ({"startingTimestamp": T0 + 1980, "startingOffsetsByTimestamp": dump(T0, T0, T0), "startingOffsets": "earliest",
           "startingOffsetsByTimestampStrategy": "latest"}, 4),
-        ({"startingOffsetsByTimestamp": at(T0 + 1990, T0, T0), "startingOffsets": "earliest",
-          "startingOffsetsByTimestampStrategy": "latest", "endingTimestamp": T0 + 10**9, "endingOffsets": at(0, 0, 0)},
-         201),
+        ({"startingOffsetsByTimestamp": dump(T0 + 1990, T0, T0), "startingOffsets": "earliest",
+          "startingOffsetsByTimestampStrategy": "latest", "endingTimestamp": T0 + 10**9,
+          "endingOffsets": dump(0, 0, 0)}, 201),
     ],
 )  # fmt: skip
 def test_times(kafka: BesideKafka, options: dict[str, object], count: int) -> None:
@@ -169,7 +169,7 @@ def test_records_that_come_meanwhile_are_seen_by_the_next_query(kafka: BesideKaf
     kafka.wait_for_directory("growing", 2)
     for expected in (0, 60, 120):
         assert len(same(kafka, subscribe="growing", includeHeaders="true")) == expected
-        kafka.send("growing", sent(30, 2))
+        kafka.send("growing", make_rows(30, 2))
     kafka.add_partitions("growing", 3)
     kafka.wait_for_directory("growing", 3)
     kafka.send("growing", [(2, T0, None, b"late", ())])

@@ -15,7 +15,7 @@ T0 = 1_700_000_000_000
 EARLIEST = {"startingOffsets": "earliest"}
 
 
-def sent(count: int, *partitions: int) -> list[Sent]:
+def make_rows(count: int, *partitions: int) -> list[Sent]:
     return [(p, T0 + i, b"%d" % i, b"value", (("h", b"x"),)) for p in partitions for i in range(count)]
 
 
@@ -25,7 +25,7 @@ def offsets(checkpoint: Path) -> list[Any]:
     return [json.loads(path.read_text().splitlines()[-1]) for path in files]
 
 
-def both(kafka: BesideKafka, name: str, options: dict[str, object]) -> list[Any]:
+def same_offsets(kafka: BesideKafka, name: str, options: dict[str, object]) -> list[Any]:
     """The offsets of a stream to its present end through either source, once they and the rows are found the same."""
     for source in ("kafka", "kafkalog"):
         kafka.run_stream(source, options, name)
@@ -40,22 +40,22 @@ def both(kafka: BesideKafka, name: str, options: dict[str, object]) -> list[Any]
 
 def test_all_there_is_then_what_came_since(beside: BesideKafka) -> None:
     beside.create("flow", 2)
-    beside.send("flow", sent(50, 0, 1))
-    beside.send("flow", sent(7, 1))
+    beside.send("flow", make_rows(50, 0, 1))
+    beside.send("flow", make_rows(7, 1))
     options = {"subscribe": "flow", "includeHeaders": "true", **EARLIEST}
-    assert both(beside, "flow", options) == [{"flow": {"0": 50, "1": 57}}]
-    beside.send("flow", sent(10, 0))
+    assert same_offsets(beside, "flow", options) == [{"flow": {"0": 50, "1": 57}}]
+    beside.send("flow", make_rows(10, 0))
     beside.add_partitions("flow", 3)
     beside.wait_for_directory("flow", 3)
-    beside.send("flow", sent(4, 2))
-    assert both(beside, "flow", options)[-1] == {"flow": {"0": 60, "1": 57, "2": 4}}
+    beside.send("flow", make_rows(4, 2))
+    assert same_offsets(beside, "flow", options)[-1] == {"flow": {"0": 60, "1": 57, "2": 4}}
 
 
 def test_at_most_so_many_offsets_a_batch(beside: BesideKafka) -> None:
     """The limit is shared out among the partitions by what each of them has."""
     beside.create("limited", 3)
-    beside.send("limited", [*sent(100, 0), *sent(31, 1), *sent(2, 2)])
-    found = both(beside, "limited", {"subscribePattern": "^limited$", "maxOffsetsPerTrigger": 50, **EARLIEST})
+    beside.send("limited", [*make_rows(100, 0), *make_rows(31, 1), *make_rows(2, 2)])
+    found = same_offsets(beside, "limited", {"subscribePattern": "^limited$", "maxOffsetsPerTrigger": 50, **EARLIEST})
     assert found[-1] == {"limited": {"0": 100, "1": 31, "2": 2}} and len(found) >= 3
 
 
@@ -64,7 +64,7 @@ def test_a_checkpoint_of_the_one_is_gone_on_with_by_the_other(beside: BesideKafk
     beside.create("moved", 2)
     streamed = beside.streams
     for number, (source, before) in enumerate((("kafka", None), ("kafkalog", "kafka"), ("kafka", "kafkalog"))):
-        beside.send("moved", sent(5 + number, 0, 1))
+        beside.send("moved", make_rows(5 + number, 0, 1))
         if before is not None:
             target = streamed / f"moved{number}-{source}" / "checkpoint"
             shutil.copytree(streamed / f"moved{number - 1}-{before}" / "checkpoint", target)

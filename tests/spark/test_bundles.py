@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.exchange.ranges import OffsetRange
-from kafkalog.spark.bundles import BUNDLE_BYTES, FEW, bundled
+from kafkalog.spark.ranges import BUNDLE_BYTES, FEW, bundled
 
 
 @given(st.lists(st.integers(0, 2 * BUNDLE_BYTES), max_size=60))

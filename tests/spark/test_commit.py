@@ -208,7 +208,7 @@ def test_a_part_of_a_topic_is_no_topic(tmp_path: Path) -> None:
         stage(tmp_path, QUERY, 0, [{key("t"): values("x", 1)}])
 
 
-def damaged(tmp_path: Path, how: str) -> tuple[list[StagedTask], Path]:
+def stage_damaged(tmp_path: Path, how: str) -> tuple[list[StagedTask], Path]:
     staged = stage(tmp_path, QUERY, 0, [{key("t"): values("good", 1)}, {key("t"): values("x", 2, 100)}])
     assert staged[1].file is not None
     path = tmp_path / staged[1].file.name
@@ -228,7 +228,7 @@ def damaged(tmp_path: Path, how: str) -> tuple[list[StagedTask], Path]:
 
 @pytest.mark.parametrize("how", ["missing", "short", "empty", "magic", "index", "trailer"])
 def test_a_staged_file_that_is_damaged_is_told_before_anything_is_decided(tmp_path: Path, how: str) -> None:
-    staged, path = damaged(tmp_path, how)
+    staged, path = stage_damaged(tmp_path, how)
     with pytest.raises(CorruptStagedFile, match=r"run the write again") as caught:
         Committer(str(tmp_path)).commit(QUERY, 0, staged)
     assert caught.value.path == str(path)
@@ -237,7 +237,7 @@ def test_a_staged_file_that_is_damaged_is_told_before_anything_is_decided(tmp_pa
 
 
 def test_damage_in_the_batches_is_told_with_its_place_and_lands_when_the_file_is_whole_again(tmp_path: Path) -> None:
-    staged, path = damaged(tmp_path, "batch")
+    staged, path = stage_damaged(tmp_path, "batch")
     with pytest.raises(CorruptStagedFile, match=r"checksum.*is decided") as caught:
         Committer(str(tmp_path)).commit(QUERY, 0, staged)
     assert (caught.value.path, caught.value.position) == (str(path), 8)
@@ -252,11 +252,11 @@ def test_damage_in_the_batches_is_told_with_its_place_and_lands_when_the_file_is
 
 
 def test_a_batch_that_cannot_be_brought_back_can_be_given_up(tmp_path: Path) -> None:
-    staged, path = damaged(tmp_path, "batch")
+    staged, path = stage_damaged(tmp_path, "batch")
     with pytest.raises(CorruptStagedFile):
         Committer(str(tmp_path)).commit(QUERY, 0, staged)
     path.unlink()
-    with pytest.raises(CorruptStagedFile, match="gone"):
+    with pytest.raises(CorruptStagedFile, match="the staged file is missing"):
         Committer(str(tmp_path)).roll_forward()
     given_up = give_up(str(tmp_path))
     assert given_up is not None
@@ -271,11 +271,11 @@ def test_an_intent_that_may_not_last_is_told_as_decided(tmp_path: Path) -> None:
     fs = FaultFS()
     real = fs.rename
 
-    def renamed(source: str, target: str) -> None:
+    def fail_sync_after(source: str, target: str) -> None:
         real(source, target)
         fs.fail("fsync", path=str(tmp_path), times=1)
 
-    fs.rename = renamed  # type: ignore[method-assign]
+    fs.rename = fail_sync_after  # type: ignore[method-assign]
     with pytest.raises(StorageError, match="the batch is decided"):
         Committer(str(tmp_path), fs=fs).commit(QUERY, 0, staged)
     assert read_ledger(str(tmp_path)).intent is not None

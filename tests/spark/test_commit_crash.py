@@ -24,7 +24,7 @@ from tests.spark.sink_cases import OTHER, QUERY, Records, flat, found, key, stag
 KILLED = 77
 SMALL = {"segment_index_bytes": 1024}
 """Keeps the images of disks small."""
-MOST_IMAGES = 60
+MAX_IMAGES = 60
 
 
 @dataclass(eq=False)
@@ -67,7 +67,7 @@ CASES = {
 }
 
 
-def prepared(directory: Path, case: Case) -> Path:
+def prepare(directory: Path, case: Case) -> Path:
     directory.mkdir()
     for topic, settings in case.settings.items():
         for number in range(2):
@@ -81,7 +81,7 @@ def commit(directory: Path, case: Case, fs: FileSystem) -> None:
     Committer(str(directory), fs=fs).commit(QUERY, 4, staged)
 
 
-def killed_at(directory: Path, case: Case, nth: int) -> bool:
+def kill_at(directory: Path, case: Case, nth: int) -> bool:
     """Whether the commit was killed at its `nth` call; False where it has not so many."""
     child = os.fork()
     if child == 0:
@@ -96,7 +96,7 @@ def killed_at(directory: Path, case: Case, nth: int) -> bool:
     return status == KILLED
 
 
-def go_on(directory: Path, case: Case, rng: Random) -> None:
+def resume(directory: Path, case: Case, rng: Random) -> None:
     """What comes after the crash: appends of others, commits of others, and the batch again, with files of its own."""
     if case.between:
         with kafkalog.open(directory / "t-0", "a", **case.settings["t"]) as log:
@@ -124,7 +124,7 @@ def check(directory: Path, case: Case) -> None:
     assert verify([str(directory)]).ok
 
 
-def points(step: int) -> Iterator[int]:
+def kill_points(step: int) -> Iterator[int]:
     """Calls to die at: some for every run, all of them where there is time."""
     yield from range(1, 1000, step)
     raise AssertionError("it is still killed")
@@ -136,11 +136,11 @@ def points(step: int) -> Iterator[int]:
 def test_killed_at_any_call(tmp_path: Path, name: str, step: int) -> None:
     case, rng = CASES[name], Random(name)
     kills = 0
-    for nth in points(step):
-        directory = prepared(tmp_path / str(nth), case)
-        killed = killed_at(directory, case, nth + rng.randrange(step))
+    for nth in kill_points(step):
+        directory = prepare(tmp_path / str(nth), case)
+        killed = kill_at(directory, case, nth + rng.randrange(step))
         kills += killed
-        go_on(directory, case, rng)
+        resume(directory, case, rng)
         check(directory, case)
         if not killed:
             break
@@ -153,13 +153,13 @@ def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> N
     case, rng = CASES[name], Random(name)
     twice = 0
     for at in range(5):
-        directory = prepared(tmp_path / str(at), case)
-        killed_at(directory, case, rng.randint(8, 40))
+        directory = prepare(tmp_path / str(at), case)
+        kill_at(directory, case, rng.randint(8, 40))
         if case.between:
             with kafkalog.open(directory / "t-0", "a", **case.settings["t"]) as log:
                 log.append(b"before it came back")
-        twice += killed_at(directory, case, rng.randint(1, 40))
-        go_on(directory, case, rng)
+        twice += kill_at(directory, case, rng.randint(1, 40))
+        resume(directory, case, rng)
         check(directory, case)
     assert twice >= 2
 
@@ -169,12 +169,12 @@ def test_killed_again_while_it_is_rolled_forward(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize("share", [0.2, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_power_cut_at_any_call(tmp_path: Path, name: str, share: float) -> None:
     case, rng = CASES[name], Random(name)
-    root = prepared(tmp_path / "data", case)
+    root = prepare(tmp_path / "data", case)
     fs = DiskFS(root)
     images = []
 
     def on_change() -> None:
-        if rng.random() < share / (1 if case.settings else 5) and len(images) < MOST_IMAGES:
+        if rng.random() < share / (1 if case.settings else 5) and len(images) < MAX_IMAGES:
             images.append(fs.disk.image(rng.choice(MODES), rng))
 
     # staged through the same disk: what a task did not sync is lost as well
@@ -184,7 +184,7 @@ def test_power_cut_at_any_call(tmp_path: Path, name: str, share: float) -> None:
     assert images
     for number, image in enumerate(images):
         directory = write_image(image, tmp_path / str(number))
-        go_on(directory, case, rng)
+        resume(directory, case, rng)
         check(directory, case)
 
 
@@ -218,8 +218,8 @@ def test_killed_and_then_the_power_cut_while_it_is_rolled_forward(tmp_path: Path
         if rng.random() < share:
             images.append(write_image(fs.disk.image(rng.choice(MODES), rng), tmp_path / f"image {len(images)}"))
 
-    for nth in points(step):
-        root = prepared(tmp_path / str(nth), case)
+    for nth in kill_points(step):
+        root = prepare(tmp_path / str(nth), case)
         staged = stage(root, QUERY, 4, case.tasks)
         fs = DiskFS(root)
         die_at(fs, nth)
@@ -232,5 +232,5 @@ def test_killed_and_then_the_power_cut_while_it_is_rolled_forward(tmp_path: Path
         Committer(str(root), lock_wait_ms=0, fs=fs).roll_forward()
     assert images
     for directory in images:
-        go_on(directory, case, rng)
+        resume(directory, case, rng)
         check(directory, case)

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog import __version__
 from kafkalog.errors import JobFailed, MissingRequirement, PartitionNotFound
-from kafkalog.spark.executors import Probed, check_executors, judge, probe
+from kafkalog.spark.executors import Probed, check_answers, check_executors, probe
 from kafkalog.spark.failures import failed, last_line
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ValueError: boom: twice
 def test_a_probe_says_who_it_is_and_what_it_misses(tmp_path: object) -> None:
     (said,) = probe([str(tmp_path), f"{tmp_path}/nowhere"])([0])
     one = Probed(*said)
-    assert one.version == __version__ and one.why == "" and one.missing == (f"{tmp_path}/nowhere",)
+    assert one.version == __version__ and one.import_error == "" and one.missing == (f"{tmp_path}/nowhere",)
 
 
 def test_a_probe_runs_where_there_is_no_kafkalog() -> None:
@@ -45,30 +45,30 @@ def test_a_probe_runs_where_there_is_no_kafkalog() -> None:
     (said,) = ast.literal_eval(done.stdout.decode())
     assert said[1] is None and "kafkalog" in said[2]
     with pytest.raises(MissingRequirement, match="cannot import kafkalog"):
-        judge([Probed(*said)], "driver")
+        check_answers([Probed(*said)], "driver")
 
 
 def test_executors_that_are_ready_pass() -> None:
-    judge([Probed("a", __version__, "", ())] * 2, "driver")
-    judge([], "driver")
+    check_answers([Probed("a", __version__, "", ())] * 2, "driver")
+    check_answers([], "driver")
 
 
 def test_one_without_the_package_is_told_how_to_get_it() -> None:
     with pytest.raises(MissingRequirement) as caught:
-        judge([Probed("a", __version__, "", ()), Probed("b", None, "No module named 'kafkalog'", ())], "d")
+        check_answers([Probed("a", __version__, "", ()), Probed("b", None, "No module named 'kafkalog'", ())], "d")
     said = str(caught.value)
     assert "executor on b cannot import kafkalog (No module named 'kafkalog')" in said
     assert f"kafkalog[spark]=={__version__}" in said and "spark.archives" in said and "\n" not in said
 
 
 def test_another_version_is_refused() -> None:
-    with pytest.raises(MissingRequirement, match=r"executor on b has kafkalog 0\.0\.9, the driver on d has"):
-        judge([Probed("b", "0.0.9", "", ())], "d")
+    with pytest.raises(MissingRequirement, match=r"executor on b has kafkalog 0\.0\.9, but the driver on d has"):
+        check_answers([Probed("b", "0.0.9", "", ())], "d")
 
 
 def test_one_that_does_not_see_the_files_is_told() -> None:
-    with pytest.raises(PartitionNotFound, match=r"executor on b does not see .*\(file /mnt/x\).*every node mounts"):
-        judge([Probed("b", __version__, "", ("/mnt/x",))], "d")
+    with pytest.raises(PartitionNotFound, match=r"executor on b cannot see .*\(file /mnt/x\).*every node mounts"):
+        check_answers([Probed("b", __version__, "", ("/mnt/x",))], "d")
 
 
 def test_the_line_of_an_error_that_names_it() -> None:
@@ -78,10 +78,10 @@ def test_the_line_of_an_error_that_names_it() -> None:
     )
     planning = "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):\n  File \"x\", line 1\n"
     assert last_line(f"{planning}kafkalog.errors.CorruptRecord: a: b (file c)\n") == "CorruptRecord: a: b (file c)"
-    assert last_line("") == "it did not say why"
+    assert last_line("") == "no reason was given"
 
 
-def gone(*_: object) -> Any:
+def refuse_connection(*_: object) -> Any:
     raise ConnectionRefusedError(111, "Connection refused")
 
 
@@ -105,9 +105,9 @@ def test_what_java_can_no_longer_say_is_not_asked_for_in_vain() -> None:
 
     class Raised(protocol.Py4JJavaError):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
-            self.java_exception = type("Throwable", (), {"getMessage": gone})()
+            self.java_exception = type("Throwable", (), {"getMessage": refuse_connection})()
 
-        __str__ = gone
+        __str__ = refuse_connection
 
     told = failed(Raised(), "it failed")
     assert isinstance(told, JobFailed) and str(told).startswith("it failed: Spark's virtual machine ended")
@@ -121,6 +121,6 @@ def test_an_error_of_nobody_is_left_as_it_is() -> None:
 
 def test_probes_without_a_virtual_machine_fail_as_a_job() -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed")
-    context = type("Context", (), {"defaultParallelism": 2, "setJobDescription": gone})()
-    with pytest.raises(JobFailed, match="the executors run no task: Spark's virtual machine ended"):
+    context = type("Context", (), {"defaultParallelism": 2, "setJobDescription": refuse_connection})()
+    with pytest.raises(JobFailed, match="the executors cannot run a task: Spark's virtual machine ended"):
         check_executors(cast("SparkSession", type("Session", (), {"sparkContext": context})()))

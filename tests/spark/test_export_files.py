@@ -13,7 +13,8 @@ import kafkalog
 from kafkalog._core.batch.encode import encode_batch
 from kafkalog.errors import CorruptRecord, OffsetOutOfRange, StorageError
 from kafkalog.exchange.manifest import ExportedRange, ExportSettings
-from kafkalog.exchange.parquet_files import MOST_OPEN, NO_DATE, ExportTask, export_range
+from kafkalog.exchange.parquet_files import MAX_OPEN, NO_DATE, export_range
+from kafkalog.exchange.planning import ExportTask
 from kafkalog.exchange.ranges import OffsetRange
 from tests.tiny_disk import run_on_tiny_disk
 
@@ -96,7 +97,7 @@ def test_records_of_days_that_take_turns_go_each_to_their_day(tmp_path: Path) ->
 
 def test_more_days_than_files_may_be_open_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "data" / "t-0"
-    days = MOST_OPEN * 2
+    days = MAX_OPEN * 2
     with kafkalog.open(path, "a", retention_ms=-1) as log:
         for _ in range(3):
             log.append([(None, b"v", n * DAY) for n in range(days)])
@@ -170,7 +171,8 @@ import os
 import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportSettings
-from kafkalog.exchange.parquet_files import ExportTask, export_range
+from kafkalog.exchange.parquet_files import export_range
+from kafkalog.exchange.planning import ExportTask
 from kafkalog.exchange.ranges import OffsetRange
 
 os.mkdir("staging")

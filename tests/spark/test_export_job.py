@@ -21,7 +21,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange
-from kafkalog.exchange.planning import FIRST_RATIO, LEAST_TASK_BYTES, MOST_RATIO, log_bytes_per_byte, task_bytes
+from kafkalog.exchange.planning import FIRST_RATIO, MAX_RATIO, MIN_TASK_BYTES, log_bytes_per_byte, task_bytes
 from kafkalog.spark.damage import DataLoss
 from kafkalog.spark.jobs.export import export
 from tests.spark.jobs import job
@@ -194,15 +194,15 @@ def test_nothing_committed_is_read_that_was_aborted(spark: "SparkSession", tmp_p
     ("given", "options", "error", "told"),
     [
         ("nowhere", {}, PartitionNotFound, "no such directory"),
-        ("file", {}, NotAPartition, "a file, where a directory is meant"),
-        ("empty", {}, UnknownTopicOrPartition, "no partition to export"),
+        ("file", {}, NotAPartition, "a file, not a directory"),
+        ("empty", {}, UnknownTopicOrPartition, "no partitions to export"),
         ("data", {"subscribe": "c"}, UnknownTopicOrPartition, "no topic c.*topics here: a, b"),
-        ("data", {"subscribePattern": "c.*"}, UnknownTopicOrPartition, "no partition to export"),
+        ("data", {"subscribePattern": "c.*"}, UnknownTopicOrPartition, "no partitions to export"),
         ("data", {"subscribe": "a", "assign": '{"a":[0]}'}, IllegalArgument, "give one of"),
         ("data", {"isolationLevel": "read_comitted"}, IllegalArgument, "did you mean read_committed"),
         ("data", {"startingOffset": "earliest"}, IllegalArgument, "startingOffsets"),
-        ("data", {"columns": "key"}, IllegalArgument, "columns is no option of the export"),
-        ("data", {"assign": '{"a":[0]}', "startingOffsets": '{"a":{"0":200}}'}, IllegalArgument, "lies before it"),
+        ("data", {"columns": "key"}, IllegalArgument, "columns is not an option of the export"),
+        ("data", {"assign": '{"a":[0]}', "startingOffsets": '{"a":{"0":200}}'}, IllegalArgument, "is after its end"),
     ],
 )
 def test_what_cannot_be_exported_is_told(
@@ -220,8 +220,8 @@ def test_what_cannot_be_exported_is_told(
     ("arguments", "told"),
     [
         ({"columns": ["valu"]}, "value"),
-        ({"columns": ["topic"]}, "no column is left"),
-        ({"compression": "zip"}, "Parquet has zstd"),
+        ({"columns": ["topic"]}, "no column is selected besides the topic"),
+        ({"compression": "zip"}, "give zstd"),
         ({"file_bytes": 0}, "give 1024 or more"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_log_that_is_not_the_one_that_was_exported_is_refused(
     export(spark, data / "a-0", tmp_path / "out")
     with kafkalog.open(data / "a-0", "a") as log:
         log.truncate_to(50)
-    with pytest.raises(IllegalState, match="up to offset 100, and now ends at 50"):
+    with pytest.raises(IllegalState, match="up to offset 100, but now ends at 50"):
         export(spark, data / "a-0", tmp_path / "out")
 
 
@@ -248,7 +248,7 @@ def test_a_topic_that_was_made_anew_is_refused(spark: "SparkSession", data: Path
         (data / "a-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
         if topic_id.endswith("Q"):
             export(spark, data / "a-0", tmp_path / "out")
-    with pytest.raises(InconsistentTopicId, match="made anew"):
+    with pytest.raises(InconsistentTopicId, match="the topic was recreated"):
         export(spark, data / "a-0", tmp_path / "out")
 
 
@@ -266,7 +266,7 @@ def test_records_that_retention_took_before_they_were_exported(
 
 
 def test_a_target_that_is_not_ours_is_refused(spark: "SparkSession", data: Path, tmp_path: Path) -> None:
-    with pytest.raises(IllegalArgument, match="is no export of ours"):
+    with pytest.raises(IllegalArgument, match="is not an export of kafkalog"):
         export(spark, data, data)
     export(spark, data, tmp_path / "out")
     with pytest.raises(IllegalArgument, match="an export with columns"):
@@ -290,7 +290,7 @@ def test_the_command_exports_and_says_what(
     [
         (("nowhere", "out"), 1, "nowhere"),
         (("data",), 2, "Missing argument"),
-        (("data", "out", "--file-size", "much"), 2, "'much' is no size"),
+        (("data", "out", "--file-size", "much"), 2, "'much' is not a size"),
         (("data", "out", "-X", "startingOffset=earliest"), 2, "startingOffsets"),
         (("data", "out", "--isolation-level", "read_comitted"), 2, "did you mean read_committed"),
     ],
@@ -308,11 +308,11 @@ def test_the_command_says_what_is_wrong(
 def test_tasks_are_as_large_as_files_and_fewer_bytes_where_cores_would_wait() -> None:
     assert task_bytes(10 << 30, 4, 128 << 20, 2.0) == 256 << 20
     assert task_bytes(200 << 20, 4, 128 << 20, 2.0) == 50 << 20
-    assert task_bytes(20 << 20, 64, 128 << 20, 2.0) == LEAST_TASK_BYTES
+    assert task_bytes(20 << 20, 64, 128 << 20, 2.0) == MIN_TASK_BYTES
     assert task_bytes(0, 4, 1024, 1.0) == 1024
 
 
-@pytest.mark.parametrize(("log", "parquet", "ratio"), [(100, 50, 2.0), (100, 200, 1.0), (10**6, 10, MOST_RATIO)])
+@pytest.mark.parametrize(("log", "parquet", "ratio"), [(100, 50, 2.0), (100, 200, 1.0), (10**6, 10, MAX_RATIO)])
 def test_how_large_files_get_is_learnt_from_those_there_are(log: int, parquet: int, ratio: float) -> None:
     file = ExportedFile("topic=t/a.parquet", "r/a.parquet", 1, parquet)
     empty = ExportedRange("t", 0, 5, 9, 10**9, None, ())

@@ -143,7 +143,7 @@ def test_a_line_that_was_cut_off_was_never_committed(tmp_path: Path, cut: int) -
 
 def test_a_directory_with_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.odt").write_text("mine")
-    with pytest.raises(IllegalArgument, match=r"holds thesis\.odt.*missing or empty"):
+    with pytest.raises(IllegalArgument, match=r"has thesis\.odt.*missing or empty"):
         ExportDirectory(str(tmp_path), SETTINGS)
     assert not is_export(str(tmp_path))
     assert os.listdir(tmp_path) == ["thesis.odt"]
@@ -171,7 +171,7 @@ def test_an_export_with_other_settings_is_refused(tmp_path: Path, other: ExportS
 
 def test_one_driver_at_a_time(tmp_path: Path) -> None:
     with ExportDirectory(str(tmp_path), SETTINGS):
-        with pytest.raises(DirectoryLocked, match="another job exports"):
+        with pytest.raises(DirectoryLocked, match="another job is exporting"):
             ExportDirectory(str(tmp_path), SETTINGS)
     ExportDirectory(str(tmp_path), SETTINGS).close()
 
@@ -208,5 +208,5 @@ def test_a_staged_file_that_somebody_took_away_is_no_silent_loss(tmp_path: Path)
     killed._lock.close()
     for path in (tmp_path / "_kafkalog_export" / "staging").rglob("*.parquet"):
         path.unlink()
-    with pytest.raises(FormatError, match="is gone"):
+    with pytest.raises(FormatError, match="is missing"):
         ExportDirectory(str(tmp_path), SETTINGS)

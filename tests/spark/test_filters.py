@@ -49,20 +49,20 @@ sets = st.lists(numbers | st.none(), max_size=4).map(lambda values: In(("offset"
 @given(st.lists(comparisons | sets, max_size=4))
 def test_what_is_left_is_what_the_filters_leave(filters: list[Any]) -> None:
     pruning = Pruning()
-    again = [one for one in filters if not pruning.take(one)]
+    again = [one for one in filters if not pruning.apply(one)]
     first, stop = pruning.offsets.span()
-    holds = [n for n in range(10) if all(HOLDS[type(one)](n, one.value) for one in filters)]
+    contains = [n for n in range(10) if all(HOLDS[type(one)](n, one.value) for one in filters)]
     handed = range(max(first, 0), min(stop, 10))
-    assert [n for n in handed if all(HOLDS[type(one)](n, one.value) for one in again)] == holds
+    assert [n for n in handed if all(HOLDS[type(one)](n, one.value) for one in again)] == contains
 
 
 @given(st.lists(st.one_of(comparisons, sets), max_size=4), numbers)
 def test_partitions_are_left_exactly(filters: list[Any], number: int) -> None:
     pruning = Pruning()
     for one in filters:
-        assert pruning.take(one._replace(attribute=("partition",)))
-    holds = number >= 0 and all(HOLDS[type(one)](number, one.value) for one in filters)
-    assert pruning.partitions.holds(number) == holds
+        assert pruning.apply(one._replace(attribute=("partition",)))
+    contains = number >= 0 and all(HOLDS[type(one)](number, one.value) for one in filters)
+    assert pruning.partitions.contains(number) == contains
 
 
 def test_what_is_not_understood_is_left_to_spark() -> None:
@@ -73,15 +73,15 @@ def test_what_is_not_understood_is_left_to_spark() -> None:
         IsNotNull(("key",)), EqualTo(("headers", "key"), "x"), GreaterThan(("topic",), "a"),
         GreaterThan(("timestamp",), 5),
     ]  # fmt: skip
-    assert not any(pruning.take(one) for one in others)
+    assert not any(pruning.apply(one) for one in others)
     assert pruning.topics is None and pruning.since_ms is None and pruning.offsets.span() == Pruning().offsets.span()
 
 
 def test_columns_that_are_never_null() -> None:
     pruning = Pruning()
-    assert all(pruning.take(IsNotNull((name,))) for name in ("topic", "partition", "offset", "timestamp"))
+    assert all(pruning.apply(IsNotNull((name,))) for name in ("topic", "partition", "offset", "timestamp"))
     assert not pruning.nothing
-    assert pruning.take(IsNull(("offset",))) and pruning.nothing
+    assert pruning.apply(IsNull(("offset",))) and pruning.nothing
 
 
 def test_a_time_leaves_out_segments_that_are_too_old(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_time_leaves_out_segments_that_are_too_old(tmp_path: Path) -> None:
         (LessThan(("timestamp",), since), 0),
     ):
         pruning = Pruning()
-        assert not pruning.take(one)
+        assert not pruning.apply(one)
         ranges = plan_batch(source_options(tmp_path), pruning)
         assert [(found.start, found.stop) for found in ranges] == ([(start, 300)] if start < 300 else [])
 
@@ -106,6 +106,6 @@ def test_behind_damage_that_is_skipped_there_may_be_any_time(tmp_path: Path) -> 
     flip(path, batch_positions(path)[2][0] + 70)
     pruning = Pruning()
     since = datetime.fromtimestamp(TIME / 1000, UTC) + timedelta(milliseconds=100)
-    pruning.take(GreaterThanOrEqual(("timestamp",), since))
+    pruning.apply(GreaterThanOrEqual(("timestamp",), since))
     options = source_options(tmp_path, onDamage="skip")
     assert [(one.start, one.stop) for one in plan_batch(options, pruning)] == [(0, 150)]

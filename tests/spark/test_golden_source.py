@@ -15,7 +15,7 @@ pytestmark = pytest.mark.golden
 TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
 
 
-def consumed() -> list[Case]:
+def consumed_cases() -> list[Case]:
     """The partitions whose consumption is known, a directory of each name."""
     cases = [case for kind in ("logdir", "legacy") for case in golden_cases.partitions(kind)]
     return list({case.directory.name: case for case in reversed(cases) if is_consumed(case)}.values())
@@ -31,22 +31,23 @@ def as_row(case: Case, told: dict[str, Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def plain(data: bytearray | None) -> bytes | None:
+def as_bytes(data: bytearray | None) -> bytes | None:
     return None if data is None else bytes(data)
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 def test_rows_are_those_that_the_consumer_read(spark: "SparkSession", level: str) -> None:
-    cases = consumed()
+    cases = consumed_cases()
     assert len(cases) > 30
     reader = spark.read.format("kafkalog").options(isolationLevel=level, includeHeaders="true")
     frame = reader.load([str(case.directory) for case in cases])
     found: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
     for row in frame.withColumn("timestamp", frame.timestamp.cast("double")).collect():
-        headers = None if row.headers is None else [(one.key, plain(one.value)) for one in row.headers]
+        headers = None if row.headers is None else [(one.key, as_bytes(one.value)) for one in row.headers]
         micros = round(row.timestamp * 1_000_000)
         one = (
-            plain(row.key), plain(row.value), row.topic, row.partition, row.offset, micros, row.timestampType, headers
+            as_bytes(row.key), as_bytes(row.value), row.topic, row.partition, row.offset, micros, row.timestampType,
+            headers
         )  # fmt: skip
         found.setdefault((row.topic, row.partition), []).append(one)
     for case in cases:

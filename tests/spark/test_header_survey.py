@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
-from kafkalog.spark.header_survey import HOUR_MS, MOST_MS, NO_HOUR, Counts, Group, merged, survey_segment
+from kafkalog.spark.header_survey import HOUR_MS, MAX_MS, NO_HOUR, Counts, Group, merged, survey_segment
 from kafkalog.types import TopicPartition
 from tests.builder import R, batch
 from tests.tools.test_verify_damage import ABORT, LOG, txn_batch
@@ -19,19 +19,19 @@ def write(path: Path, *parts: bytes) -> str:
     return str(path)
 
 
-def made(base: int, count: int, timestamp: int) -> bytes:
+def batch_at(base: int, count: int, timestamp: int) -> bytes:
     return batch([R(b"v" * 10, timestamp=timestamp) for _ in range(count)], base_offset=base)
 
 
 def test_batch_cut_off_in_an_earlier_segment_is_a_problem(tmp_path: Path) -> None:
-    path = write(tmp_path / LOG, made(0, 3, T0), made(3, 2, T0)[:-7])
+    path = write(tmp_path / LOG, batch_at(0, 3, T0), batch_at(3, 2, T0)[:-7])
     last, earlier = (survey_segment(path, WHERE, is_last=is_last) for is_last in (True, False))
     assert last.problem is None and earlier.problem is not None and "cut off" in earlier.problem
     assert last.rows == earlier.rows
 
 
 def test_batches_are_counted_by_the_hour_of_their_largest_timestamp(tmp_path: Path) -> None:
-    parts = [made(0, 3, T0), made(3, 2, T0 + HOUR_MS - 1), made(5, 4, T0 + HOUR_MS), made(9, 1, T0 + 7)]
+    parts = [batch_at(0, 3, T0), batch_at(3, 2, T0 + HOUR_MS - 1), batch_at(5, 4, T0 + HOUR_MS), batch_at(9, 1, T0 + 7)]
     rows, problem = survey_segment(write(tmp_path / LOG, *parts), WHERE)
     sizes = [len(part) for part in parts]
     assert problem is None
@@ -41,9 +41,9 @@ def test_batches_are_counted_by_the_hour_of_their_largest_timestamp(tmp_path: Pa
     }
 
 
-@pytest.mark.parametrize("timestamp", [-1, MOST_MS + 1, 2**63 - 1])
+@pytest.mark.parametrize("timestamp", [-1, MAX_MS + 1, 2**63 - 1])
 def test_what_is_no_time_has_no_hour(tmp_path: Path, timestamp: int) -> None:
-    rows, _ = survey_segment(write(tmp_path / LOG, made(0, 1, timestamp)), WHERE)
+    rows, _ = survey_segment(write(tmp_path / LOG, batch_at(0, 1, timestamp)), WHERE)
     ((group, counts),) = rows.items()
     assert group.hour_ms == NO_HOUR and (counts.first_ms, counts.last_ms) == (-1, -1)
     assert counts.ratio is None and counts.records_a_second is None and counts.bytes_a_second is None
@@ -75,7 +75,7 @@ def test_markers_of_transactions_are_bytes_and_no_records(tmp_path: Path) -> Non
 
 
 def test_a_torn_end_reserved_room_and_a_segment_that_is_gone_are_no_problem(tmp_path: Path) -> None:
-    one, two = made(0, 3, T0), made(3, 3, T0)
+    one, two = batch_at(0, 3, T0), batch_at(3, 3, T0)
     for name, tail in (("torn", two[:-5]), ("reserved", bytes(5000)), ("empty", b"")):
         rows, problem = survey_segment(write(tmp_path / name, one, tail), WHERE)
         assert problem is None and next(iter(rows.values())).records == 3, name
@@ -83,18 +83,18 @@ def test_a_torn_end_reserved_room_and_a_segment_that_is_gone_are_no_problem(tmp_
 
 
 def test_damage_is_told_with_its_place_and_what_lies_before_it_counts(tmp_path: Path) -> None:
-    one = made(0, 3, T0)
-    bad = bytearray(made(3, 3, T0))
+    one = batch_at(0, 3, T0)
+    bad = bytearray(batch_at(3, 3, T0))
     bad[8:12] = (5).to_bytes(4, "big")
-    rows, problem = survey_segment(write(tmp_path / LOG, one, bytes(bad), made(6, 3, T0)), WHERE)
+    rows, problem = survey_segment(write(tmp_path / LOG, one, bytes(bad), batch_at(6, 3, T0)), WHERE)
     assert next(iter(rows.values())).records == 3
     assert problem is not None and LOG in problem and f"position {len(one)}" in problem
     assert survey_segment(str(tmp_path), WHERE).problem is not None
 
 
 def test_sums_are_those_of_the_parts(tmp_path: Path) -> None:
-    first = survey_segment(write(tmp_path / "1", made(0, 3, T0 + 5)), WHERE).rows
-    second = survey_segment(write(tmp_path / "2", made(3, 2, T0 + 1005)), WHERE).rows
+    first = survey_segment(write(tmp_path / "1", batch_at(0, 3, T0 + 5)), WHERE).rows
+    second = survey_segment(write(tmp_path / "2", batch_at(3, 2, T0 + 1005)), WHERE).rows
     (counts,) = merged([first, second, {}]).values()
     assert (counts.batches, counts.records, counts.first_ms, counts.last_ms) == (2, 5, T0 + 5, T0 + 1005)
     assert counts.records_a_second == 5.0 and counts.bytes_a_second == counts.bytes

@@ -14,19 +14,27 @@ from hypothesis import strategies as st
 import kafkalog
 from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, IllegalState, KafkalogError, TopicExists
 from kafkalog.exchange.manifest import ExportSettings
-from kafkalog.exchange.parquet_files import ExportTask, export_range
+from kafkalog.exchange.parquet_files import export_range
+from kafkalog.exchange.planning import ExportTask
 from kafkalog.exchange.ranges import OffsetRange
 from kafkalog.exchange.row_files import ordered_rows, survey
 from kafkalog.spark import commit, kept_offsets
 from kafkalog.spark.commit import Committed, Committer
 from kafkalog.spark.import_plan import KeptTarget
 from kafkalog.spark.jobs import import_, json_lines
-from kafkalog.spark.jobs.import_ import FileTask, PartitionTask, stage_file, stage_json, stage_partition, with_room
-from kafkalog.spark.jobs.task_stage import Landing
+from kafkalog.spark.jobs.import_ import (
+    FileTask,
+    PartitionTask,
+    stage_file,
+    stage_json,
+    stage_partition,
+    with_partitions,
+)
 from kafkalog.spark.jobs.text_lines import TextOptions, text_tasks
 from kafkalog.spark.kept_offsets import is_empty
 from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.staging import Job
+from kafkalog.spark.task_stage import Landing
 from kafkalog.types import TopicPartition
 from tests.golden_cases import Case, each_partition
 from tests.spark.sink_cases import OTHER, flat, found, key, locked_elsewhere, stage, values
@@ -34,7 +42,7 @@ from tests.spark.sink_cases import OTHER, flat, found, key, locked_elsewhere, st
 ALL = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
 
 
-def exported(log: Path, out: Path, cuts: int = 1, **changes: Any) -> list[str]:
+def export_files(log: Path, out: Path, cuts: int = 1, **changes: Any) -> list[str]:
     """The files of an export of a partition, in as many tasks."""
     topic, _, number = log.name.rpartition("-")
     staging = out / "staging"
@@ -58,14 +66,14 @@ def exported(log: Path, out: Path, cuts: int = 1, **changes: Any) -> list[str]:
     return found
 
 
-def staged(files: list[str], data: Path, keep: bool = True) -> list[KeptTarget]:
+def stage_files(files: list[str], data: Path, keep: bool = True) -> list[KeptTarget]:
     """What the tasks stage."""
     data.mkdir(exist_ok=True)
     facts = [survey(path, {}, None) for path in files]
     assert all(one.is_ordered for one in facts)
-    wheres = sorted({where for one in facts for group in one.groups for where in group.wheres})
+    topic_partitions = sorted({where for one in facts for group in one.groups for where in group.topic_partitions})
     targets = []
-    for n, where in enumerate(wheres):
+    for n, where in enumerate(topic_partitions):
         landing = Landing(str(data), Job.batch("j"), where.partition + 1, None)
         done = stage_partition(PartitionTask(n, where, tuple(facts), keep, landing))
         assert done.task.file is not None
@@ -73,13 +81,13 @@ def staged(files: list[str], data: Path, keep: bool = True) -> list[KeptTarget]:
     return targets
 
 
-def put(files: list[str], data: Path) -> None:
-    targets = staged(files, data)
+def import_files(files: list[str], data: Path) -> None:
+    targets = stage_files(files, data)
     counts = {one.topic_partition.topic: one.topic_partition.partition + 1 for one in targets}
-    landed(data, targets, counts)
+    land_files(data, targets, counts)
 
 
-def landed(data: Path, targets: list[KeptTarget], counts: dict[str, int], *, keep: bool = True) -> Committed:
+def land_files(data: Path, targets: list[KeptTarget], counts: dict[str, int], *, keep: bool = True) -> Committed:
     return Committer(str(data), lock_wait_ms=0).commit_kept(Job.batch("j"), targets, counts, keep=keep)
 
 
@@ -87,30 +95,30 @@ def rolled_forward(data: Path) -> bool:
     return Committer(str(data), lock_wait_ms=0).roll_forward()
 
 
-def told(log: Path) -> list[tuple[Any, ...]]:
+def read_all(log: Path) -> list[tuple[Any, ...]]:
     """All of each record; a type of time that v2 does not have is CreateTime, a name that is no UTF-8 is replaced."""
     with kafkalog.open(log) as opened:
         return [
             (rec.offset, rec.timestamp, max(int(rec.timestamp_type), 0), rec.key, rec.value,
-             [(replaced(name), value) for name, value in rec.headers])
+             [(replace_invalid(name), value) for name, value in rec.headers])
             for rec in opened
         ]  # fmt: skip
 
 
-def replaced(name: str) -> str:
+def replace_invalid(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 @each_partition("logdir", "legacy")
 def test_every_golden_partition_comes_back_as_it_was(case: Case, tmp_path: Path) -> None:
-    expected = told(case.directory)
-    files = exported(case.directory, tmp_path / "out", cuts=3)
+    expected = read_all(case.directory)
+    files = export_files(case.directory, tmp_path / "out", cuts=3)
     if not expected:
         assert files == []
         return
-    put(files, tmp_path / "data")
+    import_files(files, tmp_path / "data")
     copy = tmp_path / "data" / case.directory.name
-    assert told(copy) == expected
+    assert read_all(copy) == expected
     assert kafkalog.verify([tmp_path / "data"]).ok
     assert not [name for name in os.listdir(tmp_path / "data") if "import" in name or "stage" in name]
 
@@ -136,8 +144,8 @@ def test_whatever_records_there_are(
                 log.replicate(_one(log.end_offset + 1, one))
             else:
                 log.replicate(_one(log.end_offset, one))
-    put(exported(path / "src" / "t-2", path / "out", cuts), path / "data")
-    assert told(path / "data" / "t-2") == told(path / "src" / "t-2")
+    import_files(export_files(path / "src" / "t-2", path / "out", cuts), path / "data")
+    assert read_all(path / "data" / "t-2") == read_all(path / "src" / "t-2")
 
 
 def _one(offset: int, record: Any) -> bytes:
@@ -152,7 +160,7 @@ def files(tmp_path: Path) -> list[str]:
         for n in range(0, 3000, 100):
             log.append([(b"k", b"%d" % i, i % 3 * 86_400_000) for i in range(n, n + 100)])
         log.delete_before(40)
-    return exported(tmp_path / "src" / "t-1", tmp_path / "out", cuts=2)
+    return export_files(tmp_path / "src" / "t-1", tmp_path / "out", cuts=2)
 
 
 class Killed(BaseException):
@@ -165,7 +173,7 @@ def test_an_import_that_is_killed_is_finished_by_the_next_one(
 ) -> None:
     data = tmp_path / "data"
     monkeypatch.setattr(kept_offsets, "APPEND_BYTES", 20_000)
-    targets = staged(files, data)
+    targets = stage_files(files, data)
     calls = []
 
     def groups(table: Any, end: int, real: Any = kept_offsets._groups) -> Any:
@@ -179,79 +187,79 @@ def test_an_import_that_is_killed_is_finished_by_the_next_one(
         patch.setattr(kept_offsets, "_groups", groups)
         was_killed = False
         try:
-            landed(data, targets, {"t": 2})
+            land_files(data, targets, {"t": 2})
         except Killed:
             was_killed = True
             assert "kafkalog-import.job-j.json" in os.listdir(data)
     assert rolled_forward(data) is was_killed
     assert not rolled_forward(data)
-    assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
-    assert left(data) == []
+    assert read_all(data / "t-1") == read_all(tmp_path / "src" / "t-1")
+    assert leftover_files(data) == []
     assert set(read_ledger(str(data)).marks) == {Job.batch("j")}
 
 
-def left(data: Path) -> list[str]:
+def leftover_files(data: Path) -> list[str]:
     return [name for name in os.listdir(data) if "import" in name or "stage" in name]
 
 
-def decided(data: Path, targets: list[KeptTarget], *, keep: bool = True, at: str = "land_plan") -> None:
+def decide_plan(data: Path, targets: list[KeptTarget], *, keep: bool = True, at: str = "land_plan") -> None:
     """An import that is killed once its plan is written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commit, at, lambda *_, **__: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
-            landed(data, targets, {"t": 2}, keep=keep)
+            land_files(data, targets, {"t": 2}, keep=keep)
 
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_an_import_is_remembered_where_that_is_asked_for(files: list[str], tmp_path: Path, keep: bool) -> None:
     data = tmp_path / "data"
-    assert landed(data, staged(files, data), {"t": 2}, keep=keep) == Committed(True, 2960)
+    assert land_files(data, stage_files(files, data), {"t": 2}, keep=keep) == Committed(True, 2960)
     assert set(read_ledger(str(data)).marks) == ({Job.batch("j")} if keep else set())
     if keep:
-        assert landed(data, staged(files, data), {"t": 2}) == Committed(False, 0)
-    assert left(data) == []
-    decided(tmp_path / "more", staged(files, tmp_path / "more"), keep=keep)
+        assert land_files(data, stage_files(files, data), {"t": 2}) == Committed(False, 0)
+    assert leftover_files(data) == []
+    decide_plan(tmp_path / "more", stage_files(files, tmp_path / "more"), keep=keep)
     assert rolled_forward(tmp_path / "more")
     assert set(read_ledger(str(tmp_path / "more")).marks) == ({Job.batch("j")} if keep else set())
 
 
 def test_the_next_write_lands_a_decided_import_before_its_sweep(files: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
-    targets = staged(files, data)
-    decided(data, targets)
+    targets = stage_files(files, data)
+    decide_plan(data, targets)
     os.utime(data / targets[0].file.name, (1, 1))  # long dead, by its age
     assert Committer(str(data), lock_wait_ms=0).commit(OTHER, 0, stage(data, OTHER, 0, [{key("u"): values("x", 1)}]))
-    assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
+    assert read_all(data / "t-1") == read_all(tmp_path / "src" / "t-1")
     assert found(data, "u") == flat(values("x", 1))
-    assert left(data) == []
+    assert leftover_files(data) == []
 
 
 def test_what_an_import_decided_is_not_swept_by_its_job(files: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
-    decided(data, staged(files, data))
-    staged(files, data)
-    assert len(left(data)) == 3
+    decide_plan(data, stage_files(files, data))
+    stage_files(files, data)
+    assert len(leftover_files(data)) == 3
     Committer(str(data)).abort(Job.batch("j"), 0)
-    assert len(left(data)) == 2
+    assert len(leftover_files(data)) == 2
     assert rolled_forward(data)
-    assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
+    assert read_all(data / "t-1") == read_all(tmp_path / "src" / "t-1")
 
 
 def test_an_import_that_landed_and_kept_its_plan_lands_once(files: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
-    decided(data, staged(files, data), at="remove_plan")
+    decide_plan(data, stage_files(files, data), at="remove_plan")
     assert rolled_forward(data)
-    assert told(data / "t-1") == told(tmp_path / "src" / "t-1")
-    assert left(data) == []
+    assert read_all(data / "t-1") == read_all(tmp_path / "src" / "t-1")
+    assert leftover_files(data) == []
 
 
 def test_an_import_waits_for_the_lock_and_says_that_nothing_landed(files: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
-    targets = staged(files, data)
-    with locked_elsewhere(data), pytest.raises(DirectoryLocked, match="nothing was appended"):
-        landed(data, targets, {"t": 2})
+    targets = stage_files(files, data)
+    with locked_elsewhere(data), pytest.raises(DirectoryLocked, match="waited 0 ms for the lock and appended nothing"):
+        land_files(data, targets, {"t": 2})
     assert not (data / "t-1").exists()
-    assert landed(data, targets, {"t": 2}).landed
+    assert land_files(data, targets, {"t": 2}).landed
 
 
 @pytest.mark.parametrize("cut", [50, 51, 100, 150])
@@ -261,38 +269,38 @@ def test_what_somebody_else_wrote_meanwhile_is_not_mixed_in(tmp_path: Path, cut:
             if n not in (50, 100):  # a batch ends where an offset is missing
                 log.replicate(_one(n, (None, b"%d" % n, 5, [])))
     data = tmp_path / "data"
-    targets = staged(exported(tmp_path / "src" / "t-1", tmp_path / "out"), data)
-    decided(data, targets)
+    targets = stage_files(export_files(tmp_path / "src" / "t-1", tmp_path / "out"), data)
+    decide_plan(data, targets)
     with kafkalog.open(data / "t-1", "a", retention_ms=-1) as log:
         log.append([b"x"] * cut)
     for _ in range(2):
-        with pytest.raises(IllegalState, match="can go on"):
+        with pytest.raises(IllegalState, match="where an import .* cannot continue"):
             rolled_forward(data)
-    assert [one[4] for one in told(data / "t-1")] == [b"x"] * cut
-    assert len(left(data)) == 2
+    assert [one[4] for one in read_all(data / "t-1")] == [b"x"] * cut
+    assert len(leftover_files(data)) == 2
 
 
 def test_a_log_whose_records_were_all_deleted_does_not_count_as_begun(tmp_path: Path) -> None:
     with kafkalog.open(tmp_path / "src" / "t-1", "a") as log:
         log.append([b"%d" % n for n in range(10)])
     data = tmp_path / "data"
-    decided(data, staged(exported(tmp_path / "src" / "t-1", tmp_path / "out"), data))
+    decide_plan(data, stage_files(export_files(tmp_path / "src" / "t-1", tmp_path / "out"), data))
     with kafkalog.open(data / "t-1", "a") as log:
         log.append([b"x"] * 10)
         log.delete_before(10)
-    with pytest.raises(IllegalState, match="can go on"):
+    with pytest.raises(IllegalState, match="where an import .* cannot continue"):
         rolled_forward(data)
 
 
 def test_a_target_that_is_not_empty_keeps_what_it_has(files: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data"
-    targets = staged(files, data)
+    targets = stage_files(files, data)
     assert is_empty(str(data), TopicPartition("t", 1))
     with kafkalog.open(data / "t-1", "a") as log:
         log.append(b"first")
-    with pytest.raises(IllegalState, match="not empty any more"):
-        landed(data, targets, {"t": 2})
-    assert len(told(data / "t-1")) == 1
+    with pytest.raises(IllegalState, match="is no longer empty"):
+        land_files(data, targets, {"t": 2})
+    assert len(read_all(data / "t-1")) == 1
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"targets": [["t", -1, 0, 5, []]], "partitions": {}}',
@@ -320,14 +328,14 @@ def test_each_topic_gets_partitions_of_its_own(tmp_path: Path, keep: bool) -> No
                     partition=[0, 3, 0])  # fmt: skip
     data = tmp_path / "data"
     kafkalog.open(data / "there-0", "a").close()
-    wheres = [TopicPartition("a", 0), TopicPartition("b", 3), TopicPartition("there", 0)]
-    landing = with_room(Landing(str(data), Job.batch("j"), 2, None), wheres)
+    topic_partitions = [TopicPartition("a", 0), TopicPartition("b", 3), TopicPartition("there", 0)]
+    landing = with_partitions(Landing(str(data), Job.batch("j"), 2, None), topic_partitions)
     assert landing.by_topic == {"a": 2, "b": 4, "there": 1}
-    done = [stage_partition(PartitionTask(n, one, (facts,), keep, landing)) for n, one in enumerate(wheres)]
+    done = [stage_partition(PartitionTask(n, one, (facts,), keep, landing)) for n, one in enumerate(topic_partitions)]
     if keep:
         targets = [KeptTarget(where, one.first, one.end, one.task.file)
-                   for where, one in zip(wheres, done, strict=True) if one.task.file]  # fmt: skip
-        landed(data, targets, dict(landing.by_topic))
+                   for where, one in zip(topic_partitions, done, strict=True) if one.task.file]  # fmt: skip
+        land_files(data, targets, dict(landing.by_topic))
     else:
         Committer(str(data)).commit(landing.job, 0, [one.task for one in done])
     assert partitions_in(data) == ["a-0", "a-1", "b-0", "b-1", "b-2", "b-3", "there-0"]
@@ -336,8 +344,8 @@ def test_each_topic_gets_partitions_of_its_own(tmp_path: Path, keep: bool) -> No
 def test_each_topic_of_a_file_without_offsets_gets_partitions_of_its_own(tmp_path: Path) -> None:
     facts = rows_of(tmp_path / "x.parquet", value=[b"1", b"2"], topic=["a", "b"], partition=[0, 2])
     (tmp_path / "data").mkdir()
-    wheres = [where for group in facts.groups for where in group.wheres]
-    landing = with_room(Landing(str(tmp_path / "data"), Job.batch("j"), 1, None), wheres)
+    topic_partitions = [where for group in facts.groups for where in group.topic_partitions]
+    landing = with_partitions(Landing(str(tmp_path / "data"), Job.batch("j"), 1, None), topic_partitions)
     Committer(landing.directory).commit(landing.job, 0, [stage_file(FileTask(0, facts, landing)).task])
     assert partitions_in(tmp_path / "data") == ["a-0", "b-0", "b-1", "b-2"]
 
@@ -349,8 +357,8 @@ def partitions_in(data: Path) -> list[str]:
 def test_the_same_records_in_two_files_are_refused(files: list[str], tmp_path: Path) -> None:
     copy = tmp_path / "out" / "topic=t" / "copy.parquet"
     copy.write_bytes(Path(files[0]).read_bytes())
-    with pytest.raises(IllegalArgument, match="has an offset twice"):
-        staged([*files, str(copy)], tmp_path / "data")
+    with pytest.raises(IllegalArgument, match="has a duplicate offset"):
+        stage_files([*files, str(copy)], tmp_path / "data")
 
 
 def test_files_of_any_order_and_several_partitions_are_sorted_out(tmp_path: Path) -> None:
@@ -369,18 +377,18 @@ def test_files_of_any_order_and_several_partitions_are_sorted_out(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("columns", "names", "told"),
+    ("columns", "names", "message"),
     [
         ({"valu": [b"x"]}, {}, "did you mean valu"),
-        ({"value": [1]}, {}, "is int64, which cannot be the value"),
-        ({"value": [b"x"], "partition": ["a"]}, {}, "is string, which cannot be the partition"),
-        ({"value": [b"x"], "timestamp": [1.5]}, {}, "is double, which cannot be the timestamp"),
-        ({"value": [b"x"]}, {"key": "id"}, "no column 'id', which is to be the key"),
+        ({"value": [1]}, {}, "of type int64 cannot be the value"),
+        ({"value": [b"x"], "partition": ["a"]}, {}, "of type string cannot be the partition"),
+        ({"value": [b"x"], "timestamp": [1.5]}, {}, "of type double cannot be the timestamp"),
+        ({"value": [b"x"]}, {"key": "id"}, "no column 'id' for the key"),
     ],
 )
-def test_columns_that_do_not_fit_are_named(tmp_path: Path, columns: Any, names: dict[str, str], told: str) -> None:
+def test_columns_that_do_not_fit_are_named(tmp_path: Path, columns: Any, names: dict[str, str], message: str) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    with pytest.raises(IllegalArgument, match=told):
+    with pytest.raises(IllegalArgument, match=message):
         survey(str(tmp_path / "x.parquet"), names, "t")
 
 
@@ -404,23 +412,23 @@ def test_json_lines_as_consume_prints_them(tmp_path: Path) -> None:
     tasks = text_tasks([str(tmp_path / "x.jsonl")], TextOptions("t"), landing, 70)
     assert len(tasks) > 1
     Committer(landing.directory).commit(landing.job, 0, [stage_json(task).task for task in tasks])
-    assert [one[1:] for one in told(tmp_path / "data" / "t-1")] == [
+    assert [one[1:] for one in read_all(tmp_path / "data" / "t-1")] == [
         (-1, 0, None, b"a", [("h", b"1")]), (6, 0, b"\xff", b"c", []),
     ]  # fmt: skip
-    assert [one[1:] for one in told(tmp_path / "data" / "t-0")] == [(5, 0, b"k", None, [])]
+    assert [one[1:] for one in read_all(tmp_path / "data" / "t-0")] == [(5, 0, b"k", None, [])]
     (tmp_path / "bad.jsonl").write_text('{"payload": "a"}\n{"payload": 1}\n')
     (task,) = text_tasks([str(tmp_path / "bad.jsonl")], TextOptions("t"), landing)
     with pytest.raises(FormatError, match=r"payload is int.*bad\.jsonl, position 17"):
         stage_json(task)
 
 
-@pytest.mark.parametrize("left", [0, 20, 75])
-def test_json_lines_that_went_since_the_job_was_planned_are_told(tmp_path: Path, left: int) -> None:
+@pytest.mark.parametrize("size", [0, 20, 75])
+def test_json_lines_that_went_since_the_job_was_planned_are_told(tmp_path: Path, size: int) -> None:
     (tmp_path / "x.jsonl").write_text('{"payload": "1"}\n' * 5)
     landing = Landing(str(tmp_path), Job.batch("j"), 1, None)
     task = text_tasks([str(tmp_path / "x.jsonl")], TextOptions("t"), landing)[-1]
-    os.truncate(tmp_path / "x.jsonl", left)
-    with pytest.raises(FormatError, match=f"has {left} bytes, and had 85"):
+    os.truncate(tmp_path / "x.jsonl", size)
+    with pytest.raises(FormatError, match=f"has {size} bytes, but had at least 85"):
         stage_json(task)
     assert os.listdir(tmp_path) == ["x.jsonl"]
 
@@ -429,10 +437,10 @@ def test_json_lines_that_go_while_they_are_read_are_told(tmp_path: Path, monkeyp
     monkeypatch.setattr(json_lines, "BATCH_LINES", 1)
     (tmp_path / "x.jsonl").write_text(('{"payload": "%s"}\n' % ("x" * 700_000)) * 4)
     (task,) = text_tasks([str(tmp_path / "x.jsonl")], TextOptions("t"), Landing("", Job.batch("j"), 1, None))
-    batches = json_lines.json_batches(task)
+    batches = json_lines.json_tables(task)
     assert next(batches).num_rows == 1
     os.truncate(tmp_path / "x.jsonl", 1_100_000)
-    with pytest.raises(FormatError, match=r"became shorter.*position 1"):
+    with pytest.raises(FormatError, match=r"the file shrank.*position 1"):
         list(batches)
 
 
@@ -467,4 +475,4 @@ def test_what_a_failed_commit_did_not_decide_is_swept(
     rows_of(tmp_path / "x.parquet", value=[b"1"], offset=[0], partition=[0])
     with pytest.raises(TopicExists, match="a_b"):
         import_.import_(cast(Any, None), tmp_path / name, tmp_path / "data", "a.b")
-    assert left(tmp_path / "data") == []
+    assert leftover_files(tmp_path / "data") == []

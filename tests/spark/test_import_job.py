@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def told(log: Path) -> list[tuple[Any, ...]]:
+def read_all(log: Path) -> list[tuple[Any, ...]]:
     with kafkalog.open(log) as opened:
         return [(rec.offset, rec.timestamp, rec.key, rec.value, rec.headers) for rec in opened]
 
@@ -40,17 +40,17 @@ def test_an_export_comes_back_with_its_offsets(spark: "SparkSession", source: Pa
     report = import_(spark, tmp_path / "out", tmp_path / "data", compression="zstd", job_id="j")
     assert (report.records, report.partitions, report.kept, report.landed) == (840, 3, True, True)
     for name in ("a-0", "a-2", "b-0"):
-        assert told(tmp_path / "data" / name) == told(source / name)
+        assert read_all(tmp_path / "data" / name) == read_all(source / name)
     made = sorted(path.name for path in (tmp_path / "data").iterdir() if path.is_dir())
     assert made == ["a-0", "a-1", "a-2", "b-0"]
     assert kafkalog.verify([tmp_path / "data"]).ok
     again = import_(spark, tmp_path / "out", tmp_path / "data", job_id="j")
     assert (again.records, again.landed) == (0, False)
-    with pytest.raises(IllegalArgument, match="a-0 has records already"):
+    with pytest.raises(IllegalArgument, match="a-0 is not empty, so the records cannot keep their offsets"):
         import_(spark, tmp_path / "out", tmp_path / "data", offsets="keep")
     more = import_(spark, tmp_path / "out", tmp_path / "data")
     assert (more.records, more.kept) == (840, False)
-    found = told(tmp_path / "data" / "a-2")
+    found = read_all(tmp_path / "data" / "a-2")
     assert [one[1:] for one in found[:280]] == [one[1:] for one in found[280:]]
     assert [one[0] for one in found] == list(range(20, 580))
 
@@ -63,7 +63,7 @@ def test_any_parquet_by_its_columns_is_appended(
     columns = ("--column", "key=id", "--column", "value=body", "--column", "timestamp=at")
     done = job(capfd, "import", tmp_path / "in.parquet", "-d", tmp_path / "data", "-t", "t", *columns)
     assert (done.status, done.out, done.err) == (0, "2 records of 1 file appended\n", "")
-    assert told(tmp_path / "data" / "t-0") == [(0, -1, b"x", b"1", ()), (1, 5, None, None, ())]
+    assert read_all(tmp_path / "data" / "t-0") == [(0, -1, b"x", b"1", ()), (1, 5, None, None, ())]
     wrong = job(capfd, "import", tmp_path / "in.parquet", "-d", tmp_path / "data", "-t", "t")
     assert wrong.status == 2
     assert "no column 'value'" in wrong.err
@@ -73,24 +73,24 @@ def test_json_lines_are_appended_once(spark: "SparkSession", tmp_path: Path) -> 
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"payload": str(n), "ts": n}) + "\n" for n in range(100)))
     for _ in range(2):
         import_(spark, tmp_path / "in.jsonl", tmp_path / "data", "t", job_id="j")
-    assert [one[:4] for one in told(tmp_path / "data" / "t-0")] == [(n, n, None, b"%d" % n) for n in range(100)]
+    assert [one[:4] for one in read_all(tmp_path / "data" / "t-0")] == [(n, n, None, b"%d" % n) for n in range(100)]
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "told"),
+    ("given", "error", "message"),
     [
         ({"offsets": "old"}, IllegalArgument, "give auto, keep, new"),
         ({"columns": {"vale": "x"}}, IllegalArgument, "parts are value"),
         ({"format": "csv"}, IllegalArgument, "ingest"),
-        ({"offsets": "keep"}, IllegalArgument, "do not say topic, partition and offset"),
-        ({"topic": None}, IllegalArgument, "nothing says the topic"),
-        ({"format": "json"}, FormatError, "is not a record"),
+        ({"offsets": "keep"}, IllegalArgument, "some rows lack topic, partition or offset"),
+        ({"topic": None}, IllegalArgument, "the rows have no topic"),
+        ({"format": "json"}, FormatError, "not a record"),
         ({"format": "json", "topic": None}, IllegalArgument, "name the topic"),
     ],
 )
 def test_what_cannot_be_imported_is_told(
-    spark: "SparkSession", tmp_path: Path, given: dict[str, Any], error: type[Exception], told: str
+    spark: "SparkSession", tmp_path: Path, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     pq.write_table(pa.table({"value": ["1"]}), tmp_path / "in.parquet")
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         import_(spark, tmp_path / "in.parquet", tmp_path / "data", **{"topic": "t", **given})

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 
-def imported(code: str) -> set[str]:
+def imported_modules(code: str) -> set[str]:
     """The modules of ours that a new Python has after the code."""
     told = f"{code}\nimport sys\nprint(*(name for name in sys.modules if name.startswith('kafkalog')))"
     return set(subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout.split())
@@ -16,7 +16,7 @@ def imported(code: str) -> set[str]:
 
 def test_the_schema_needs_neither_files_nor_the_sink() -> None:
     code = "from pyspark_kafkalog import DefaultSource\nDefaultSource({'path': '/d', 'subscribe': 'a'}).schema()"
-    found = imported(code)
+    found = imported_modules(code)
     assert "kafkalog.spark.source" in found
     assert not {name for name in found if name.startswith(("kafkalog.storage.log", "kafkalog.manager"))}
     assert not found & {"kafkalog.log.log", "kafkalog.reading.source", "kafkalog.spark.sink", "kafkalog.spark.stream"}
@@ -30,6 +30,6 @@ source = DefaultSource({{'path': {str(tmp_path)!r}, 'subscribePattern': 'nothing
 class Schema: fields = ()
 assert source.reader(Schema).partitions() == []
 """
-    found = imported(code)
+    found = imported_modules(code)
     assert "kafkalog.spark.batch_plan" in found
     assert not found & {"kafkalog.spark.sink", "kafkalog.spark.stream", "kafkalog.storage.log"}

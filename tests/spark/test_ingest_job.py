@@ -26,7 +26,7 @@ def records(data: Path, name: str = "t-0") -> list[Row]:
         return [(rec.key, rec.value) for rec in log]
 
 
-def left(data: Path) -> list[str]:
+def staged_files(data: Path) -> list[str]:
     """Files of tasks that are still there."""
     return [name for name in os.listdir(data) if name.startswith("kafkalog-stage")]
 
@@ -37,7 +37,7 @@ def test_text_in_order_over_many_tasks_with_a_report(spark: "SparkSession", tmp_
     report = ingest(spark, tmp_path / "in.txt", tmp_path / "data", "t", split_bytes=8000)
     assert (report.records, report.files, report.landed) == (5000, 1, True)
     assert records(tmp_path / "data") == [(None, line) for line in lines]
-    assert left(tmp_path / "data") == []
+    assert staged_files(tmp_path / "data") == []
     assert kafkalog.verify([tmp_path / "data"]).ok
 
 
@@ -77,7 +77,7 @@ def test_json_lines_as_they_are_and_by_fields(spark: "SparkSession", tmp_path: P
     assert records(tmp_path / "data") == [(b"x", lines[0].encode()), (b"y", lines[1].encode())]
     ingest(spark, path, tmp_path / "data", "n", columns=RowColumns(value="n", topic=None))
     assert records(tmp_path / "data", "n-0") == [(None, b"1"), (None, b"2")]
-    with pytest.raises(IllegalArgument, match="no value"):
+    with pytest.raises(IllegalArgument, match="a row has a missing or null value"):
         ingest(spark, path, tmp_path / "data", "x", columns=RowColumns(value="deep"))
     ingest(spark, path, tmp_path / "data", "x", columns=RowColumns(value="deep"), nulls=True)
     assert records(tmp_path / "data", "x-0") == [(None, b'{"a":[1,2]}'), (None, None)]
@@ -150,7 +150,7 @@ def test_the_command_writes_and_says_what(
     done = job(capfd, "ingest", *given)
     assert (done.status, done.out, done.err) == (0, "appended 3 records of 1 file\n", "")
     assert records(tmp_path / "data") == [(b"a", b"1"), (b"b", b"2"), (None, b"c")]
-    assert job(capfd, "ingest", *given).out == "job j has landed before: nothing was appended\n"
+    assert job(capfd, "ingest", *given).out == "job j is already in the logs: nothing was appended\n"
     assert json.loads(job(capfd, "ingest", *given, "-J").out)["landed"] is False
     wrong = job(capfd, "ingest", tmp_path / "in.txt", "-d", tmp_path / "data", "-t", "t", "--key", "a")
     assert wrong.status == 2

@@ -14,9 +14,9 @@ from kafkalog.errors import FormatError, IllegalArgument, InvalidPartitions, Rec
 from kafkalog.records.packing import parse_compression
 from kafkalog.spark.commit import Committer, StagedTask
 from kafkalog.spark.jobs import ingest, text_lines
-from kafkalog.spark.jobs.task_stage import Landing
 from kafkalog.spark.jobs.text_lines import TextOptions, check_text, files_of, stage_lines, text_tasks
 from kafkalog.spark.staging import Job
+from kafkalog.spark.task_stage import Landing
 from tests.spark.sink_cases import staged_names
 
 
@@ -25,12 +25,12 @@ def landing(directory: Path, partitions: int = 1, codec: str | None = None) -> L
     return Landing(str(directory), Job.batch("j"), partitions, None if codec is None else parse_compression(codec))
 
 
-def values(directory: Path, name: str = "t-0") -> list[bytes]:
+def read_values(directory: Path, name: str = "t-0") -> list[bytes]:
     with kafkalog.open(directory / name) as log:
         return [bytes(rec.value or b"") for rec in log]
 
 
-def put(paths: list[Path], options: TextOptions, to: Landing, split_bytes: int) -> int:
+def ingest_all(paths: list[Path], options: TextOptions, to: Landing, split_bytes: int) -> int:
     """What the job does, without Spark."""
     tasks = text_tasks([str(path) for path in paths], options, to, split_bytes)
     return Committer(to.directory).commit(to.job, 0, [stage_lines(task) for task in tasks]).records
@@ -54,9 +54,9 @@ def test_each_line_once_in_order_wherever_the_file_is_cut(
     path = tmp_path_factory.mktemp("lines")
     (path / "in.txt").write_bytes(text)
     expected = lines_of(text, delimiter)
-    assert put([path / "in.txt"], TextOptions("t", delimiter), landing(path / "d"), split) == len(expected)
+    assert ingest_all([path / "in.txt"], TextOptions("t", delimiter), landing(path / "d"), split) == len(expected)
     if expected:
-        assert values(path / "d") == expected
+        assert read_values(path / "d") == expected
 
 
 def test_files_come_one_after_another_whatever_their_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,8 +66,9 @@ def test_files_come_one_after_another_whatever_their_sizes(tmp_path: Path, monke
         lines = [f"{name} {n}".encode() * (n % 7) for n in range(count)]
         (tmp_path / name).write_bytes(b"\n".join(lines) + b"\n")
         expected += lines
-    assert put([tmp_path / name for name in "bac"], TextOptions("t", batch_bytes=512), landing(tmp_path / "d"), 1000)
-    assert values(tmp_path / "d") == expected
+    paths = [tmp_path / name for name in "bac"]
+    assert ingest_all(paths, TextOptions("t", batch_bytes=512), landing(tmp_path / "d"), 1000)
+    assert read_values(tmp_path / "d") == expected
     with kafkalog.open(tmp_path / "d" / "t-0") as log:
         assert [segment.base_offset for segment in log.segments] == [0]
         assert log.verify().ok
@@ -76,22 +77,22 @@ def test_files_come_one_after_another_whatever_their_sizes(tmp_path: Path, monke
 def test_a_line_longer_than_chunks_and_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_lines, "CHUNK_BYTES", 64)
     (tmp_path / "in").write_bytes(b"x" * 10_000 + b"\n" + b"y" * 5000)
-    put([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d"), 100)
-    assert values(tmp_path / "d") == [b"x" * 10_000, b"y" * 5000]
+    ingest_all([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d"), 100)
+    assert read_values(tmp_path / "d") == [b"x" * 10_000, b"y" * 5000]
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "snappy:", "gzip:1"])
 def test_batches_are_compressed(tmp_path: Path, codec: str) -> None:
     lines = [b"hello lagou %d" % n for n in range(5000)]
     (tmp_path / "in").write_bytes(b"\n".join(lines))
-    put([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d", codec=codec.rstrip(":")), 1 << 20)
-    assert values(tmp_path / "d") == lines
+    ingest_all([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d", codec=codec.rstrip(":")), 1 << 20)
+    assert read_values(tmp_path / "d") == lines
     assert (tmp_path / "d" / "t-0" / f"{0:020d}.log").stat().st_size < 50_000
 
 
 def test_keyed_lines_go_where_kafka_puts_them(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"".join(b"k%d=v%d\n" % (n % 5, n) for n in range(100)) + b"no key\n")
-    put([tmp_path / "in"], TextOptions("t", key_delimiter=b"="), landing(tmp_path / "d", partitions=3), 64)
+    ingest_all([tmp_path / "in"], TextOptions("t", key_delimiter=b"="), landing(tmp_path / "d", partitions=3), 64)
     with kafkalog.open_dirs(tmp_path / "d") as dirs:
         found = {bytes(rec.key): log.partition for log in dirs.logs("t") for rec in log if rec.key is not None}
         assert sum(len(list(log)) for log in dirs.logs("t")) == 101
@@ -101,14 +102,14 @@ def test_keyed_lines_go_where_kafka_puts_them(tmp_path: Path) -> None:
 def test_a_line_that_the_topic_does_not_take_is_named_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"short\n" * 10 + b"x" * 3_000_000 + b"\n")
     with pytest.raises(RecordTooLarge, match=r"in, position 60"):
-        put([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d"), 1 << 20)
+        ingest_all([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d"), 1 << 20)
     assert os.listdir(tmp_path / "d") == []
 
 
 def test_a_line_just_over_the_limit_is_refused_before_anything_is_decided(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"x" * 1_048_576 + b"\n")
     with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes"):
-        put([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d"), 1 << 20)
+        ingest_all([tmp_path / "in"], TextOptions("t"), landing(tmp_path / "d"), 1 << 20)
     assert os.listdir(tmp_path / "d") == []
 
 
@@ -116,7 +117,7 @@ def test_a_file_that_shrinks_after_it_was_planned_is_told(tmp_path: Path) -> Non
     (tmp_path / "in").write_bytes(b"a\nb\nc\n")
     (task,) = text_tasks([str(tmp_path / "in")], TextOptions("t"), landing(tmp_path / "d"))
     (tmp_path / "in").write_bytes(b"a\n")
-    with pytest.raises(FormatError, match="has 2 bytes, and had 6"):
+    with pytest.raises(FormatError, match="has 2 bytes, but had at least 6"):
         stage_lines(task)
     assert os.listdir(tmp_path / "d") == []
 
@@ -141,7 +142,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
         with pytest.raises(error, match=told):
             text_tasks([str(tmp_path / name)], TextOptions("t"), landing(tmp_path / "d"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FormatError, match="no files in the directory"):
+    with pytest.raises(FormatError, match="the directory has no files"):
         files_of([str(tmp_path / "empty")])
 
 

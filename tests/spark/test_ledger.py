@@ -69,7 +69,7 @@ def test_a_file_that_is_none_is_told_with_what_to_do(tmp_path: Path, content: by
     assert caught.value.path == str(tmp_path / LEDGER_FILE)
 
 
-def signed(text: bytes) -> bytes:
+def sign(text: bytes) -> bytes:
     from kafkalog._core.bytes.crc import crc32c
 
     return b"%b\n%08x\n" % (text, crc32c(text))
@@ -96,14 +96,14 @@ def signed(text: bytes) -> bytes:
     ],
 )
 def test_names_and_numbers_are_not_believed(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / LEDGER_FILE).write_bytes(signed(text))
+    (tmp_path / LEDGER_FILE).write_bytes(sign(text))
     with pytest.raises(CorruptCheckpoint):
         read_ledger(str(tmp_path))
 
 
 @pytest.mark.parametrize("clock", [1, -1])
 def test_it_remembers_the_jobs_that_landed_last(monkeypatch: pytest.MonkeyPatch, clock: int) -> None:
-    monkeypatch.setattr(ledgers, "MOST_MARKS", 3)
+    monkeypatch.setattr(ledgers, "MAX_MARKS", 3)
     ledger = Ledger(fresh_producer(), {})
     for number in range(6):
         intent = Intent(Job.batch(f"j{number % 5}"), 0, True, ledger.producer, (), (), {})

@@ -65,11 +65,12 @@ def test_a_time_after_the_last_record() -> None:
 
 @pytest.mark.parametrize("limit", [Offsets({A0: 1}), Offsets({A0: 1, A1: 2, B0: 3}), Timestamps({A1: 1}, True)])
 def test_every_partition_must_be_named_and_no_other(limit: Limit) -> None:
-    with pytest.raises(IllegalArgument, match=r"must name every partition.*(lacks a-[01]|has b-0).*-1 for the latest"):
+    match = r"must name exactly the partitions.*(missing a-[01]|unexpected b-0).*-1 for the latest"
+    with pytest.raises(IllegalArgument, match=match):
         resolved(limit)
 
 
 def test_a_start_after_its_end() -> None:
     check_order({A0: 5, A1: 5}, {A0: 5, A1: 6})
-    with pytest.raises(IllegalArgument, match="a-1 is to be read from offset 7 to 6"):
+    with pytest.raises(IllegalArgument, match="the starting offset 7 of a-1 is after its ending offset 6"):
         check_order({A0: 5, A1: 7}, {A0: 5, A1: 6})

@@ -70,8 +70,8 @@ def test_columns_and_headers() -> None:
 
 
 def test_paths() -> None:
-    several = SourceOptions.parse({"paths": '["/a", "file:///b%20c"]', "subscribe": "a"}, streaming=False)
-    assert several.paths == ("/a", "/b c")
+    required_paths = SourceOptions.parse({"paths": '["/a", "file:///b%20c"]', "subscribe": "a"}, streaming=False)
+    assert required_paths.paths == ("/a", "/b c")
     assert parse(path="file:/x").paths == ("/x",) and parse(path="/with,comma").paths == ("/with,comma",)
 
 
@@ -100,22 +100,22 @@ def test_the_sink_s_options_and_what_spark_adds_are_passed_over() -> None:
         ({"endingOffsets": '{"a":{"0":-2}}'}, r"endingOffsets for a-0 can't be earliest \(-2\)"),
         ({"startingOffsets": "{"}, r"startingOffsets is '\{'.*give JSON"),
         ({"startingOffsets": '{"a":[1]}'}, "a has no offsets by partition"),
-        ({"startingOffsets": '{"a":{"0":1.5}}'}, "1.5, which is no such number"),
-        ({"startingOffsets": '{"a":{"0":true}}'}, "True, which is no such number"),
-        ({"startingOffsets": '{"a":{"0":-3}}'}, "-3, which is no such number"),
-        ({"startingOffsets": '{"a":{"x":1}}'}, "'x' is no partition"),
+        ({"startingOffsets": '{"a":{"0":1.5}}'}, "1.5, which is not valid"),
+        ({"startingOffsets": '{"a":{"0":true}}'}, "True, which is not valid"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "-3, which is not valid"),
+        ({"startingOffsets": '{"a":{"x":1}}'}, "'x' is not a partition number"),
         ({"startingOffsets": '{"a":{"0":1,"0":2}}'}, "twice"),
         ({"startingOffsets": "{}"}, "names no partition"),
         ({"startingOffsets": '{"a/b":{"0":1}}'}, "not allowed"),
         ({"endingTimestamp": "yesterday"}, "endingTimestamp is 'yesterday'.*milliseconds"),
-        ({"startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "-1, which is no such number"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "-1, which is not valid"),
         ({"startingOffsetsByTimestampStrategy": "newest"}, "give error or latest"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no'.*true or false"),
         ({"minPartitions": "0"}, "minPartitions is '0'.*above 0"),
         ({"maxRecordsPerPartition": "many"}, "maxRecordsPerPartition is 'many'"),
         ({"isolationLevel": "read_comitted"}, "did you mean read_committed"),
-        ({"onDamage": "fail"}, "onDamage is 'fail'.*known are raise, skip"),
-        ({"corruptBatches": "ignore"}, "known are fail, skip"),
+        ({"onDamage": "fail"}, "onDamage is 'fail'.*give raise or skip"),
+        ({"corruptBatches": "ignore"}, "give fail or skip"),
         ({"onDamage": "raise", "corruptBatches": "skip"}, "onDamage is 'raise' and corruptBatches.*is 'skip'"),
         ({"onDamage": "skip", "corruptBatches": "fail"}, "onDamage is 'skip' and corruptBatches.*give onDamage alone"),
         ({"columns": "offset,valu"}, "did you mean value"),
@@ -123,7 +123,7 @@ def test_the_sink_s_options_and_what_spark_adds_are_passed_over() -> None:
         ({"columns": ","}, "no column"),
         ({"path": ""}, "no path is given"),
         ({"path": "s3://bucket/logs"}, "is on s3.*mount it"),
-        ({"paths": "/a,/b"}, "no JSON list"),
+        ({"paths": "/a,/b"}, "not a JSON list of paths"),
         ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than maxOffsetsPerTrigger"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_subscription_to_nothing_is_refused(name: str, value: str) -> None:
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    with pytest.raises(IllegalArgument, match=f"{name} is not for streams"):
+    with pytest.raises(IllegalArgument, match=f"{name} does not apply to streams"):
         parse(streaming=True, **{name: "latest"})
 
 

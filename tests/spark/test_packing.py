@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.spark.packing import LEAST_TASK_BYTES, TASKS_A_CORE, packed
+from kafkalog.spark.packing import MIN_TASK_BYTES, TASKS_A_CORE, packed
 
 
 def size(piece: tuple[int, int]) -> int:
     return piece[1]
 
 
-@given(st.lists(st.integers(0, 4 * LEAST_TASK_BYTES), max_size=60), st.integers(1, 9))
+@given(st.lists(st.integers(0, 4 * MIN_TASK_BYTES), max_size=60), st.integers(1, 9))
 def test_every_piece_is_in_one_list_and_the_largest_goes_first(sizes: list[int], cores: int) -> None:
     pieces = list(enumerate(sizes))
     lists = packed(pieces, size, cores)
@@ -28,4 +28,4 @@ def test_small_pieces_make_no_more_tasks_than_cores() -> None:
 
 
 def test_large_ones_make_several_a_core() -> None:
-    assert len(packed(list(enumerate([LEAST_TASK_BYTES] * 100)), size, 2)) == 2 * TASKS_A_CORE
+    assert len(packed(list(enumerate([MIN_TASK_BYTES] * 100)), size, 2)) == 2 * TASKS_A_CORE

@@ -9,7 +9,7 @@ from kafkalog.types import TopicPartition
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def there(earliest: int, latest: int, log_end: int | None = None) -> dict[TopicPartition, Standing]:
+def standing_of(earliest: int, latest: int, log_end: int | None = None) -> dict[TopicPartition, Standing]:
     return {A: Standing(earliest, latest, latest if log_end is None else log_end)}
 
 
@@ -18,53 +18,53 @@ def texts(losses: tuple[object, ...]) -> str:
 
 
 def test_what_is_there_is_read_from_where_the_stream_is() -> None:
-    found = reachable({A: 5}, there(0, 9))
+    found = reachable({A: 5}, standing_of(0, 9))
     assert (found.begins, found.ends, found.losses) == ({A: 5}, {A: 9}, ())
 
 
 def test_a_new_partition_begins_at_its_earliest_offset_and_one_that_lost_its_first_records_says_so() -> None:
-    assert reachable({}, there(0, 9)).begins == {A: 0} and not reachable({}, there(0, 9)).losses
-    late = reachable({}, there(3, 9))
+    assert reachable({}, standing_of(0, 9)).begins == {A: 0} and not reachable({}, standing_of(0, 9)).losses
+    late = reachable({}, standing_of(3, 9))
     assert late.begins == {A: 3} and texts(late.losses) == "the new partition t-0 begins at 3, not at 0"
 
 
 def test_a_partition_that_is_gone_is_left_out_and_told() -> None:
-    found = reachable({A: 5, B: 7}, there(0, 9))
-    assert found.ends == {A: 9} and "t-1 is gone" in texts(found.losses) and "up to 7" in texts(found.losses)
+    found = reachable({A: 5, B: 7}, standing_of(0, 9))
+    assert found.ends == {A: 9} and "t-1 is missing" in texts(found.losses) and "up to 7" in texts(found.losses)
 
 
 def test_what_retention_took_before_it_was_read_is_told_and_what_was_read_is_not_missed() -> None:
-    found = reachable({A: 5}, there(8, 9))
+    found = reachable({A: 5}, standing_of(8, 9))
     assert found.begins == {A: 8} and "offsets 5 to 7 of t-0 were deleted" in texts(found.losses)
-    assert not reachable({A: 9}, there(9, 9)).losses
+    assert not reachable({A: 9}, standing_of(9, 9)).losses
 
 
 def test_a_partition_that_went_back_goes_on_at_its_end_and_one_made_anew_at_its_start() -> None:
-    cut = reachable({A: 100}, there(0, 20))
-    assert cut.ends == {A: 20} and "read up to 100 and ends at 20 now" in texts(cut.losses)
-    anew = reachable({A: 100}, there(0, 20), {A})
+    cut = reachable({A: 100}, standing_of(0, 20))
+    assert cut.ends == {A: 20} and "read up to 100 but now ends at 20" in texts(cut.losses)
+    anew = reachable({A: 100}, standing_of(0, 20), {A})
     assert anew.ends == {A: 0} and anew.losses
 
 
 def test_isolation_that_ends_before_what_was_read_is_no_loss() -> None:
-    found = reachable({A: 50}, there(0, 20, log_end=60))
+    found = reachable({A: 50}, standing_of(0, 20, log_end=60))
     assert (found.begins, found.ends, found.losses) == ({A: 50}, {A: 50}, ())
 
 
 def test_a_planned_batch_is_read_again_as_it_was() -> None:
-    found = replayed({A: 5}, {A: 9}, there(0, 500))
+    found = replayed({A: 5}, {A: 9}, standing_of(0, 500))
     assert (found.begins, found.ends, found.losses) == ({A: 5}, {A: 9}, ())
 
 
 def test_losses_in_a_planned_batch() -> None:
-    assert "offsets 5 to 6 of" in texts(replayed({A: 5}, {A: 9}, there(7, 500)).losses)
-    assert "offsets 5 to 8 of" in texts(replayed({A: 5}, {A: 9}, there(70, 500)).losses)
-    short = replayed({A: 5}, {A: 9}, there(0, 7))
-    assert short.ends == {A: 7} and "ends at 7, and was to be read up to 9" in texts(short.losses)
-    assert "t-0 is gone" in texts(replayed({A: 5}, {A: 9}, {}).losses)
-    assert "t-1 is gone" in texts(replayed({A: 5, B: 1}, {A: 9}, there(0, 9)).losses)
-    assert "begins at 3" in texts(replayed({}, {A: 9}, there(3, 9)).losses)
-    back = replayed({A: 100}, {A: 20}, there(0, 30))
+    assert "offsets 5 to 6 of" in texts(replayed({A: 5}, {A: 9}, standing_of(7, 500)).losses)
+    assert "offsets 5 to 8 of" in texts(replayed({A: 5}, {A: 9}, standing_of(70, 500)).losses)
+    short = replayed({A: 5}, {A: 9}, standing_of(0, 7))
+    assert short.ends == {A: 7} and "ends at 7, but was to be read up to 9" in texts(short.losses)
+    assert "t-0 is missing" in texts(replayed({A: 5}, {A: 9}, {}).losses)
+    assert "t-1 is missing" in texts(replayed({A: 5, B: 1}, {A: 9}, standing_of(0, 9)).losses)
+    assert "begins at 3" in texts(replayed({}, {A: 9}, standing_of(3, 9)).losses)
+    back = replayed({A: 100}, {A: 20}, standing_of(0, 30))
     assert "read up to 100" in texts(back.losses) and back.begins[A] >= back.ends[A]
     assert not replayed({A: 5}, {A: 5}, {}).losses, "nothing was to be read of it"
 

@@ -48,7 +48,7 @@ def test_a_time_that_spark_cannot_say(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0"
     directory.mkdir()
     (directory / "00000000000000000000.log").write_bytes(batch([R(timestamp=2**62)]))
-    with pytest.raises(InvalidTimestamp, match="offsets 0 to 0.*set columns, without timestamp") as caught:
+    with pytest.raises(InvalidTimestamp, match="offsets 0 to 0.*set columns to read all but timestamp") as caught:
         rows_of(source_options(tmp_path))
     assert caught.value.path == str(directory)
     assert offsets_of(source_options(tmp_path, columns="offset")) == [0]
@@ -75,7 +75,7 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
 # Damage
 
 
-def spoiled(data: Path, *rows: int, at: int = 70) -> tuple[Path, int, int]:
+def damage_batches(data: Path, *rows: int, at: int = 70) -> tuple[Path, int, int]:
     """The segment file with a byte of these batches changed, the first one's position and size."""
     path = first_segment(data)
     places = batch_positions(path)
@@ -86,7 +86,7 @@ def spoiled(data: Path, *rows: int, at: int = 70) -> tuple[Path, int, int]:
 
 def test_a_corrupt_batch_in_the_middle_fails_with_file_and_position(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=6, index_interval_bytes=0)
-    path, position, _ = spoiled(tmp_path, 2)
+    path, position, _ = damage_batches(tmp_path, 2)
     with pytest.raises(CorruptRecord, match=HINT) as caught:
         offsets_of(source_options(tmp_path))
     assert (caught.value.path, caught.value.position, caught.value.offset) == (str(path), position, 50)
@@ -96,7 +96,7 @@ def test_a_corrupt_batch_in_the_middle_fails_with_file_and_position(tmp_path: Pa
 def test_without_an_index_behind_it_the_damage_is_no_end_of_the_log(tmp_path: Path) -> None:
     """A batch must not end there as if nothing were lost."""
     make_topic(tmp_path, batches=6)
-    path, position, _ = spoiled(tmp_path, 2)
+    path, position, _ = damage_batches(tmp_path, 2)
     with pytest.raises(CorruptRecord, match="set onDamage to skip") as caught:
         offsets_of(source_options(tmp_path))
     assert (caught.value.path, caught.value.position) == (str(path), position)
@@ -108,7 +108,7 @@ def test_a_corrupt_batch_in_the_middle_is_skipped_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, index: int, at: int
 ) -> None:
     make_topic(tmp_path, batches=6, index_interval_bytes=index)
-    path, position, size = spoiled(tmp_path, 2, at=at)
+    path, position, size = damage_batches(tmp_path, 2, at=at)
     options = source_options(tmp_path, onDamage="skip", corruptReport=str(tmp_path / "report"))
     with caplog.at_level(logging.WARNING, "kafkalog.spark"):
         assert offsets_of(options) == [*range(50), *range(75, 150)]
@@ -126,7 +126,7 @@ def test_a_corrupt_batch_in_the_middle_is_skipped_and_counted(
 def test_log_without_a_sound_batch_raises_or_reports(tmp_path: Path) -> None:
     """No task reads anything of such a log, so the plan looks at it."""
     make_topic(tmp_path, batches=1)
-    path, position, size = spoiled(tmp_path, 0)
+    path, position, size = damage_batches(tmp_path, 0)
     with pytest.raises(CorruptRecord, match="set onDamage to skip") as caught:
         plan_batch(source_options(tmp_path))
     assert (caught.value.path, caught.value.position) == (str(path), position)
@@ -153,7 +153,7 @@ def test_damage_in_several_segments_is_skipped(tmp_path: Path) -> None:
 
 def test_several_batches_in_a_row_are_one_piece(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=8)
-    spoiled(tmp_path, 2, 3, 4)
+    damage_batches(tmp_path, 2, 3, 4)
     report = tmp_path / "report"
     found = offsets_of(source_options(tmp_path, onDamage="skip", corruptReport=str(report)))
     assert found == [*range(50), *range(125, 200)]
@@ -168,12 +168,12 @@ def test_a_batch_that_quotes_another_log_is_skipped_whole(tmp_path: Path) -> Non
         log.append([b"a"] * 50)
         log.append([b"x" * 30 + bytes(inner) + b"y"] * 2)
         log.append([b"z"] * 50)
-    spoiled(tmp_path, 1)
+    damage_batches(tmp_path, 1)
     rows = rows_of(source_options(tmp_path, onDamage="skip"))
     assert [row["offset"] for row in rows] == [*range(50), *range(52, 102)]
 
 
-def some(first: int, stop: int) -> dict[str, str]:
+def offsets_between(first: int, stop: int) -> dict[str, str]:
     return {"startingOffsets": f'{{"orders":{{"0":{first}}}}}', "endingOffsets": f'{{"orders":{{"0":{stop}}}}}'}
 
 
@@ -182,13 +182,13 @@ def some(first: int, stop: int) -> dict[str, str]:
 def test_a_range_that_begins_within_a_batch_behind_damage(tmp_path: Path, index: int, rolled: bool) -> None:
     """Wherever a range begins: a sound batch that straddles its start is given, and only what is lost is told."""
     make_topic(tmp_path, batches=6, index_interval_bytes=index)
-    spoiled(tmp_path, 2)
+    damage_batches(tmp_path, 2)
     if rolled:
         later = batch([R(value=b"v")] * 5, base_offset=150)
         (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(later)
     there = [*range(50), *range(75, 150)]
     for first in (40, 60, 75, 80, 99, 100, 110):
-        options = source_options(tmp_path, onDamage="skip", **some(first, 150))
+        options = source_options(tmp_path, onDamage="skip", **offsets_between(first, 150))
         assert offsets_of(options) == [n for n in there if n >= first], first
     report = tmp_path / "report"
     options = source_options(tmp_path, onDamage="skip", corruptReport=str(report), maxRecordsPerPartition=30)
@@ -200,9 +200,9 @@ def test_a_range_that_begins_within_a_batch_behind_damage(tmp_path: Path, index:
 
 def test_a_range_behind_two_places_of_damage(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=8)
-    spoiled(tmp_path, 1, 4)
+    damage_batches(tmp_path, 1, 4)
     for first, expected in ((60, [*range(60, 100), *range(125, 200)]), (130, [*range(130, 200)])):
-        options = source_options(tmp_path, onDamage="skip", **some(first, 200))
+        options = source_options(tmp_path, onDamage="skip", **offsets_between(first, 200))
         assert offsets_of(options) == expected
 
 
@@ -215,15 +215,15 @@ def test_a_base_offset_that_is_too_high_hides_nothing_behind_it(tmp_path: Path, 
     content[place : place + 8] = (10**9).to_bytes(8, "big")
     path.write_bytes(content)
     with pytest.raises(CorruptRecord):
-        offsets_of(source_options(tmp_path, **some(0, stop)))  # the last segment: it ends there for its view
+        offsets_of(source_options(tmp_path, **offsets_between(0, stop)))  # the last segment: it ends there for its view
     (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(batch([R(value=b"v")] * 5, base_offset=150))
     with pytest.raises(CorruptRecord):
-        offsets_of(source_options(tmp_path, **some(0, stop)))
-    skipping = source_options(tmp_path, onDamage="skip", **some(0, stop))
+        offsets_of(source_options(tmp_path, **offsets_between(0, stop)))
+    skipping = source_options(tmp_path, onDamage="skip", **offsets_between(0, stop))
     assert offsets_of(skipping) == [*range(50), *range(75, stop)]
 
 
-def paused(data: Path, stop: int) -> tuple[kafkalog.Log, Any]:
+def pause_reading(data: Path, stop: int) -> tuple[kafkalog.Log, Any]:
     """A view of a partition as it is now, and the chunks of its offsets up to `stop`, the first given."""
     log = kafkalog.open(data / "orders-0")
     options = source_options(data, onDamage="skip")
@@ -232,7 +232,7 @@ def paused(data: Path, stop: int) -> tuple[kafkalog.Log, Any]:
     return log, (next(chunks), chunks)
 
 
-def ends(first: Any, rest: Any) -> list[int]:
+def batch_ends(first: Any, rest: Any) -> list[int]:
     return [chunk.batches.last_offset_of(n) + 1 for chunk in (first, *rest) for n in range(chunk.first, chunk.last)]
 
 
@@ -242,24 +242,24 @@ def test_what_is_written_while_a_range_is_read_is_no_gap(tmp_path: Path) -> None
     path = first_segment(tmp_path)
     whole, places = path.read_bytes(), batch_positions(path)
     path.write_bytes(whole[: places[3][0] + 80])
-    log, given = paused(tmp_path, 150)
+    log, given = pause_reading(tmp_path, 150)
     path.write_bytes(whole)
     with log:
         log._source.refresh()
-        assert ends(*given) == [25, 50, 75, 100, 125, 150]
+        assert batch_ends(*given) == [25, 50, 75, 100, 125, 150]
 
 
 def test_what_lies_behind_a_damaged_segment_that_gets_another_name(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=6, index_interval_bytes=0)
-    path, _, _ = spoiled(tmp_path, 2)
+    path, _, _ = damage_batches(tmp_path, 2)
     (tmp_path / "orders-0" / f"{150:020d}.log").write_bytes(batch([R(value=b"v")] * 5, base_offset=150))
     swap = path.with_name(path.name + ".swap")
     path.rename(swap)
-    log, given = paused(tmp_path, 155)
+    log, given = pause_reading(tmp_path, 155)
     swap.rename(path)
     with log:
         log._source.refresh()
-        assert ends(*given) == [25, 50, 100, 125, 150, 155]
+        assert batch_ends(*given) == [25, 50, 100, 125, 150, 155]
 
 
 def test_a_torn_end_is_the_end_of_the_log(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_torn_end_is_the_end_of_the_log(tmp_path: Path) -> None:
 
 def test_a_checksum_may_be_taken_on_trust(tmp_path: Path) -> None:
     make_topic(tmp_path, batches=3, index_interval_bytes=0)
-    spoiled(tmp_path, 1, at=17)  # the checksum itself
+    damage_batches(tmp_path, 1, at=17)  # the checksum itself
     with pytest.raises(CorruptRecord):
         rows_of(source_options(tmp_path))
     assert offsets_of(source_options(tmp_path, verifyCrc="false")) == list(range(75))
@@ -329,7 +329,7 @@ def segments_of(data: Path) -> list[Path]:
     return sorted((data / "orders-0").glob("*.log"))
 
 
-def planned(tmp_path: Path, **options: Any) -> tuple[Any, Any]:
+def plan_segments(tmp_path: Path, **options: Any) -> tuple[Any, Any]:
     make_topic(tmp_path, batches=12, internal_segment_bytes=2000)
     chosen = source_options(tmp_path, **options)
     (wanted,) = plan_batch(chosen)
@@ -341,43 +341,43 @@ def read(wanted: Any, options: Any) -> list[int]:
 
 
 def test_a_segment_deleted_after_planning_is_data_loss(tmp_path: Path) -> None:
-    wanted, options = planned(tmp_path)
+    wanted, options = plan_segments(tmp_path)
     segments_of(tmp_path)[0].unlink()
     with pytest.raises(OffsetOutOfRange, match="set failOnDataLoss to false"):
         read(wanted, options)
 
 
 def test_or_it_is_passed_over_with_a_warning(tmp_path: Path) -> None:
-    wanted, options = planned(tmp_path, failOnDataLoss="false")
+    wanted, options = plan_segments(tmp_path, failOnDataLoss="false")
     first, second, *_ = segments_of(tmp_path)
     first.unlink()
-    with pytest.warns(DataLoss, match=f"data loss in orders-0: offsets 0 to {int(second.name[:20]) - 1} are gone"):
+    with pytest.warns(DataLoss, match=f"data loss in orders-0: offsets 0 to {int(second.name[:20]) - 1} are missing"):
         assert read(wanted, options) == list(range(int(second.name[:20]), 300))
 
 
 def test_all_gone_is_passed_over_as_well(tmp_path: Path) -> None:
-    wanted, options = planned(tmp_path, failOnDataLoss="false")
+    wanted, options = plan_segments(tmp_path, failOnDataLoss="false")
     (tmp_path / "orders-0").rename(tmp_path / "orders-0.abc-delete")
-    with pytest.warns(DataLoss, match="data loss in orders-0: offsets 0 to 299 are gone: there is no such"):
+    with pytest.warns(DataLoss, match="data loss in orders-0: offsets 0 to 299 are missing: there is no such"):
         assert read(wanted, options) == []
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_log_cut_short_after_planning(tmp_path: Path, fail: str) -> None:
-    wanted, options = planned(tmp_path, failOnDataLoss=fail)
+    wanted, options = plan_segments(tmp_path, failOnDataLoss=fail)
     with kafkalog.open(tmp_path / "orders-0", "a") as log:
         log.truncate_to(150)
     if fail == "true":
         with pytest.raises(OffsetOutOfRange, match="cut.*failOnDataLoss"):
             read(wanted, options)
     else:
-        with pytest.warns(DataLoss, match="offsets 150 to 299 are gone.*cut to end at 150"):
+        with pytest.warns(DataLoss, match="offsets 150 to 299 are missing.*cut to end at 150"):
             assert read(wanted, options) == list(range(150))
 
 
 def test_a_segment_deleted_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:
     """Of what is open nothing is lost; what comes next is, where retention took it."""
-    wanted, options = planned(tmp_path)
+    wanted, options = plan_segments(tmp_path)
     batches = arrow_batches(wanted, ("offset",), options)
     first = next(batches).column(0).to_pylist()
     for path in segments_of(tmp_path):
@@ -393,8 +393,8 @@ def test_gaps_that_compaction_left_are_no_loss(tmp_path: Path) -> None:
     expected = [*range(5), *range(1000, 1005), *range(2000, 2005)]
     assert offsets_of(source_options(tmp_path)) == expected
     assert offsets_of(source_options(tmp_path, minPartitions=7)) == expected
-    some = {"startingOffsets": '{"orders":{"0":500}}', "endingOffsets": '{"orders":{"0":1500}}'}
-    assert offsets_of(source_options(tmp_path, **some)) == list(range(1000, 1005))
+    options = {"startingOffsets": '{"orders":{"0":500}}', "endingOffsets": '{"orders":{"0":1500}}'}
+    assert offsets_of(source_options(tmp_path, **options)) == list(range(1000, 1005))
 
 
 MEMORY = """
@@ -434,7 +434,7 @@ def test_damage_among_compressed_batches_is_skipped(tmp_path: Path, level: str) 
     with kafkalog.open(tmp_path / "orders-0", "a", index_interval_bytes=0) as log:
         for first in range(0, 200, 20):
             log.append([b"v%d" % n * 20 for n in range(first, first + 20)], compression="zstd")
-    spoiled(tmp_path, 3, 7)
+    damage_batches(tmp_path, 3, 7)
     options = source_options(tmp_path, onDamage="skip", isolationLevel=level)
     assert offsets_of(options) == [*range(60), *range(80, 140), *range(160, 200)]
     with pytest.raises(CorruptRecord, match="offset 60"):

@@ -55,13 +55,13 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def told(report: Any, root: Path) -> list[str]:
+def report_lines(report: Any, root: Path) -> list[str]:
     """The report's lines without the last one; a job changes indexes alone, and says nothing of the next opening."""
     lines = list(replace(report, openings=()).lines())
     return [line.replace(str(root), "ROOT") for line in lines[:-1]]
 
 
-def staged(root: Path) -> list[Path]:
+def staged_indexes(root: Path) -> list[Path]:
     return list(root.rglob("*.repair*"))
 
 
@@ -81,10 +81,11 @@ def test_applied_the_files_are_those_that_repair_makes(spark: "SparkSession", tr
     before = content(tree)
     there = reindex(spark, [tree / "a", tree / "b"], apply=True, backup_dir=tmp_path / "kept")
     here = repair([other / "a", other / "b"], apply=True, backup_dir=tmp_path / "kept too", **ONLY_INDEXES)
-    assert told(there, tree) == told(here, other) and there.applied and len(there.changes) == len(here.changes)
+    assert report_lines(there, tree) == report_lines(here, other)
+    assert there.applied and len(there.changes) == len(here.changes)
     assert content(tree) == content(other) != before
     assert content(tmp_path / "kept").keys() == content(tmp_path / "kept too").keys()
-    assert not staged(tree)
+    assert not staged_indexes(tree)
     assert (tree / "a" / ".kafka_cleanshutdown").read_bytes() == MARKER
     logs = {name: data for name, data in before.items() if name.endswith(".log")}
     assert {name: data for name, data in content(tree).items() if name.endswith(".log")} == logs
@@ -128,7 +129,7 @@ def test_all_locks_are_held_while_tasks_run_and_nothing_is_in_place_yet(
 
     around(monkeypatch, step)
     assert reindex(spark, [tree / "a", tree / "b"], apply=True, backup_dir=tmp_path / "kept").changes
-    assert not staged(tree)
+    assert not staged_indexes(tree)
 
 
 def test_tasks_that_run_twice_change_nothing_more(
@@ -137,7 +138,7 @@ def test_tasks_that_run_twice_change_nothing_more(
     expected = reindex(spark, tree / "a")
     around(monkeypatch, lambda run: (run(), run())[1])
     report = reindex(spark, tree / "a", apply=True, backup_dir=tmp_path / "kept")
-    assert report.changes == expected.changes and not staged(tree) and verify(tree / "a").ok
+    assert report.changes == expected.changes and not staged_indexes(tree) and verify(tree / "a").ok
 
 
 def test_when_the_job_fails_nothing_was_changed_and_nothing_is_left(
@@ -147,7 +148,7 @@ def test_when_the_job_fails_nothing_was_changed_and_nothing_is_left(
 
     def step(run: Callable[[], Any]) -> Any:
         run()
-        assert staged(tree)
+        assert staged_indexes(tree)
         raise JobFailed("the cluster went away")
 
     around(monkeypatch, step)

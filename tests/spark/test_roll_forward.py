@@ -18,7 +18,7 @@ ALL = flat(BATCHES)
 
 
 @pytest.fixture
-def half(tmp_path: Path) -> Path:
+def half_landed_data(tmp_path: Path) -> Path:
     """As `half_landed`, with records of long ago: a log that is opened anew has forgotten who wrote them."""
     return half_landed(tmp_path / "data", NOW_MS)
 
@@ -45,32 +45,32 @@ def knows_producers(directory: Path) -> bool:
         return bool(opened.log.producers)
 
 
-def test_after_more_than_a_day_the_log_has_forgotten_the_producer_and_it_is_exact(half: Path) -> None:
-    assert not knows_producers(half)
-    assert Committer(str(half)).roll_forward()
-    assert found(half, "t") == [b"before", *ALL]
-    assert Committer(str(half)).roll_forward() is False
+def test_after_more_than_a_day_the_log_has_forgotten_the_producer_and_it_is_exact(half_landed_data: Path) -> None:
+    assert not knows_producers(half_landed_data)
+    assert Committer(str(half_landed_data)).roll_forward()
+    assert found(half_landed_data, "t") == [b"before", *ALL]
+    assert Committer(str(half_landed_data)).roll_forward() is False
 
 
-def test_others_may_write_and_the_beginning_may_be_deleted(half: Path) -> None:
-    with kafkalog.open(half / "t-0", "a") as log:
+def test_others_may_write_and_the_beginning_may_be_deleted(half_landed_data: Path) -> None:
+    with kafkalog.open(half_landed_data / "t-0", "a") as log:
         log.append([b"between 1", b"between 2"])
         log.delete_before(10)
-    assert not knows_producers(half)
-    assert Committer(str(half)).roll_forward()
-    assert found(half, "t") == [*ALL[9:15], b"between 1", b"between 2", *ALL[15:]]
+    assert not knows_producers(half_landed_data)
+    assert Committer(str(half_landed_data)).roll_forward()
+    assert found(half_landed_data, "t") == [*ALL[9:15], b"between 1", b"between 2", *ALL[15:]]
 
 
-def test_what_was_deleted_with_all_that_could_tell_is_an_error_until_it_is_given_up(half: Path) -> None:
-    with kafkalog.open(half / "t-0", "a") as log:
+def test_what_was_deleted_with_all_that_could_tell_is_an_error_until_it_is_given_up(half_landed_data: Path) -> None:
+    with kafkalog.open(half_landed_data / "t-0", "a") as log:
         log.append(b"between")
         log.opened_for_append().log.expire_producers(2**62)
         log.roll()
         log.delete_before(log.end_offset)
     with pytest.raises(IllegalState, match=r"between 0 and 16 of 27 records landed in t-0 from offset 1 on.*give_up"):
-        Committer(str(half)).roll_forward()
-    assert give_up(str(half)) is not None
-    assert Committer(str(half)).roll_forward() is False
+        Committer(str(half_landed_data)).roll_forward()
+    assert give_up(str(half_landed_data)) is not None
+    assert Committer(str(half_landed_data)).roll_forward() is False
 
 
 def test_a_producer_that_is_remembered_tells_it_when_all_was_deleted(tmp_path: Path) -> None:
@@ -83,25 +83,25 @@ def test_a_producer_that_is_remembered_tells_it_when_all_was_deleted(tmp_path: P
     assert found(directory, "t") == [b"between", *ALL[15:]]
 
 
-def test_an_intent_that_landed_whole_needs_its_files_no_more(half: Path) -> None:
-    ledger = read_ledger(str(half))
+def test_an_intent_that_landed_whole_needs_its_files_no_more(half_landed_data: Path) -> None:
+    ledger = read_ledger(str(half_landed_data))
     assert ledger.intent is not None
-    assert Committer(str(half)).roll_forward()
-    marked = read_ledger(str(half))
-    write_ledger(str(half), ledger)  # as if the process had died before it could mark it
-    for name in staged_names(half):
-        (half / name).unlink()
-    assert Committer(str(half)).roll_forward()
-    assert read_ledger(str(half)).marks.keys() == marked.marks.keys()
-    assert found(half, "t") == [b"before", *ALL]
+    assert Committer(str(half_landed_data)).roll_forward()
+    marked = read_ledger(str(half_landed_data))
+    write_ledger(str(half_landed_data), ledger)  # as if the process had died before it could mark it
+    for name in staged_names(half_landed_data):
+        (half_landed_data / name).unlink()
+    assert Committer(str(half_landed_data)).roll_forward()
+    assert read_ledger(str(half_landed_data)).marks.keys() == marked.marks.keys()
+    assert found(half_landed_data, "t") == [b"before", *ALL]
 
 
 @pytest.mark.parametrize("command", [["verify"], ["repair"], ["retain"], ["ls", "-d"], ["topics", "list", "-d"]])
 def test_commands_pass_over_the_files_of_the_sink(
-    half: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+    half_landed_data: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    assert staged_names(half)
-    assert run([*command, str(half)]) == 0
+    assert staged_names(half_landed_data)
+    assert run([*command, str(half_landed_data)]) == 0
     said = capsys.readouterr()
     assert "kafkalog-stage" not in said.out + said.err
     assert "ledger" not in said.out + said.err

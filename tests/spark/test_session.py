@@ -41,7 +41,7 @@ def test_without_pyspark_one_line_tells_what_to_install(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("master", ["", " ", "local [2]"])
 def test_what_is_no_master_is_refused(master: str) -> None:
-    with pytest.raises(IllegalArgument, match="is no Spark master"):
+    with pytest.raises(IllegalArgument, match="is not a Spark master"):
         check_master(master)
 
 
@@ -57,7 +57,7 @@ def test_the_session_that_runs_is_taken_and_left_running(spark: "SparkSession") 
 
 
 def test_one_with_another_master_is_not_mistaken_for_it(spark: "SparkSession") -> None:
-    with pytest.raises(IllegalState, match=r"the master local\[2\] runs in this process, not one with spark://a:1"):
+    with pytest.raises(IllegalState, match=r"this process runs a Spark session with the master local\[2\], not spark://a:1"):
         with spark_session("spark://a:1"):
             pass
 
@@ -77,14 +77,14 @@ KILLED = """
 import os, signal
 from functools import partial
 from pyspark import SparkContext
-from kafkalog.cli.spark_options import hush_connection
+from kafkalog.cli.spark_options import silence_connection
 from kafkalog.errors import JobFailed
 from kafkalog.spark.session import spark_session
 from kafkalog.spark.tasks import run_tasks
 
 def mine(*_): pass
 signal.signal(signal.SIGINT, mine)
-hush_connection()
+silence_connection()
 for when in ("in a job", "between jobs"):
     try:
         with spark_session("local[1]") as spark:
@@ -113,4 +113,4 @@ def test_a_virtual_machine_that_is_killed_is_told_and_the_next_session_is_a_new_
     assert (done.returncode, done.stderr) == (0, "")
     first, count, second = [line for line in done.stdout.splitlines() if not line.startswith("JobProgress")]
     assert first.startswith("the job 'ends' failed: Spark's virtual machine ended") and "too little memory" in first
-    assert count == "3" and second.startswith("the work cannot go on: Spark's virtual machine ended")
+    assert count == "3" and second.startswith("the job cannot continue: Spark's virtual machine ended")

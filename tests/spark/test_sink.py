@@ -34,7 +34,7 @@ def read(spark: "SparkSession", directory: Path, topic: str) -> "DataFrame":
     return reader.load(str(directory))
 
 
-def all_of(directory: Path, topic: str) -> list[bytes]:
+def read_values(directory: Path, topic: str) -> list[bytes]:
     with kafkalog.open_dirs(directory) as dirs:
         return [bytes(record.value or b"") for log in dirs.logs(topic) for record in log]
 
@@ -61,10 +61,10 @@ def test_tasks_keep_their_order(spark: "SparkSession", tmp_path: Path) -> None:
 def test_a_job_id_lands_once_and_writes_without_one_each_time(spark: "SparkSession", tmp_path: Path) -> None:
     for _ in range(2):
         save(numbers(spark, 10), tmp_path, topic="t", jobId="nightly-2026-01-01")
-    assert len(all_of(tmp_path, "t")) == 10
+    assert len(read_values(tmp_path, "t")) == 10
     for _ in range(2):
         save(numbers(spark, 10), tmp_path, topic="t")
-    assert len(all_of(tmp_path, "t")) == 30
+    assert len(read_values(tmp_path, "t")) == 30
     assert list(read_ledger(str(tmp_path)).marks) == [Job.batch("nightly-2026-01-01")]
 
 
@@ -76,7 +76,7 @@ def test_sql_writes_too(spark: "SparkSession", tmp_path: Path) -> None:
         spark.sql(f"insert into sink_table with ('path' = '{tmp_path}', 'topic' = 't') values ('one'), ('two')")
     finally:
         spark.sql("drop table sink_table")
-    assert sorted(all_of(tmp_path, "t")) == [b"one", b"two"]
+    assert sorted(read_values(tmp_path, "t")) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_directory_that_is_in_use_is_told_and_nothing_stays(spark: "SparkSessi
 
     with kafkalog.open(tmp_path / "t-0", "a") as log:  # another process than the one that commits
         log.append(b"mine")
-        with pytest.raises(PySparkException, match="the commit waited 100 ms for it, nothing was appended"):
+        with pytest.raises(PySparkException, match="the commit waited 100 ms for the lock and appended nothing"):
             save(numbers(spark, 10), tmp_path, topic="t", lockWait="100ms")
     save(numbers(spark, 10), tmp_path, topic="t")
     assert len(found(tmp_path, "t")) == 11
@@ -146,7 +146,7 @@ def source(tmp_path: Path) -> Iterator[Path]:
     yield directory
 
 
-def put(source: Path, name: str, lines: int) -> list[bytes]:
+def write_file(source: Path, name: str, lines: int) -> list[bytes]:
     values = [f"{name} {n}" for n in range(lines)]
     hidden = source / f".{name}"
     hidden.write_text("\n".join(values) + "\n")
@@ -167,10 +167,10 @@ def run(spark: "SparkSession", source: Path, directory: Path, checkpoint: Path, 
 
 def test_a_stream_goes_on_where_it_was(spark: "SparkSession", tmp_path: Path, source: Path) -> None:
     data, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
-    wanted = put(source, "a", 50) + put(source, "b", 70)
+    wanted = write_file(source, "a", 50) + write_file(source, "b", 70)
     first = run(spark, source, data, checkpoint, topic="t")
     assert sorted(found(data, "t")) == sorted(wanted)
-    wanted += put(source, "c", 30)
+    wanted += write_file(source, "c", 30)
     assert run(spark, source, data, checkpoint, topic="t") == first
     assert sorted(found(data, "t")) == sorted(wanted)
     assert read_ledger(str(data)).marks[Job.query(first)].batch_id == 2
@@ -180,18 +180,18 @@ def test_a_stream_goes_on_where_it_was(spark: "SparkSession", tmp_path: Path, so
 def test_a_batch_that_spark_does_not_know_of_lands_once(spark: "SparkSession", tmp_path: Path, source: Path) -> None:
     """As when the driver dies after our commit and before Spark's: the batch is run again."""
     data, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
-    wanted = put(source, "a", 50) + put(source, "b", 70)
+    wanted = write_file(source, "a", 50) + write_file(source, "b", 70)
     run(spark, source, data, checkpoint, topic="t")
     for name in ("1", ".1.crc"):
         (checkpoint / "commits" / name).unlink()
-    wanted += put(source, "c", 30)
+    wanted += write_file(source, "c", 30)
     run(spark, source, data, checkpoint, topic="t")
     assert sorted(found(data, "t")) == sorted(wanted)
 
 
 def test_another_checkpoint_lands_the_same_batches_anew(spark: "SparkSession", tmp_path: Path, source: Path) -> None:
     data = tmp_path / "data"
-    wanted = put(source, "a", 50)
+    wanted = write_file(source, "a", 50)
     run(spark, source, data, tmp_path / "one", topic="t")
     run(spark, source, data, tmp_path / "two", topic="t")
     assert sorted(found(data, "t")) == sorted(wanted * 2)
@@ -200,8 +200,8 @@ def test_another_checkpoint_lands_the_same_batches_anew(spark: "SparkSession", t
 def test_complete_mode_appends_the_whole_result_of_each_batch(
     spark: "SparkSession", tmp_path: Path, source: Path
 ) -> None:
-    put(source, "a", 5)
-    put(source, "b", 7)
+    write_file(source, "a", 5)
+    write_file(source, "b", 7)
     query = (
         spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(source))
         .groupBy().count().selectExpr("string(count) as value")

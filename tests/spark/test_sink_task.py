@@ -248,7 +248,7 @@ BAD_OPTIONS = [
     ({**PATH, "partitions": "1" * 5000}, IllegalArgument, r"partitions is '1{80}'"),
     ({**PATH, "partitions": "many"}, IllegalArgument, r"partitions is 'many'"),
     ({**PATH, "topic": "a b"}, InvalidTopic, r"a b"),
-    ({**PATH, "jobId": "../x"}, IllegalArgument, r"jobId is 1 to 120 of"),
+    ({**PATH, "jobId": "../x"}, IllegalArgument, r"jobId has 1 to 120 of"),
     ({**PATH, "lockWait": "soon"}, IllegalArgument, r"lockWait is 'soon'.*15m"),
     ({**PATH, "stagingAge": "-1d"}, IllegalArgument, r"stagingAge"),
     ({"path": "s3://bucket/x"}, IllegalArgument, r"mount"),

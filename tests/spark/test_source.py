@@ -39,7 +39,7 @@ def places(frame: "DataFrame") -> list[tuple[int, int]]:
     return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
 
 
-def every(*partitions: int, start: int = 0, stop: int = 100) -> list[tuple[int, int]]:
+def all_places(*partitions: int, start: int = 0, stop: int = 100) -> list[tuple[int, int]]:
     return [(partition, offset) for partition in partitions for offset in range(start, stop)]
 
 
@@ -50,7 +50,7 @@ def test_it_is_found_by_itself_and_has_the_kafka_source_s_schema(spark: "SparkSe
     assert frame.schema == StructType.fromDDL(DDL)
     assert load(spark, data, includeHeaders="true").schema == StructType.fromDDL(f"{DDL}, {HEADERS}")
     rows = frame.orderBy("partition", "offset").collect()
-    assert [(row.partition, row.offset) for row in rows] == every(0, 1)
+    assert [(row.partition, row.offset) for row in rows] == all_places(0, 1)
     row = rows[105]
     assert (bytes(row.key), bytes(row.value), row.topic, row.timestampType) == (b"k5", b"v5", "orders", 0)
     assert row.timestamp.timestamp() == 1_700_000_000.005
@@ -84,13 +84,13 @@ def test_several_paths_and_a_pattern(spark: "SparkSession", data: Path, tmp_path
 
 def test_partition_directories_as_paths(spark: "SparkSession", data: Path) -> None:
     frame = spark.read.format("kafkalog").load(str(data / "orders-1"))
-    assert places(frame) == every(1)
+    assert places(frame) == all_places(1)
 
 
 def test_limit_and_min_partitions(spark: "SparkSession", data: Path) -> None:
     assert len(load(spark, data).limit(3).collect()) == 3
     frame = load(spark, data, minPartitions="8")
-    assert frame.rdd.getNumPartitions() == 8 and places(frame) == every(0, 1)
+    assert frame.rdd.getNumPartitions() == 8 and places(frame) == all_places(0, 1)
     assert load(spark, data, maxRecordsPerPartition="30").rdd.getNumPartitions() == 8
 
 
@@ -119,20 +119,20 @@ def test_a_table_of_sql_is_told_its_options_by_who_reads_it(spark: "SparkSession
 @pytest.mark.parametrize(
     ("condition", "expected", "ranges"),
     [
-        ("partition = 1", every(1), 1),
-        ("partition IN (1, 7) AND topic = 'orders'", every(1), 1),
+        ("partition = 1", all_places(1), 1),
+        ("partition IN (1, 7) AND topic = 'orders'", all_places(1), 1),
         ("topic = 'other'", [], 1),
-        ("topic IN ('other', 'orders') AND offset >= 30 AND offset < 40", every(0, 1, start=30, stop=40), 2),
+        ("topic IN ('other', 'orders') AND offset >= 30 AND offset < 40", all_places(0, 1, start=30, stop=40), 2),
         ("offset = 5", [(0, 5), (1, 5)], 2),
         ("offset IN (5, 70)", [(0, 5), (0, 70), (1, 5), (1, 70)], 2),
-        ("offset > 97 OR partition = 0", [*every(0), (1, 98), (1, 99)], 2),
+        ("offset > 97 OR partition = 0", [*all_places(0), (1, 98), (1, 99)], 2),
         ("offset > 97 AND NOT partition = 0", [(1, 98), (1, 99)], 2),
         ("partition > 0 AND partition <= 9 AND offset <=> 3", [(1, 3)], 1),
-        ("timestamp >= timestamp_millis(1700000000095)", every(0, 1, start=95), 2),
-        ("timestamp < timestamp_millis(1700000000005)", every(0, 1, stop=5), 2),
+        ("timestamp >= timestamp_millis(1700000000095)", all_places(0, 1, start=95), 2),
+        ("timestamp < timestamp_millis(1700000000005)", all_places(0, 1, stop=5), 2),
         ("timestamp IS NULL", [], 1),
         ("key IS NULL", [], 2),
-        ("value IS NOT NULL AND offset <= 2", every(0, 1, stop=3), 2),
+        ("value IS NOT NULL AND offset <= 2", all_places(0, 1, stop=3), 2),
     ],
 )
 def test_filters_that_are_handed_over_give_the_same_rows_from_fewer_ranges(
@@ -145,12 +145,12 @@ def test_filters_that_are_handed_over_give_the_same_rows_from_fewer_ranges(
 
 def test_without_the_setting_filters_are_left_to_spark(spark: "SparkSession", data: Path) -> None:
     frame = load(spark, data).where("partition = 1 AND offset >= 90 AND timestamp > timestamp_millis(1700000000092)")
-    assert places(frame) == every(1, start=93) and frame.rdd.getNumPartitions() == 2
+    assert places(frame) == all_places(1, start=93) and frame.rdd.getNumPartitions() == 2
 
 
 def test_so_they_are_by_option(spark: "SparkSession", data: Path, pushing: None) -> None:
     frame = load(spark, data, pushFilters="never").where("partition = 1")
-    assert frame.rdd.getNumPartitions() == 2 and places(frame) == every(1)
+    assert frame.rdd.getNumPartitions() == 2 and places(frame) == all_places(1)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_so_they_are_by_option(spark: "SparkSession", data: Path, pushing: None)
         ({"startingOffsets": '{"orders":{"0":5}'}, "IllegalArgument: startingOffsets is .*Hint: give JSON"),
         ({"assign": '{"orders":[0]}'}, "IllegalArgument: assign and subscribe are given"),
         ({"endingOffsets": '{"orders":{"0":5,"1":500}}'}, "OffsetOutOfRange: the ending offset 500 of orders-1"),
-        ({"startingOffsets": '{"orders":{"0":5,"1":101}}'}, "IllegalArgument: orders-1 is to be read from offset 101"),
+        ({"startingOffsets": '{"orders":{"0":5,"1":101}}'}, "IllegalArgument: the starting offset 101 of orders-1 is"),
     ],
 )
 def test_errors_say_what_is_wrong_and_how_to_mend_it(
@@ -189,7 +189,7 @@ def test_a_corrupt_batch_in_the_middle_by_both_policies(spark: "SparkSession", t
         load(spark, data).count()
     report = tmp_path / "report"
     frame = load(spark, data, onDamage="skip", corruptReport=str(report))
-    assert places(frame) == [*every(0, stop=50), *every(0, start=75, stop=150)]
+    assert places(frame) == [*all_places(0, stop=50), *all_places(0, start=75, stop=150)]
     told = spark.read.json(str(report)).first()
     assert (told.file, told.position, told.bytes, told.offset, told.next_offset) == (str(path), position, size, 50, 75)
 

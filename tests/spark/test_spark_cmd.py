@@ -61,7 +61,7 @@ def test_python_m_is_the_same_command(data: Path) -> None:
 
 @pytest.mark.parametrize(
     ("without", "said"),
-    [(NO_PYSPARK, "pip install 'kafkalog[spark]'"), (NO_JAVA, "Spark needs Java 17 or newer, and no Java was found")],
+    [(NO_PYSPARK, "pip install 'kafkalog[spark]'"), (NO_JAVA, "Spark needs Java 17 or newer, but no Java was found")],
 )
 def test_what_is_missing_is_told_in_one_line(data: Path, without: str, said: str) -> None:
     if without == NO_JAVA:

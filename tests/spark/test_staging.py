@@ -27,7 +27,7 @@ def writer(directory: Path, task: int = 0) -> StageWriter:
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> tuple[Path, StagedFile]:
+def write_whole(tmp_path: Path) -> tuple[Path, StagedFile]:
     stage = writer(tmp_path)
     for n in range(4):
         stage.add(key("t", n % 2), batch(f"b{n}", n + 1))
@@ -41,8 +41,8 @@ def read(path: Path, staged: StagedFile) -> list[tuple[TopicPartition, bytes]]:
         return [(one.topic_partition, bytes(reader.read(one))) for one in reader.sections]
 
 
-def test_each_partition_has_its_batches_in_their_order(whole: tuple[Path, StagedFile]) -> None:
-    path, staged = whole
+def test_each_partition_has_its_batches_in_their_order(write_whole: tuple[Path, StagedFile]) -> None:
+    path, staged = write_whole
     assert dict(read(path, staged)) == {
         key("t", 0): bytes(batch("b0", 1) + batch("b2", 3)),
         key("t", 1): bytes(batch("b1", 2) + batch("b3", 4)),
@@ -128,11 +128,11 @@ def _forget() -> Iterator[None]:
     _made.clear()
 
 
-def test_another_file_under_the_name_is_told(whole: tuple[Path, StagedFile], tmp_path: Path) -> None:
-    path, staged = whole
+def test_another_file_under_the_name_is_told(write_whole: tuple[Path, StagedFile], tmp_path: Path) -> None:
+    path, staged = write_whole
     with pytest.raises(CorruptStagedFile, match="trailer"):
         read(path, staged._replace(index_crc=staged.index_crc ^ 1))
-    with pytest.raises(CorruptStagedFile, match=r"has \d+ bytes, its task wrote"):
+    with pytest.raises(CorruptStagedFile, match=r"has \d+ bytes, but its task wrote"):
         read(path, staged._replace(size=staged.size + 1))
 
 
@@ -155,7 +155,7 @@ def test_names_are_parsed_as_they_are_made_and_name_no_partition(kind: str, name
 
 @pytest.mark.parametrize("name", ["", "a/b", "a.b", "ü", "x" * 121, "a\n"])
 def test_ids_that_are_no_part_of_a_name_are_refused(name: str) -> None:
-    with pytest.raises(IllegalArgument, match="jobId is 1 to 120 of"):
+    with pytest.raises(IllegalArgument, match="jobId has 1 to 120 of"):
         Job.batch(name)
 
 
@@ -173,8 +173,8 @@ def test_a_sweep_takes_nothing_but_what_it_is_to(tmp_path: Path) -> None:
     assert left == {names[0], names[2], "kafkalog.topics.json", "notes"}
 
 
-def test_whoever_reads_a_directory_passes_over_them(whole: tuple[Path, StagedFile]) -> None:
-    directory = whole[0].parent
+def test_whoever_reads_a_directory_passes_over_them(write_whole: tuple[Path, StagedFile]) -> None:
+    directory = write_whole[0].parent
     kafkalog.open(directory / "t-0", "a").close()
     with kafkalog.open_dirs(directory) as dirs:
         assert list(dirs) == [key("t")]

@@ -102,7 +102,7 @@ def test_bad_calls(spark: "SparkSession", tree: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownTopicOrPartition):
         stats(spark, tree / "1", topics=["nobody"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NotAPartition, match="no partition in the directory"):
+    with pytest.raises(NotAPartition, match="the directory has no partitions"):
         stats(spark, tmp_path / "empty")
 
 

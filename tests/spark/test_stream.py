@@ -29,11 +29,11 @@ def available_now(frame: Any, checkpoint: Path) -> Batches:
     """Runs a query to the end of what is there; gives (partition, offset) of the rows of each of its batches."""
     batches: Batches = []
 
-    def take(rows: Any, batch: int) -> None:
+    def collect_batch(rows: Any, batch: int) -> None:
         found = rows.select("partition", "offset").collect()
         batches.append((batch, sorted((row.partition, row.offset) for row in found)))
 
-    to_the_end(frame.writeStream.foreachBatch(take), checkpoint)
+    to_the_end(frame.writeStream.foreachBatch(collect_batch), checkpoint)
     return batches
 
 
@@ -54,7 +54,7 @@ def to_the_end(writer: Any, checkpoint: Path) -> None:
 
 
 @contextmanager
-def running(frame: Any, name: str) -> Iterator[Any]:
+def running_query(frame: Any, name: str) -> Iterator[Any]:
     """The query while it runs; its rows are the table of its name."""
     query = frame.writeStream.format("memory").queryName(name).start()
     try:
@@ -107,7 +107,7 @@ def test_a_writer_beside_a_running_query(spark, tmp_path: Path) -> None:
                 if n % 40 == 0:
                     log.roll()
 
-        with running(source.load(str(data)), "beside") as query:
+        with running_query(source.load(str(data)), "beside") as query:
             query.processAllAvailable()
             writer = threading.Thread(target=write)
             writer.start()
@@ -145,10 +145,10 @@ def test_an_aggregation_and_only_the_columns_it_needs(spark, tmp_path: Path) -> 
         frame = frame.option("startingOffsets", "earliest").load(str(data)).groupBy("partition").count()
         found: dict[int, int] = {}
 
-        def take(rows: Any, batch: int) -> None:
+        def collect_batch(rows: Any, batch: int) -> None:
             found.update({row.partition: row["count"] for row in rows.collect()})
 
-        to_the_end(frame.writeStream.outputMode("complete").foreachBatch(take), checkpoint)
+        to_the_end(frame.writeStream.outputMode("complete").foreachBatch(collect_batch), checkpoint)
         return found
 
     assert counts() == {0: 50, 1: 50}
@@ -159,10 +159,10 @@ def test_an_aggregation_and_only_the_columns_it_needs(spark, tmp_path: Path) -> 
 def test_mistakes_are_told_where_the_query_is_made(spark, tmp_path: Path) -> None:
     data = make_topic(tmp_path / "data")
     for options, match in (
-        ({"endingOffsets": "latest"}, "endingOffsets is not for streams"),
+        ({"endingOffsets": "latest"}, "endingOffsets does not apply to streams"),
         ({"maxOffsetsPerTriger": "7"}, "did you mean maxOffsetsPerTrigger"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'"),
-        ({"startingOffsets": '{"orders":{"0":500}}'}, "starting offset 500 of orders-0 is not there"),
+        ({"startingOffsets": '{"orders":{"0":500}}'}, "starting offset 500 of orders-0 does not exist"),
     ):
         with pytest.raises(Exception, match=match):
             available_now(stream(spark, data, **options), tmp_path / match.split()[0])

@@ -74,7 +74,7 @@ class TestWhereItBegins:
     def test_offsets_that_are_not_there_fail_or_the_nearest_ones_count(self, tmp_path: Path) -> None:
         make_topic(tmp_path)
         given = json.dumps({"orders": {"0": 101}})
-        with pytest.raises(OffsetOutOfRange, match="starting offset 101 of orders-0 is not there: it holds 0 to 100"):
+        with pytest.raises(OffsetOutOfRange, match="starting offset 101 of orders-0 does not exist: it has 0 to 100"):
             reader(tmp_path, startingOffsets=given).initialOffset()
         with pytest.warns(DataLoss, match="starting offset 101"):
             begin = reader(tmp_path, startingOffsets=given, failOnDataLoss="false").initialOffset()
@@ -96,7 +96,7 @@ class TestWhereItBegins:
 
     @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
     def test_a_stream_has_no_end(self, tmp_path: Path, name: str) -> None:
-        with pytest.raises(IllegalArgument, match=f"{name} is not for streams"):
+        with pytest.raises(IllegalArgument, match=f"{name} does not apply to streams"):
             reader(tmp_path, **{name: "latest"})
 
 
@@ -201,12 +201,12 @@ class TestAvailableNow:
         stream = reader(tmp_path, failOnDataLoss="false")
         stream.prepareForTriggerAvailableNow()
         shutil.rmtree(tmp_path / "orders-1")
-        with pytest.warns(DataLoss, match="orders-1 is gone"):
+        with pytest.warns(DataLoss, match="orders-1 is missing"):
             end = latest(stream, {"orders": {"0": 0, "1": 0}})
         assert end == {"orders": {"0": 25}} and latest(stream, end) == end
 
 
-def went_on(make: Callable[..., StreamReader], start: Offsets, match: str) -> tuple[StreamReader, Offsets]:
+def after_loss(make: Callable[..., StreamReader], start: Offsets, match: str) -> tuple[StreamReader, Offsets]:
     """Where a stream goes on that may lose data; one that may not fails with the same words."""
     with pytest.raises(OffsetOutOfRange, match=match) as told:
         latest(make(failOnDataLoss="true"), start)
@@ -223,7 +223,7 @@ class TestLoss:
             log.delete_before(60)
         start = {"orders": {"0": 40}}
         match = "offsets 40 to 59 of orders-0 were deleted before they were read"
-        stream, end = went_on(lambda **given: reader(tmp_path, **given), start, match)
+        stream, end = after_loss(lambda **given: reader(tmp_path, **given), start, match)
         assert end == {"orders": {"0": 100}}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataLoss)
@@ -243,7 +243,7 @@ class TestLoss:
         make_topic(tmp_path, partitions=2, batches=1)
         shutil.rmtree(tmp_path / "orders-1")
         start = {"orders": {"0": 10, "1": 20}}
-        stream, end = went_on(lambda **given: reader(tmp_path, **given), start, "orders-1 is gone.*read up to 20")
+        stream, end = after_loss(lambda **given: reader(tmp_path, **given), start, "orders-1 is missing.*read up to 20")
         assert end == {"orders": {"0": 25}}
         append(tmp_path, 3, partition=1)
         stream._clock.advance(1000)  # type: ignore[attr-defined]
@@ -255,12 +255,12 @@ class TestLoss:
         stream = reader(tmp_path, subscribe="orders,other", failOnDataLoss="false")
         end = latest(stream, stream.initialOffset())
         shutil.rmtree(tmp_path / "other-0")
-        with pytest.warns(DataLoss, match="other-0 is gone"):
+        with pytest.warns(DataLoss, match="other-0 is missing"):
             end = latest(stream, end)
         append(tmp_path, 1)
         assert latest(stream, end) == {"orders": {"0": 26}}
         shutil.rmtree(tmp_path / "orders-0")
-        with pytest.warns(DataLoss, match="orders-0 is gone"):
+        with pytest.warns(DataLoss, match="orders-0 is missing"):
             assert latest(stream, {"orders": {"0": 26}}) == {"orders": {"0": 26}}, "with nothing left it stays"
 
     def test_a_topic_that_is_named_and_absent_is_told(self, tmp_path: Path) -> None:
@@ -276,8 +276,8 @@ class TestLoss:
         make_topic(tmp_path)
         with kafkalog.open(tmp_path / "orders-0", "a") as log:
             log.truncate_to(75)
-        match = "orders-0 was read up to 100 and ends at 75 now: it goes on at 75"
-        stream, end = went_on(lambda **given: reader(tmp_path, **given), {"orders": {"0": 100}}, match)
+        match = "orders-0 was read up to 100 but now ends at 75: reading continues at 75"
+        stream, end = after_loss(lambda **given: reader(tmp_path, **given), {"orders": {"0": 100}}, match)
         assert end == {"orders": {"0": 75}} and read(stream, {"orders": {"0": 75}}, end) == []
         append(tmp_path, 2)
         assert read(stream, end, latest(stream, end)) == [(0, 75), (0, 76)]
@@ -295,7 +295,7 @@ class TestLoss:
         (tmp_path / "kafkalog.topics.json").unlink()
         recreate()
         append(tmp_path, 20)
-        with pytest.warns(DataLoss, match="read up to 50 and ends at 20 now: it goes on at 0"):
+        with pytest.warns(DataLoss, match="read up to 50 but now ends at 20: reading continues at 0"):
             begin = latest(stream, end)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataLoss)
@@ -321,7 +321,7 @@ class TestLoss:
     def test_a_batch_whose_end_is_gone(self, tmp_path: Path) -> None:
         make_topic(tmp_path)
         start, end = {"orders": {"0": 90}}, {"orders": {"0": 120}}
-        with pytest.raises(OffsetOutOfRange, match="orders-0 ends at 100, and was to be read up to 120"):
+        with pytest.raises(OffsetOutOfRange, match="orders-0 ends at 100, but was to be read up to 120"):
             reader(tmp_path).partitions(start, end)
         with pytest.warns(DataLoss, match="ends at 100"):
             stream = reader(tmp_path, failOnDataLoss="false")
@@ -371,7 +371,7 @@ class TestBatches:
 
     def test_offsets_that_are_no_offsets_are_told(self, tmp_path: Path) -> None:
         make_topic(tmp_path)
-        with pytest.raises(IllegalArgument, match="the checkpoint is damaged, or another source's"):
+        with pytest.raises(IllegalArgument, match="the checkpoint is damaged, or belongs to another source"):
             latest(reader(tmp_path), {"logOffset": 7})  # type: ignore[dict-item]
 
     def test_columns_and_headers(self, tmp_path: Path) -> None:

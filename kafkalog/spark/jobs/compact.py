@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from kafkalog.spark.jobs.offline import check_free, looked_at, once_unlocked
+from kafkalog.spark.jobs.offline import check_free, inspect_all, retry_while_locked
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.compact.directories import CompactReport, plan_compact
@@ -24,7 +24,6 @@ from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 
 def compact(
@@ -53,7 +52,7 @@ def compact(
     """
     given = {"topics": topics, "settings": settings, "store": store, "map_bytes": map_bytes, "from_start": from_start}
     found = plan_compact(paths, roll=roll, now_ms=now_ms, **given)  # type: ignore[arg-type]
-    dirty = looked_at(spark, found.plans, _look, "compact: look", tell)
+    dirty = inspect_all(spark, found.plans, _look, "compact: look", tell)
     if apply and dirty:
         dirty = _clean(spark, found.plans, dirty, tell)
     order = {plan.place.path: n for n, plan in enumerate(found.plans)}
@@ -90,4 +89,4 @@ def _look(plans: Sequence[CompactPlan]) -> list[Cleaned]:
 
 def _clean_one(plan: CompactPlan) -> Cleaned | None:
     """Run a task: clean its partition and return what was removed; None if it was clean already."""
-    return once_unlocked(lambda: next(iter(clean_dirty([plan], OS, SYSTEM_CLOCK)), None))
+    return retry_while_locked(lambda: next(iter(clean_dirty([plan], OS, SYSTEM_CLOCK)), None))

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.errors import CorruptRecord, IllegalArgument, UnknownTopicOrPartition
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.exchange.manifest import ExportDirectory, ExportedRange, ExportSettings
-from kafkalog.exchange.parquet_files import CODECS
 from kafkalog.exchange.parts import export_part
 from kafkalog.exchange.planning import (
+    CODECS,
     FILE_BYTES,
-    LEAST_FILE_BYTES,
+    MIN_FILE_BYTES,
+    ExportTask,
     check_loss,
     check_same,
     column_names,
@@ -30,11 +31,10 @@ from kafkalog.exchange.planning import (
     task_bytes,
 )
 from kafkalog.exchange.ranges import OffsetRange, boundaries, bytes_between, cut
-from kafkalog.exchange.tasks import ExportTask
 from kafkalog.spark.batch_plan import within_bounds
 from kafkalog.spark.damage import DataLoss, damage_at_ends, report_to
 from kafkalog.spark.executors import check_executors
-from kafkalog.spark.limits import EARLIEST, resolve
+from kafkalog.spark.limits import EARLIEST
 from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.progress import Tell
@@ -53,7 +53,7 @@ __all__ = ["ExportReport", "export"]
 
 Path = str | os.PathLike[str]
 _HINT: Final = (
-    "the sound records before it were written; set onDamage to skip (`--on-damage skip`) to write those behind it too"
+    "the sound records before it were written; set onDamage to skip (`--on-damage skip`) to write those after it too"
 )
 
 
@@ -106,14 +106,14 @@ def export(
         raise IllegalArgument("no path is given", hint="name a data directory, or directories of partitions")
     wanted = _options([os.path.abspath(path) for path in several], options or {})
     settings = ExportSettings(column_names(columns), wanted.isolation, by_date)
-    if compression not in CODECS:
-        raise IllegalArgument(f"compression is {compression!r}", hint=f"Parquet has {', '.join(CODECS)}")
-    if file_bytes < LEAST_FILE_BYTES:
-        raise IllegalArgument(f"file_bytes is {file_bytes}", hint=f"give {LEAST_FILE_BYTES} or more")
+    if compression not in CODECS["parquet"]:
+        raise IllegalArgument(f"compression is {compression!r}", hint=f"give {', '.join(CODECS['parquet'])}")
+    if file_bytes < MIN_FILE_BYTES:
+        raise IllegalArgument(f"file_bytes is {file_bytes}", hint=f"give {MIN_FILE_BYTES} or more")
     found = find_partitions(wanted.paths, wanted.subscription)
     if not found:
         raise UnknownTopicOrPartition(
-            "there is no partition to export", path=os.pathsep.join(wanted.paths), hint="check the path and the topics"
+            "no partitions to export", path=os.pathsep.join(wanted.paths), hint="check the path and the topics"
         )
     with ExportDirectory(os.fspath(target), settings) as directory:
         before = sum(one.records for one in directory.ranges)
@@ -135,13 +135,6 @@ def export(
         sum(one.records for one in written), len(files), sum(file.bytes for file in files), before, skipped
     )
 
-
-class _Part(NamedTuple):
-    """A range to export, with its bytes of log and the topic's id."""
-
-    range: OffsetRange
-    log_bytes: int
-    topic_id: str | None
 
 
 class _Done(NamedTuple):
@@ -176,22 +169,20 @@ def _options(paths: list[str], given: Mapping[str, str]) -> SourceOptions:
     known = {name.lower() for name in given}
     for name in ("path", "paths", "columns", "includeHeaders"):
         if name.lower() in known:
-            raise IllegalArgument(f"{name} is no option of the export", hint="it has arguments for paths and columns")
+            raise IllegalArgument(f"{name} is not an option of the export", hint="use its arguments for it")
     options = SourceOptions.parse({**given, "path": first}, streaming=False)
-    return replace(
-        options, paths=(first, *others), subscription=options.subscription or SubscribePattern(".*")
-    )  # fmt: skip
+    return replace(options, paths=(first, *others), subscription=options.subscription or SubscribePattern(".*"))
 
 
 def _plan(
     found: dict[TopicPartition, str], options: SourceOptions, directory: ExportDirectory, file_bytes: int, cores: int
-) -> tuple[list[_Part], list[_Done]]:
-    """Return the parts still to be exported, cut for tasks, and the damage at ends of logs that none of them reads."""
+) -> tuple[list[tuple[OffsetRange, int, str | None]], list[_Done]]:
+    """Return the parts still to be exported, cut for tasks, and the damage at ends of logs that none of them reads.
+
+    A part has its bytes of log and the topic's id.
+    """
     with PartitionViews(found, options.isolation) as views:
-        starts, stops = (
-            resolve(limit, found, side=side, earliest=views.earliest, latest=views.latest, at_time=views.at_time)
-            for limit, side in ((options.starting, "starting"), (options.ending, "ending"))
-        )
+        starts, stops = views.resolve(options.starting, "starting"), views.resolve(options.ending, "ending")
         ids = {one: read_partition_metadata(OS, path) for one, path in found.items()}
         check_same(directory, ids, views.latest, views.directories)
         if options.starting == EARLIEST:
@@ -208,8 +199,8 @@ def _plan(
         parts = []
         for whole, size in zip(missing, sizes, strict=True):
             cuts = cut(whole, boundaries(views[whole.topic_partition], whole.start, whole.stop, most))
-            parts += [_Part(part, max(1, size // len(cuts)), ids[part.topic_partition]) for part in cuts]
+            parts += [(part, max(1, size // len(cuts)), ids[part.topic_partition]) for part in cuts]
         read = {(one.topic_partition, one.stop) for one in missing}
         unread = {one: stop for one, stop in stops.items() if (one, stop) not in read}
         at_ends = [_Done(*one) for one in damage_at_ends(views, unread, options)]
-    return sorted(parts, key=lambda part: -part.log_bytes), at_ends  # the largest first: none remains for the end
+    return sorted(parts, key=lambda part: -part[1]), at_ends  # the largest first: none remains for the end

@@ -52,12 +52,12 @@ def _stage(
 
     context = TaskContext.get()
     number, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-    came: StagedTask | Raised
+    result: StagedTask | Raised
     try:
-        came = stage_rows(batches if nulls else _without_nulls(batches), options, job, ONLY_BATCH, number, attempt)
+        result = stage_rows(batches if nulls else _without_nulls(batches), options, job, ONLY_BATCH, number, attempt)
     except KafkalogError as error:
-        came = Raised(error)
-    yield pa.record_batch({"task": pa.array([number], pa.int32()), "staged": pa.array([pickle.dumps(came)])})
+        result = Raised(error)
+    yield pa.record_batch({"task": pa.array([number], pa.int32()), "staged": pa.array([pickle.dumps(result)])})
 
 
 def _without_nulls(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -65,7 +65,7 @@ def _without_nulls(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.R
     for batch in batches:
         if batch.column("value").null_count:
             raise IllegalArgument(
-                "a row has no value, or a null one",
-                hint="check the name of the column, or allow nulls: they are Kafka's deletes",
+                "a row has a missing or null value",
+                hint="check the column name, or allow nulls, which are Kafka's deletes",
             )
         yield batch

@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog.errors import IllegalArgument
 from kafkalog.exchange.offset_batches import batches_with_offsets
 from kafkalog.exchange.row_files import RECORD_COLUMNS, ParquetFacts, ordered_rows, survey, unordered_rows
+from kafkalog.exchange.targets import no_time, place_all
 from kafkalog.records.placer import Placer, TopicTarget
 from kafkalog.spark.commit import Committed, Committer, StagedTask
 from kafkalog.spark.executors import check_executors
 from kafkalog.spark.import_plan import KeptTarget, has_plans
-from kafkalog.spark.jobs.ingest import landing_for, several
-from kafkalog.spark.jobs.json_lines import json_batches
+from kafkalog.spark.jobs.ingest import landing_for, required_paths
+from kafkalog.spark.jobs.json_lines import json_tables
 from kafkalog.spark.jobs.row_columns import format_of
-from kafkalog.spark.jobs.task_stage import Landing, TaskStage, no_time
 from kafkalog.spark.jobs.text_lines import SPLIT_BYTES, TextOptions, TextTask, files_of, text_tasks
 from kafkalog.spark.kept_offsets import is_empty
 from kafkalog.spark.ledger import read_ledger
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.staging import ONLY_BATCH
+from kafkalog.spark.task_stage import Landing, TaskStage
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.spark.topic_layout import read_layout
 from kafkalog.storage.names import validate_topic
@@ -78,7 +79,7 @@ class Staged(NamedTuple):
     """Result of a task for the commit, with its partitions, its records, and the offsets [first, end) it kept."""
 
     task: StagedTask
-    wheres: frozenset[TopicPartition]
+    topic_partitions: frozenset[TopicPartition]
     records: int
     first: int
     end: int
@@ -120,7 +121,7 @@ def import_(
     names = _names(columns or {})
     if topic is not None:
         validate_topic(topic)
-    files = files_of([os.path.abspath(path) for path in several(sources)])
+    files = files_of([os.path.abspath(path) for path in required_paths(sources)])
     kind = format_of(files) if format is None else format
     if kind not in ("parquet", "json"):
         raise IllegalArgument(f"format is {kind!r}", hint="give parquet or json; `ingest` reads text and CSV")
@@ -137,7 +138,7 @@ def import_(
     except BaseException:
         committer.abort(landing.job, ONLY_BATCH)
         raise
-    partitions = len(frozenset[TopicPartition]().union(*(one.wheres for one in plan.staged)))
+    partitions = len(frozenset[TopicPartition]().union(*(one.topic_partitions for one in plan.staged)))
     return ImportReport(records, len(files), partitions, plan.keep, landed, landing.job.id)
 
 
@@ -145,7 +146,7 @@ class Plan(NamedTuple):
     """Results of the tasks, the partitions in the rows, the partitions of their topics, and if offsets are kept."""
 
     staged: list[Staged]
-    wheres: list[TopicPartition]
+    topic_partitions: list[TopicPartition]
     partitions: Mapping[str, int]
     keep: bool
 
@@ -156,7 +157,7 @@ def _landed(committer: Committer, landing: Landing, plan: Plan, *, keep: bool) -
         return committer.commit(landing.job, ONLY_BATCH, [one.task for one in plan.staged], keep=keep)
     targets = [
         KeptTarget(where, one.first, one.end, one.task.file)
-        for where, one in zip(plan.wheres, plan.staged, strict=True)
+        for where, one in zip(plan.topic_partitions, plan.staged, strict=True)
         if one.task.file is not None
     ]
     return committer.commit_kept(landing.job, targets, plan.partitions, keep=keep)
@@ -171,31 +172,31 @@ def _staged(
         if topic is None or offsets == "keep":
             raise IllegalArgument(
                 "JSON lines are appended to one topic",
-                hint="name the topic" if topic is None else "use offsets new; to keep them export to Parquet",
+                hint="name the topic" if topic is None else "use offsets new, or export to Parquet to keep offsets",
             )
         lines = text_tasks(files, TextOptions(topic), landing, SPLIT_BYTES)
         return Plan(results(run_tasks(spark, stage_json, lines, "import", tell)), [], {}, False)
     facts = results(run_tasks(spark, partial(survey, names=names, topic=topic), files, "import: look at files"))
-    wheres = sorted({where for one in facts for group in one.groups for where in group.wheres})
-    wide = with_room(landing, wheres)
+    found = sorted({where for one in facts for where in one.topic_partitions})
+    wide = with_partitions(landing, found)
     if not all(one.is_ordered for one in facts):
         if offsets == "keep":
             raise IllegalArgument(
-                "rows do not say topic, partition and offset", path=files[0],
+                "some rows lack topic, partition or offset", path=files[0],
                 hint="name the columns, or use offsets new",
             )  # fmt: skip
         _check_topics(facts)
         by_file = [FileTask(n, one, wide) for n, one in enumerate(facts)]
-        return Plan(results(run_tasks(spark, stage_file, by_file, "import", tell)), wheres, wide.by_topic, False)
-    full = [where for where in wheres if not is_empty(landing.directory, where)]
-    if offsets == "keep" and full:
+        return Plan(results(run_tasks(spark, stage_file, by_file, "import", tell)), found, wide.by_topic, False)
+    non_empty = [where for where in found if not is_empty(landing.directory, where)]
+    if offsets == "keep" and non_empty:
         raise IllegalArgument(
-            f"{full[0]} has records already, so that others cannot keep their offsets", path=landing.directory,
-            hint="import into another directory, or with offsets new",
+            f"{non_empty[0]} is not empty, so the records cannot keep their offsets", path=landing.directory,
+            hint="import into another directory, or use offsets new",
         )  # fmt: skip
-    keep = offsets != "new" and not full
-    tasks = [PartitionTask(n, one, tuple(_with(one, facts)), keep, wide) for n, one in enumerate(wheres)]
-    return Plan(results(run_tasks(spark, stage_partition, tasks, "import", tell)), wheres, wide.by_topic, keep)
+    keep = offsets != "new" and not non_empty
+    tasks = [PartitionTask(n, one, tuple(_files_with(one, facts)), keep, wide) for n, one in enumerate(found)]
+    return Plan(results(run_tasks(spark, stage_partition, tasks, "import", tell)), found, wide.by_topic, keep)
 
 
 def _names(columns: Mapping[str, str]) -> dict[str, str]:
@@ -209,19 +210,19 @@ def _check_topics(facts: Iterable[ParquetFacts]) -> None:
     for one in facts:
         if one.topic is None and "topic" not in one.columns:
             raise IllegalArgument(
-                "nothing says the topic of the rows", path=one.path, hint="name the topic, or the column that has it"
+                "the rows have no topic", path=one.path, hint="name the topic, or the column that has it"
             )
 
 
-def _with(where: TopicPartition, facts: Iterable[ParquetFacts]) -> Iterable[ParquetFacts]:
+def _files_with(where: TopicPartition, facts: Iterable[ParquetFacts]) -> Iterable[ParquetFacts]:
     """Return the files with rows of the partition."""
-    return (one for one in facts if any(where in group.wheres for group in one.groups))
+    return (one for one in facts if where in one.topic_partitions)
 
 
-def with_room(landing: Landing, wheres: Iterable[TopicPartition]) -> Landing:
+def with_partitions(landing: Landing, topic_partitions: Iterable[TopicPartition]) -> Landing:
     """Return the landing with partitions by topic: those of existing topics, or as many as a new one's rows need."""
     highest: dict[str, int] = {}
-    for where in wheres:
+    for where in topic_partitions:
         highest[where.topic] = max(where.partition, highest.get(where.topic, 0))
     counts = {
         topic: read_layout(landing.directory, topic).partitions or max(landing.partitions, number + 1)
@@ -234,7 +235,7 @@ def stage_partition(task: PartitionTask) -> Staged:
     """Stage the rows of one partition, in the order of their offsets."""
     bounds = [-1, 0, 0]
 
-    def noted() -> Iterable[pyarrow.Table]:
+    def counted_tables() -> Iterable[pyarrow.Table]:
         for table in ordered_rows(task.where, task.files):
             offsets = table["offset"]
             if bounds[0] < 0:
@@ -247,21 +248,18 @@ def stage_partition(task: PartitionTask) -> Staged:
         topic = stage.topic(task.where.topic)
         if task.where.partition >= topic.partitions:
             raise IllegalArgument(
-                f"topic {task.where.topic} has {topic.partitions} partitions, the files have {task.where}",
-                path=task.landing.directory, hint="`kafkalog topics alter --partitions N` gives the topic more",
+                f"topic {task.where.topic} has {topic.partitions} partitions, but the files have {task.where}",
+                path=task.landing.directory, hint="`kafkalog topics alter --partitions N` adds partitions",
             )  # fmt: skip
         if task.keep:
-            for batches in batches_with_offsets(noted(), task.where.topic, topic):
+            for batches in batches_with_offsets(counted_tables(), task.where.topic, topic):
                 stage.add(task.where, batches)
         else:
             target = topic.as_written()._replace(partitions=1)
             placer = Placer(lambda _: target, topic=task.where.topic, columns={"partition": None}, now_ms=no_time)
-            for table in noted():
-                for placed in placer.add(_record_columns(table)):
-                    stage.add(task.where, placed.batches)
-            for placed in placer.finish():
+            for placed in place_all(placer, map(_record_columns, counted_tables())):
                 stage.add(task.where, placed.batches)
-        return Staged(stage.finish(), stage.wheres, bounds[2], bounds[0], bounds[1])
+        return Staged(stage.finish(), stage.topic_partitions, bounds[2], bounds[0], bounds[1])
 
 
 def stage_file(task: FileTask) -> Staged:
@@ -271,7 +269,7 @@ def stage_file(task: FileTask) -> Staged:
 
 def stage_json(task: TextTask) -> Staged:
     """Stage the records of JSON lines."""
-    return _stage(task.number, task.landing, task.options.topic, json_batches(task))
+    return _stage(task.number, task.landing, task.options.topic, json_tables(task))
 
 
 def _stage(
@@ -283,12 +281,8 @@ def _stage(
             return stage.topic(name).as_written()
 
         placer = Placer(target, topic=topic, first_partition=number, now_ms=no_time)
-        for table in rows:
-            for placed in placer.add(table):
-                stage.add(TopicPartition(placed.topic, placed.partition), placed.batches)
-        for placed in placer.finish():
-            stage.add(TopicPartition(placed.topic, placed.partition), placed.batches)
-        return Staged(stage.finish(), stage.wheres, placer.records, 0, 0)
+        stage.add_placed(place_all(placer, rows))
+        return Staged(stage.finish(), stage.topic_partitions, placer.records, 0, 0)
 
 
 def _record_columns(table: pyarrow.Table) -> pyarrow.Table:

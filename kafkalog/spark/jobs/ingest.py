@@ -20,7 +20,6 @@ from kafkalog.spark.executors import check_executors
 from kafkalog.spark.failures import failed
 from kafkalog.spark.jobs.frames import stage_frame
 from kafkalog.spark.jobs.row_columns import FORMATS, RowColumns, format_of, records_of, rows_of
-from kafkalog.spark.jobs.task_stage import Landing
 from kafkalog.spark.jobs.text_lines import (
     BATCH_BYTES,
     SPLIT_BYTES,
@@ -35,6 +34,7 @@ from kafkalog.spark.progress import Tell
 from kafkalog.spark.sink_options import SinkOptions
 from kafkalog.spark.sink_task import check_columns
 from kafkalog.spark.staging import ONLY_BATCH, Job
+from kafkalog.spark.task_stage import Landing
 from kafkalog.spark.tasks import results, run_tasks
 from kafkalog.storage.names import validate_topic
 from kafkalog.tools.directories import path_list
@@ -42,11 +42,11 @@ from kafkalog.tools.directories import path_list
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IngestReport", "ingest", "land", "landing_for", "several"]
+__all__ = ["IngestReport", "ingest", "land", "landing_for", "required_paths"]
 
 Path = str | os.PathLike[str]
 NO_COLUMNS = RowColumns()
-MOST_PARTITIONS: Final = 100_000
+MAX_PARTITIONS: Final = 100_000
 
 
 class IngestReport(NamedTuple):
@@ -99,7 +99,7 @@ def ingest(
     (missing files, a full disk), RecordTooLarge, InvalidTimestamp, InvalidRecord, UnknownTopicOrPartition, each naming
     the problem; DirectoryLocked; JobFailed with Spark's text for malformed CSV, JSON and Parquet.
     """
-    files = files_of([os.path.abspath(path) for path in several(sources)])
+    files = files_of([os.path.abspath(path) for path in required_paths(sources)])
     kind = format_of(files) if format is None else format
     _check(kind, topic, columns, key_delimiter)
     if kind == "text" or (kind == "json" and not columns.named):
@@ -143,7 +143,7 @@ def _check(kind: str, topic: str | None, columns: RowColumns, key_delimiter: byt
     if topic is not None:
         validate_topic(topic)
         if columns.topic is not None:
-            raise IllegalArgument("a topic and a column of topics are named", hint="leave one of them out")
+            raise IllegalArgument("a topic and a topic column are both named", hint="omit one of them")
 
 
 def land(
@@ -173,7 +173,7 @@ def _staged(stage: Callable[[], list[StagedTask]]) -> list[StagedTask]:
         raise failed(error, "the job failed") from error
 
 
-def several(paths: Path | Iterable[Path]) -> list[str]:
+def required_paths(paths: Path | Iterable[Path]) -> list[str]:
     """Return the paths as a list; raise IllegalArgument for an empty one."""
     found = path_list(paths)
     if not found:
@@ -183,10 +183,10 @@ def several(paths: Path | Iterable[Path]) -> list[str]:
 
 def landing_for(data: Path, partitions: int, compression: str | None, job_id: str | None) -> Landing:
     """Return the landing of a job; a data directory of which only the last part is missing is created."""
-    asked = None if compression is None else parse_compression(compression)
+    codec = None if compression is None else parse_compression(compression)
     job = Job.batch(uuid.uuid4().hex if job_id is None else job_id)
     check_partitions(partitions)
-    if partitions > MOST_PARTITIONS:
-        raise InvalidPartitions(f"the number of partitions is {partitions}, a job makes up to {MOST_PARTITIONS}")
+    if partitions > MAX_PARTITIONS:
+        raise InvalidPartitions(f"{partitions} partitions are given, but a job creates at most {MAX_PARTITIONS}")
     directory = os.path.realpath(make_data_directory(os.path.realpath(data)))
-    return Landing(directory, job, partitions, asked)
+    return Landing(directory, job, partitions, codec)

@@ -30,7 +30,7 @@ P = TypeVar("P", bound=OfflinePlan)
 T = TypeVar("T")
 
 
-def looked_at(
+def inspect_all(
     spark: SparkSession, plans: Sequence[P], look: Callable[[Sequence[P]], Sequence[T]], what: str, tell: Tell | None
 ) -> list[T]:
     """Run `look`, a task's function, on the partitions of all plans and return its results; nothing is locked.
@@ -47,12 +47,12 @@ def check_free(directories: Iterable[str], done: str) -> None:
     for directory in directories:
         if is_locked(directory, fs=OS):
             raise DirectoryLocked(
-                f"the data directory is in use, and nothing was {done} anywhere",
+                f"the data directory is in use; nothing was {done} anywhere",
                 path=os.path.join(directory, LOCK_FILE),
             )
 
 
-def once_unlocked(change: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+def retry_while_locked(change: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
     """Return the result of `change`, a task's work; a repeated task waits for the lock of its predecessor."""
     from pyspark import TaskContext
 

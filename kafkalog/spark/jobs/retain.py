@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalog.spark.jobs.offline import check_free, looked_at, once_unlocked
+from kafkalog.spark.jobs.offline import check_free, inspect_all, retry_while_locked
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import Raised, results, run_tasks
 from kafkalog.tools.directories import Path
@@ -24,7 +24,6 @@ from kafkalog.util.fileio import OS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 
 def retain(
@@ -47,7 +46,7 @@ def retain(
     raised when all are finished. Other errors are those of `retain`, and MissingRequirement and JobFailed.
     """
     found = plan_retain(paths, topics=topics, settings=settings, store=store, now_ms=now_ms)
-    due = looked_at(spark, found.plans, _look, "retain: look", tell)
+    due = inspect_all(spark, found.plans, _look, "retain: look", tell)
     if apply and due:
         due = _delete(spark, found.plans, due, tell)
     order = {plan.place.path: n for n, plan in enumerate(found.plans)}
@@ -66,12 +65,12 @@ def _delete(
             work.setdefault(plan.directory, []).append(plan)
     check_free(work, "deleted")
     done = run_tasks(spark, _delete_in, list(work.values()), "retain: delete", tell)
-    told = {one.path: one for some in done if not isinstance(some, Raised) for one in some}
+    deleted = {one.path: one for some in done if not isinstance(some, Raised) for one in some}
     for one in due:
-        if one.path not in told and not os.path.exists(one.path):
-            told[one.path] = one
+        if one.path not in deleted and not os.path.exists(one.path):
+            deleted[one.path] = one
     results(done)
-    return list(told.values())
+    return list(deleted.values())
 
 
 def _look(plans: Sequence[OfflinePlan]) -> list[DueSegment]:
@@ -81,4 +80,4 @@ def _look(plans: Sequence[OfflinePlan]) -> list[DueSegment]:
 
 def _delete_in(plans: Sequence[OfflinePlan]) -> list[DueSegment]:
     """Run a task: delete from the partitions of one data directory and return what was deleted."""
-    return once_unlocked(lambda: delete_due(plans, OS, SYSTEM_CLOCK))
+    return retry_while_locked(lambda: delete_due(plans, OS, SYSTEM_CLOCK))

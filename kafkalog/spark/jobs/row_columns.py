@@ -45,7 +45,7 @@ class RowColumns:
                 nearest = closest_match(name, there)
                 meant = f"did you mean {nearest}? " if nearest else ""
                 raise IllegalArgument(
-                    f"there is no column {name!r}, which is to be the {field.name}",
+                    f"there is no column {name!r} for the {field.name}",
                     hint=f"{meant}columns are {', '.join(there[:20])}",
                 )
 
@@ -58,7 +58,7 @@ def format_of(paths: Iterable[str]) -> str:
     found = {_BY_NAME.get(os.path.splitext(path)[1].lower(), "text"): path for path in paths}
     if len(found) > 1:
         shown = ", ".join(f"{path} ({format})" for format, path in sorted(found.items()))
-        raise IllegalArgument(f"files are of several formats: {shown}", hint="name the format, or run a job for each")
+        raise IllegalArgument(f"the files have several formats: {shown}", hint="name the format, or run a job for each")
     return next(iter(found), "text")
 
 
@@ -149,5 +149,5 @@ def _time(rows: DataFrame, name: str) -> Column:
         of_digits = F.timestamp_millis(F.when(digits, column).cast("long"))
         return F.when(digits, of_digits).otherwise(F.when(~digits, column).cast("timestamp"))
     raise IllegalArgument(
-        f"the column {name!r} is {kind}, no time", hint="name one of times, of ms since 1970, or of ISO-8601 text"
+        f"the column {name!r} is {kind}, not a time", hint="name a column of times, ms since 1970 or ISO-8601 text"
     )

@@ -61,7 +61,7 @@ def stats(
     found = partitions_below(several, topics)
     if not found:
         raise NotAPartition(
-            "there is no partition in the directory", path=several[0] if several else None,
+            "the directory has no partitions", path=several[0] if several else None,
             hint="give data directories, or partition directories (<topic>-<number>)",
         )  # fmt: skip
     check_executors(spark, [os.path.realpath(path) for path in several])
@@ -124,12 +124,12 @@ def _keys(spark: SparkSession, found: Sequence[PartitionPath], tell: Tell | None
     try:
         source = spark.read.format("kafkalog").option("columns", "key,topic")
         every = reduce(DataFrame.unionByName, [source.load([*read.values()]) for read in reads])
-        asked = every.groupBy("topic").agg(
+        key_counts = every.groupBy("topic").agg(
             functions.approx_count_distinct("key", KEYS_ERROR).alias("distinct"),
             functions.count_if(functions.col("key").isNull()).alias("null"),
         )
         with watched(spark, "stats: keys", tell):
-            rows = asked.collect()
+            rows = key_counts.collect()
     except KafkalogError:
         raise
     except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -13,8 +12,9 @@ from kafkalog._core.text.ingest import LineEncoder
 from kafkalog.errors import FormatError, IllegalArgument, RecordTooLarge, StorageError
 from kafkalog.records.packing import most_plain_bytes, pack
 from kafkalog.spark.commit import StagedTask
-from kafkalog.spark.jobs.task_stage import Landing, TaskStage
+from kafkalog.spark.task_stage import Landing, TaskStage
 from kafkalog.types import TopicPartition
+from kafkalog.util.clock import SYSTEM_CLOCK
 from kafkalog.util.fileio import OS, File
 
 __all__ = ["TextOptions", "TextTask", "stage_lines", "text_tasks"]
@@ -59,7 +59,7 @@ def text_tasks(
     tasks: list[TextTask] = []
     for path in paths:
         if path.lower().endswith(PACKED):
-            raise FormatError("a compressed file has no lines to be read", path=path, hint="decompress it first")
+            raise FormatError("lines cannot be read from a compressed file", path=path, hint="decompress it first")
         try:
             with OS.open_file(path, "r") as file:
                 size = file.size()
@@ -94,14 +94,14 @@ def stage_lines(task: TextTask) -> StagedTask:
                         raise _too_large(task.path, limit)
                     stage.add(where, batches)
 
-        for _ in _fed(encoder, task, limit):
+        for _ in _feed_file(encoder, task, limit):
             stage_ready(READY_BYTES)
         encoder.seal()
         stage_ready(1)
         return stage.finish()
 
 
-def _fed(encoder: LineEncoder, task: TextTask, limit: int) -> Iterator[None]:
+def _feed_file(encoder: LineEncoder, task: TextTask, limit: int) -> Iterator[None]:
     """Feed the lines of a task to the encoder and yield after each chunk."""
     try:
         with OS.open_file(task.path, "r") as file:
@@ -128,7 +128,7 @@ def _feed(encoder: LineEncoder, file: File, start: int, stop: int, limit: int) -
             raise shorter(file.path, at + read)
         at += read
         have += read
-        used = encoder.feed(buffer, have, _now_ms(), final=at == stop)
+        used = encoder.feed(buffer, have, SYSTEM_CLOCK.milliseconds(), final=at == stop)
         have -= used
         buffer[:have] = buffer[used : used + have]
         yield
@@ -139,8 +139,8 @@ def line_bounds(file: File, task: TextTask) -> tuple[int, int]:
     size = file.size()
     if size < task.stop:
         raise FormatError(
-            f"the file has {size} bytes, and had {task.stop} or more when the job was planned",
-            path=task.path, hint="run the job again when nobody writes to its input",
+            f"the file has {size} bytes, but had at least {task.stop} when the job was planned",
+            path=task.path, hint="run the job again while no one writes to its input",
         )  # fmt: skip
     delimiter = task.options.delimiter
     return line_start(file, task.start, size, delimiter), line_start(file, task.stop, size, delimiter)
@@ -148,7 +148,7 @@ def line_bounds(file: File, task: TextTask) -> tuple[int, int]:
 
 def shorter(path: str, position: int) -> FormatError:
     """Return the error for a file that ends before the lines of a task."""
-    return FormatError("the file became shorter while it was read", path=path, position=position)
+    return FormatError("the file shrank while it was read", path=path, position=position)
 
 
 def line_start(file: File, at: int, size: int, delimiter: bytes) -> int:
@@ -175,7 +175,7 @@ def overlaps_itself(delimiter: bytes) -> bool:
 
 def _too_large(path: str, limit: int, position: int | None = None) -> RecordTooLarge:
     return RecordTooLarge(
-        f"a line makes a batch of more than {limit} bytes (max.message.bytes)", path=path, position=position,
+        f"a line needs a batch of more than {limit} bytes (max.message.bytes)", path=path, position=position,
         hint="check the delimiter, or raise max.message.bytes of the topic",
     )  # fmt: skip
 
@@ -190,9 +190,6 @@ def check_text(options: TextOptions, split_bytes: int) -> None:
         raise IllegalArgument(f"batch_bytes is {options.batch_bytes}", hint="give 512 to 1073741824")
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
 
 def files_of(paths: Iterable[str]) -> list[str]:
     """Return the files that paths name: files as given, and all files below directories, by name.
@@ -206,13 +203,13 @@ def files_of(paths: Iterable[str]) -> list[str]:
             found.append(path)
             continue
         before = len(found)
-        for folder, folders, names in os.walk(path, onerror=_raise):
+        for folder, folders, names in os.walk(path, onerror=_raise_walk_error):
             folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
             found += (os.path.join(folder, name) for name in sorted(names) if not name.startswith(("_", ".")))
         if len(found) == before:
-            raise FormatError("there are no files in the directory", path=path, hint="name files, or where they are")
+            raise FormatError("the directory has no files", path=path, hint="name files, or a directory with files")
     return found
 
 
-def _raise(error: OSError) -> None:
+def _raise_walk_error(error: OSError) -> None:
     raise StorageError.from_os(error, "read the directory") from error

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import IllegalArgument, PartitionNotFound
-from kafkalog.spark.executors import check_executors
+from kafkalog.spark.executors import ONE_FILE_SYSTEM, check_executors
 from kafkalog.spark.packing import packed
 from kafkalog.spark.progress import Tell
 from kafkalog.spark.tasks import results, run_tasks
@@ -43,7 +43,7 @@ def verify(
     JobFailed.
     """
     if deep and indexes_only:
-        raise IllegalArgument("deep and indexes_only are both given", hint="leave one of them out")
+        raise IllegalArgument("deep and indexes_only are both given", hint="omit one of them")
     given = {os.path.abspath(path): os.fspath(path) for path in path_list(paths)}
     check_executors(spark, [path for path in given if os.path.exists(path)])
 
@@ -56,7 +56,9 @@ def verify(
             outcomes.update(zip(task, some, strict=True))
         for job, outcome in outcomes.items():
             if outcome.facts is None and outcome.files == 0 and os.path.exists(job.path):
-                raise _not_seen(job.path)
+                raise PartitionNotFound(
+                    "an executor did not find a file that the driver sees", path=job.path, hint=ONE_FILE_SYSTEM
+                )
         return [outcomes[job] for job in jobs]
 
     report = verify_elsewhere(given, look_all, deep=deep, indexes_only=indexes_only)
@@ -67,12 +69,6 @@ def _look(jobs: Sequence[SegmentJob], *, deep: bool, check_crc: bool) -> list[Se
     """Run a task: check its segments and return the outcomes."""
     return [check_segment(job, deep=deep, check_crc=check_crc, fs=OS) for job in jobs]
 
-
-def _not_seen(path: str) -> PartitionNotFound:
-    return PartitionNotFound(
-        "an executor did not find a file that the driver sees", path=path,
-        hint="directories must lie on a file system that every node mounts in the same place",
-    )  # fmt: skip
 
 
 def as_given(finding: Finding, given: dict[str, str]) -> Finding:

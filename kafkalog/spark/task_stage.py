@@ -1,22 +1,25 @@
-"""Staging of a job's task for a data directory: batches in one file, and their topics as the task saw them."""
+"""Staging of a task for a data directory: batches in one file, and their topics as the task saw them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.exchange.targets import StagedFor, no_time
+from kafkalog.exchange.targets import StagedFor
 from kafkalog.records.packing import Compression, choose
+from kafkalog.records.placer import Placed, TopicTarget
 from kafkalog.spark.commit import StagedTask, StagedTopic
 from kafkalog.spark.staging import ONLY_BATCH, Job, StageWriter
 from kafkalog.spark.topic_layout import TopicLayout, read_layout
 from kafkalog.types import TopicPartition
+from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Landing", "StagedFor", "TaskStage", "no_time"]
+__all__ = ["Landing", "TaskStage"]
+
 
 @dataclass(frozen=True, slots=True)
 class Landing:
@@ -34,20 +37,23 @@ class Landing:
 
 
 class TaskStage:
-    """The staged file of one task: a context manager that deletes it unless it was finished."""
+    """The staged file of an attempt at a task: a context manager that deletes it unless it was finished."""
 
-    def __init__(self, landing: Landing, number: int, *, writer: Callable[..., StageWriter] = StageWriter) -> None:
+    def __init__(
+        self, landing: Landing, number: int, *, batch_id: int = ONLY_BATCH, attempt: int = 0, fs: FileSystem = OS
+    ) -> None:
         self._landing = landing
-        self._writer = writer(landing.directory, landing.job, ONLY_BATCH, number, 0)
+        self._fs = fs
+        self._writer = StageWriter(landing.directory, landing.job, batch_id, number, attempt, fs=fs)
         self._layouts: dict[str, TopicLayout] = {}
-        self._wheres: set[TopicPartition] = set()
+        self._topic_partitions: set[TopicPartition] = set()
         self._done: StagedTask | None = None
 
     def topic(self, name: str) -> StagedFor:
         """Return the topic as it is or will be created; raise InvalidTopic and the other errors of `read_layout`."""
         layout = self._layouts.get(name)
         if layout is None:
-            layout = self._layouts[name] = read_layout(self._landing.directory, name)
+            layout = self._layouts[name] = read_layout(self._landing.directory, name, fs=self._fs)
         config = layout.config
         return StagedFor(self.partitions_of(name), config, choose(config, self._landing.compression))
 
@@ -56,15 +62,25 @@ class TaskStage:
         landing = self._landing
         return self._layouts[name].partitions or landing.by_topic.get(name, landing.partitions)
 
-    def add(self, where: TopicPartition, batches: Buffer) -> None:
+    def target(self, name: str) -> TopicTarget:
+        """Return the topic as a target for new records; errors as for `topic`."""
+        topic = self.topic(name)
+        return TopicTarget(topic.partitions, topic.config, topic.compression)
+
+    def add(self, where: TopicPartition, batches: Buffer, records: int | None = None) -> None:
         """Stage v2 batches after the partition's others; `topic` was called before for their topic. StorageError."""
-        self._wheres.add(where)
-        self._writer.add(where, batches)
+        self._topic_partitions.add(where)
+        self._writer.add(where, batches, records)
+
+    def add_placed(self, placed: Iterable[Placed]) -> None:
+        """Stage the batches of a placer, whose targets are topics of this stage."""
+        for one in placed:
+            self.add(TopicPartition(one.topic, one.partition), one.batches, one.records)
 
     @property
-    def wheres(self) -> frozenset[TopicPartition]:
+    def topic_partitions(self) -> frozenset[TopicPartition]:
         """Partitions with batches."""
-        return frozenset(self._wheres)
+        return frozenset(self._topic_partitions)
 
     def finish(self) -> StagedTask:
         """Finish and sync the file; return what to report to the commit. Raises StorageError."""

@@ -42,6 +42,16 @@ class Changed(Exception):
     """A file is no longer the one that was listed: list again."""
 
 
+def open_listed(fs: FileSystem, path: str) -> File:
+    """Open a listed file; raise Changed if it is missing, or StorageError."""
+    try:
+        return fs.open_file(path, "r")
+    except FileNotFoundError:
+        raise Changed from None
+    except OSError as error:
+        raise StorageError.from_os(error, "open the file to back up", path=path) from error
+
+
 class BackupInProgress:
     """The directory of a backup being created; `commit` completes it, leaving the block without it does not.
 
@@ -115,18 +125,18 @@ class BackupInProgress:
             make_directories(self._fs, self.path_of(name))
         self._directories.add(self.path_of(name))
 
-    def close_to_writers(self, name: str) -> None:
+    def block_writers(self, name: str) -> None:
         """Create a directory in place of the lock file, so that every writer of data directories is refused."""
         with self._writing():
             make_directories(self._fs, os.path.join(self.path_of(name), LOCK_FILE))
 
     # Adding files
-    def store(self, source: str, name: str) -> StoredFile:
+    def store(self, source: str, name: str) -> None:
         """Put a complete file of the log into the backup, as `name`; link to it if an earlier backup has it.
 
         Changed if it is gone, or changes while it is copied; StorageError.
         """
-        with self._opened(source) as file:
+        with open_listed(self._fs, source) as file:
             status = file.stat()
             identity = Identity.of(status)
             known = self._known.get(name)
@@ -135,18 +145,19 @@ class BackupInProgress:
                 if found is not None:
                     if self._tell is not None:
                         self._tell(found.size)
-                    return self._add(found)
+                    self._add(found)
+                    return
             self._links.discard(name)
             sums = self.copier.copy(file, self.path_of(name), identity.size)
             if Identity.of(file.stat()) != identity:
                 raise Changed
-        made = self._stored(name, identity.size, sums, status, identity)
-        is_known = known is not None and (known.file.size, known.file.sha256) == (made.size, made.sha256)
+        stored = self._stored_file(name, identity.size, sums, status, identity)
+        is_known = known is not None and (known.file.size, known.file.sha256) == (stored.size, stored.sha256)
         if known is not None and is_known and self._link(known, name) is not None:  # the same bytes, once
-            self.copier.take_back(made.size)
+            self.copier.subtract_last(stored.size)
         else:
-            self._protect(made)
-        return self._add(made)
+            self._protect(stored)
+        self._add(stored)
 
     def store_cut(self, source: File, name: str, most: int | None = None) -> tuple[File, StoredFile]:
         """Copy the present content of a growing file, and return the copy, open, for `cut` to truncate.
@@ -159,30 +170,30 @@ class BackupInProgress:
         sums = self.copier.copy(source, self.path_of(name), size)
         with self._writing():
             copy = self._fs.open_file(self.path_of(name), "rw")
-        made = self._stored(name, copy.size(), sums, status, None)
-        self._files[name] = made
-        return copy, made
+        stored = self._stored_file(name, copy.size(), sums, status, None)
+        self._files[name] = stored
+        return copy, stored
 
-    def cut(self, copy: File, made: StoredFile, size: int) -> StoredFile:
-        """Truncate the copy to `size` bytes and return its entry."""
-        if size < made.size:
+    def cut(self, copy: File, stored: StoredFile, size: int) -> None:
+        """Truncate the copy to `size` bytes."""
+        if size < stored.size:
             with self._writing():
                 copy.truncate(size)
-            made = made._replace(size=size, sha256=sum_of(self._fs, copy.path)[1])
-        self._protect(made)
-        self._files[made.path] = made
-        return made
+            stored = stored._replace(size=size, sha256=sum_of(self._fs, copy.path)[1])
+        self._protect(stored)
+        self._files[stored.path] = stored
 
-    def put(self, name: str, content: bytes, status: os.stat_result) -> StoredFile:
+    def put(self, name: str, content: bytes, status: os.stat_result) -> None:
         """Put bytes into the backup, as the content of the file with this status."""
         self._links.discard(name)
-        with create(self._fs, self.path_of(name)) as file:
-            with self._writing():
-                file.pwrite(content, 0)
-        made = self._stored(name, len(content), sha256(content).hexdigest(), status, None)
-        self._protect(made)
-        self._files[name] = made
-        return made
+        self._create(name, content)
+        stored = self._stored_file(name, len(content), sha256(content).hexdigest(), status, None)
+        self._protect(stored)
+        self._files[name] = stored
+
+    def _create(self, name: str, content: bytes) -> None:
+        with create(self._fs, self.path_of(name)) as file, self._writing():
+            file.pwrite(content, 0)
 
     def drop(self, name: str) -> None:
         """Remove a file from the backup, if it is there."""
@@ -205,7 +216,7 @@ class BackupInProgress:
             shutil.rmtree(self.path_of(name))
         self._directories.discard(self.path_of(name))
 
-    def _stored(
+    def _stored_file(
         self, name: str, size: int, sums: str, status: os.stat_result, identity: Identity | None
     ) -> StoredFile:
         if identity is not None and max(identity.mtime_ns, identity.ctime_ns) > self._now_ns - RACY_NS:
@@ -213,16 +224,6 @@ class BackupInProgress:
         is_private = not status.st_mode & _OTHERS_MAY_READ
         return StoredFile(name, size, sums, max(0, status.st_mtime_ns), is_private, identity)
 
-    @contextmanager
-    def _opened(self, source: str) -> Iterator[File]:
-        try:
-            file = self._fs.open_file(source, "r")
-        except FileNotFoundError:
-            raise Changed from None
-        except OSError as error:
-            raise StorageError.from_os(error, "open the file to be backed up", path=source) from error
-        with file:
-            yield file
 
     def _link(self, known: KnownFile, name: str) -> StoredFile | None:
         """Link to an earlier backup's file under the same name; None if it cannot be linked or was changed."""
@@ -251,22 +252,18 @@ class BackupInProgress:
             self._fs.utime(path, ns=(file.mtime_ns, file.mtime_ns))
             self._fs.chmod(path, 0o400 if file.is_private else 0o444)
 
-    def _add(self, file: StoredFile) -> StoredFile:
+    def _add(self, file: StoredFile) -> None:
         """Record that a complete file is in the backup."""
         self._files[file.path] = file
-        line = file_line(file)
         with self._writing():
-            self._journal_end += self._journal.pwrite(line, self._journal_end)
-        return file
+            self._journal_end += self._journal.pwrite(file_line(file), self._journal_end)
 
     # Completion
-    def commit(self, manifest: Manifest) -> Manifest:
+    def commit(self, manifest: Manifest) -> None:
         """Complete the backup: sync all of it, then rename its directory. StorageError."""
         content = encode_manifest(manifest)
         for name, data in ((MANIFEST, content), (SUMS, sums_of(manifest.files, sha256(content).hexdigest()))):
-            with create(self._fs, self.path_of(name)) as file:
-                with self._writing():
-                    file.pwrite(data, 0)
+            self._create(name, data)
             with self._writing():
                 self._fs.chmod(self.path_of(name), 0o444)
         own = {file.path for file in manifest.files} - self._links
@@ -280,4 +277,3 @@ class BackupInProgress:
             self._fs.rename(self.path, os.path.join(self._store.path, self.id))
             self._done = True
             self._fs.fsync_dir(self._store.path)
-        return manifest
