@@ -64,7 +64,7 @@ class LogFlusher:
         end = done.state.log_end_offset
         with core.lock:
             core.unsynced.entries_synced(done.pending)
-            if done.truncation_count == core.truncation_count:
+            if done.truncations == core.truncation_count:
                 core.durable = max(core.durable, end)
             seconds = self._count_flush_locked(done)
         core.emit("flush", offset=end, duration_ms=seconds * 1000)
@@ -97,7 +97,7 @@ class LogFlusher:
             producer_snapshots = core.producers.snapshots
             producer_snapshots.unsynced = tuple(one for one in producer_snapshots.unsynced if one not in done.snapshots)
             if covered:
-                if done.truncation_count == core.truncation_count:
+                if done.truncations == core.truncation_count:
                     core.state = flushed_to(core.state, end)
                     core.durable = max(core.durable, core.state.recovery_point)
                 self.last_flush_time = core.milliseconds()
