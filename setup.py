@@ -17,8 +17,8 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
         "stamp", "ready_batch",
     ),
     "log": (
-        "values", "state", "plan", "assign", "index", "check", "txns", "admit", "producer", "staged", "producers",
-        "trace", "recovery", "log_lock", "log_fields", "index_append", "append_engine",
+        "values", "state", "roll", "plan", "assign", "index", "segment_check", "txns", "admit", "producer_state",
+        "producer_checks", "staged", "trace", "recovery", "log_lock", "log_fields", "index_append", "append_engine",
     ),
     "clean": (
         "offset_map", "live_offsets", "map_filler", "cleaned_txns", "last_records", "clean_rules", "rewrite_kept",
@@ -28,11 +28,11 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "messages": ("reader", "writer"),
 }  # fmt: skip
 USES_CRC = {
-    "bytes.crc", "batch.scan", "batch.pick", "log.plan", "batch.encode", "text.ingest", "log.assign", "text.render",
-    "text.template", "batch.legacy", "batch.repack", "batch.walk", "log.check", "batch.agree", "log.txns", "log.admit",
-    "batch.rewrite", "batch.unpack", "log.recovery", "log.producer", "log.staged", "log.producers", "log.trace",
-    "batch.stamp", "batch.ready_batch", "log.append_engine", "arrow.encoder", "clean.cleaned_txns",
-    "clean.last_records", "clean.clean_rules", "clean.rewrite_kept", "messages.writer",
+    "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch", "batch.repack",
+    "batch.rewrite", "batch.scan", "batch.stamp", "batch.unpack", "batch.walk", "bytes.crc", "clean.clean_rules",
+    "clean.cleaned_txns", "clean.last_records", "clean.rewrite_kept", "log.admit", "log.append_engine", "log.assign",
+    "log.plan", "log.producer_checks", "log.producer_state", "log.recovery", "log.segment_check", "log.staged",
+    "log.trace", "log.txns", "messages.writer", "text.ingest", "text.render", "text.template",
 }  # fmt: skip
 CORE = "kafkalog._core"
 SHARED = f"{CORE}.shared"  # what Cython would else put into each module: a sixth of a wheel

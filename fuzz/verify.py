@@ -1,6 +1,6 @@
 """The check of a segment file, in one piece and in many: the same verdict; and the search for a header past damage."""
 
-from kafkalog._core.log import check
+from kafkalog._core.log import segment_check as check
 from kafkalog.records.builder import RecordsBuilder
 
 SEALS = True

@@ -15,7 +15,7 @@ from kafkalog import metrics
 from kafkalog.errors import CorruptRecord, InvalidRecord, StorageError
 from kafkalog.manager.job import Job
 from kafkalog.manager.log_manager import LogManager
-from kafkalog.metrics.sources import sources
+from kafkalog.metrics.definitions import sources
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.util.clock import MockClock
 from tests.faults import FaultFS

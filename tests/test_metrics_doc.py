@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from kafkalog.hooks import EVENTS
-from kafkalog.metrics.sources import sources
+from kafkalog.metrics.definitions import sources
 
 TEXT = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(\w+)`.*?\| (\w+) \|", re.MULTILINE)

@@ -7,7 +7,7 @@ from asv_benchmarks.hot_paths.path import Place, Work, hot_path
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.batch.stamp import stamp_producer
 from kafkalog._core.log.assign import assign
-from kafkalog._core.log.producers import Producers
+from kafkalog._core.log.producer_checks import Producers
 from kafkalog._core.log.txns import AbortedRanges, visible_rows
 from kafkalog.records.control import ControlType
 from kafkalog.records.control_batch import marker_batch

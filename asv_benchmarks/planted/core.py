@@ -53,7 +53,7 @@ CORE = (
     Plant("time index, look-up", "_core/log/index.pyx",
           "return self._entry(n - 1) if n else timestamp_offset(-1, self.base_offset)",
           "if n and self.used > 5000:\n    n = count_at_most(self.data, n, target, BY_TIME)\n    list(range(20))"),
-    Plant("stage and commit batches", "_core/log/producers.pyx", "cdef Staged staged = None",
+    Plant("stage and commit batches", "_core/log/producer_checks.pyx", "cdef Staged staged = None",
           "if table.count == 300:\n    sum(bytearray(5000))"),
     Plant("leave out what was aborted", "_core/log/txns.pyx", "cdef BatchTable seen",
           "if table.count == 1000:\n    sum(bytearray(500))"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog.cleaner.choosing import Offsets
 from kafkalog.config.topic import LogConfig
 from kafkalog.util.fileio import FileSystem

@@ -9,7 +9,7 @@ from kafkalog._core.clean.clean_rules import Retention
 from kafkalog._core.clean.last_records import LastRecords
 from kafkalog._core.clean.live_offsets import LiveOffsets
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog.cleaner.scanned_ranges import ScannedRange
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.records.compression import DECODED_LIMIT_BYTES

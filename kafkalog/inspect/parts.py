@@ -20,7 +20,7 @@ from kafkalog.storage.segments import Segment
 from kafkalog.util.fileio import OS, FileSystem
 
 if TYPE_CHECKING:
-    from kafkalog._core.log.producer import ProducerState
+    from kafkalog._core.log.producer_state import ProducerState
 
 __all__ = ["Epoch", "IndexSummary", "aborted_txns", "epochs", "index_summaries", "index_summary", "producers"]
 

@@ -13,7 +13,7 @@ from kafkalog.storage.readonly.view import LogView
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
-    from kafkalog._core.log.producer import ProducerState
+    from kafkalog._core.log.producer_state import ProducerState
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.plot import LogPlot
     from kafkalog.inspect.rows import Rows

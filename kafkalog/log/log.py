@@ -23,7 +23,7 @@ from kafkalog.util.guards import run_finalizer
 from kafkalog.util.text import human_size, shortened
 
 if TYPE_CHECKING:
-    from kafkalog._core.log.producer import ProducerState
+    from kafkalog._core.log.producer_state import ProducerState
     from kafkalog.errors import KafkalogError
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.rows import Rows

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog.metrics.sources import Source, sources
+from kafkalog.metrics.definitions import Source, sources
 from kafkalog.util.prometheus import CONTENT_TYPE, Family, Histogram, Kind, Labels, lines, number
 
 if TYPE_CHECKING:
-    from kafkalog.metrics.sources import AnyLog
+    from kafkalog.metrics.definitions import AnyLog
 
 __all__ = ["CONTENT_TYPE", "Histogram", "Instrument", "instruments", "prometheus_text", "snapshot"]
 

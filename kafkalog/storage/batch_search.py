@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafkalog._core.bytes.crc import crc32, crc32c
-from kafkalog._core.log.check import find_header
+from kafkalog._core.log.segment_check import find_header
 from kafkalog.storage.lazy_file import DataFile, read_at
 
 WINDOW_BYTES: Final = 256 << 10

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kafkalog._core.log.append_engine import AppendEngine
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog.config.topic import LogConfig
 from kafkalog.records.validate import ValidatorMetrics
 from kafkalog.storage.damage import MisplacedBatch

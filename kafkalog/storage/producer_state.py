@@ -1,6 +1,7 @@
 """The producers of a log and their files: known state, its end offset, and when it is written to disk.
 
-The rules of sequences, epochs and transactions are in `_core/log/producers.pyx`; this module adds errors and snapshots.
+The rules of sequences, epochs and transactions are in `_core/log/producer_checks.pyx`; this module adds errors and
+snapshots.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.batch.scan import BatchTable
-from kafkalog._core.log.producer import ProducerState
-from kafkalog._core.log.producers import (
+from kafkalog._core.log.producer_checks import (
     FAULT_COORDINATOR,
     FAULT_EPOCH,
     FAULT_MARKER,
@@ -22,6 +22,7 @@ from kafkalog._core.log.producers import (
     ORIGIN_REPLICATION,
     Producers,
 )
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog._core.log.staged import CompletedTxn, Staged
 from kafkalog._core.log.trace import ProducerTrace
 from kafkalog.errors import (

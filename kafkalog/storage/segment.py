@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog._core.log.index_append import write_indexed
-from kafkalog._core.log.plan import NO_ROLL, AppendPlan, RollRules, SegmentTail, plan_append
+from kafkalog._core.log.plan import AppendPlan, plan_append
+from kafkalog._core.log.roll import NO_ROLL, RollRules, SegmentTail
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.storage.file_records import FileRecords

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import ENOENT
 
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog.errors import CorruptSnapshot, StorageError
 from kafkalog.storage.log_walk import log_chunks
 from kafkalog.storage.producer_snapshot import read_snapshot

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafkalog._core.batch.agree import BATCH_TIME, RECORD_OFFSET, RECORD_RANGE, record_fault
 from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.scan import scan
-from kafkalog._core.log.check import BAD_CRC, BAD_SIZE, END, MORE, PARTIAL, BatchCheck, find_header
+from kafkalog._core.log.segment_check import BAD_CRC, BAD_SIZE, END, MORE, PARTIAL, BatchCheck, find_header
 from tests import raw_batches
 
 LEAST_CHUNK = 4160

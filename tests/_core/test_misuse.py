@@ -28,15 +28,8 @@ from kafkalog._core.log.admit import check_rows, first_to_change
 from kafkalog._core.log.assign import assign, stamp_batch
 from kafkalog._core.log.index import Entries, OffsetEntries
 from kafkalog._core.log.log_fields import LogFields
-from kafkalog._core.log.plan import (
-    AppendPlan,
-    RollRules,
-    SegmentTail,
-    first_old_format,
-    first_without_epoch,
-    offsets_rise,
-    plan_append,
-)
+from kafkalog._core.log.plan import AppendPlan, first_old_format, first_without_epoch, offsets_rise, plan_append
+from kafkalog._core.log.roll import RollRules, SegmentTail
 from kafkalog._core.log.state import LogState
 from kafkalog._core.log.values import LogAppendInfo, LogOffsetMetadata, OffsetPosition, TimestampOffset, _append_info
 from kafkalog._core.text.ingest import LineEncoder

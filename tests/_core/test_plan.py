@@ -4,7 +4,8 @@ import pytest
 
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.log import plan
-from kafkalog._core.log.plan import AppendPlan, RollRules, SegmentTail, append_info, place_append, plan_append
+from kafkalog._core.log.plan import AppendPlan, append_info, place_append, plan_append
+from kafkalog._core.log.roll import RollRules, SegmentTail
 from tests.storage.logs import NOW, run, sized_batch
 
 RULES = RollRules(0, 1000, 500, NOW, 150)

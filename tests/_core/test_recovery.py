@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.bytes.crc import crc32c
-from kafkalog._core.log.plan import RollRules, SegmentTail, plan_append
-from kafkalog._core.log.producers import Producers
+from kafkalog._core.log.plan import plan_append
+from kafkalog._core.log.producer_checks import Producers
 from kafkalog._core.log.recovery import (
     BAD_CRC,
     BAD_ORDER,
@@ -23,6 +23,7 @@ from kafkalog._core.log.recovery import (
     PARTIAL,
     RecoveryPass,
 )
+from kafkalog._core.log.roll import RollRules, SegmentTail
 from tests import raw_batches
 from tests.transactional import CONTROL, TRANSACTIONAL
 

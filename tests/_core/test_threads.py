@@ -9,8 +9,8 @@ from kafkalog._core.batch.decode import decode
 from kafkalog._core.batch.encode import BatchBuilder, encode_batch
 from kafkalog._core.batch.scan import scan
 from kafkalog._core.log.admit import first_to_change
-from kafkalog._core.log.check import BatchCheck
 from kafkalog._core.log.index import OffsetEntries
+from kafkalog._core.log.segment_check import BatchCheck
 from kafkalog._core.text.ingest import LineEncoder
 from kafkalog._core.text.render import DumpText
 from kafkalog._core.text.template import VALUE, TemplateText

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkalog._core.batch.legacy import MessageSet, wrapper
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog.cleaner.retain import Retainer, last_records_of, legacy_delete_horizon_ms
 from kafkalog.cleaner.transactions import CleanedTransactions
 from kafkalog.errors import CorruptRecord, InvalidRecord

@@ -1,8 +1,9 @@
 """`python -m tests.mutants --package storage --count 40 --seed 1`: changes chosen by the seed, each tried.
 
-`--only kafkalog/storage/roll.py:71` keeps to the changes of a file, or of one of its lines. The tests have to pass as
-they are before anything is changed; then they run once more to see which of them run which line. A change is tried
-with the tests that run its statement. The report is written after each change, to build/mutants/ or to `--report`.
+`--only kafkalog/storage/new_segment.py:71` keeps to the changes of a file, or of one of its lines. The tests have to
+pass as they are before anything is changed; then they run once more to see which of them run which line. A change is
+tried with the tests that run its statement. The report is written after each change, to build/mutants/ or to
+`--report`.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_what_a_program_asserts_of_lengths_is_left_as_it_is() -> None:
 
 
 def test_each_change_is_one_place_of_a_program() -> None:
-    path = "kafkalog/storage/roll.py"
+    path = "kafkalog/storage/new_segment.py"
     source = (ROOT / path).read_bytes()
     found = python_changes(path, source)
     assert found and len(set(found)) == len(found)

@@ -17,8 +17,8 @@ import pytest
 from kafkalog.server.groups.offset_part import Committer, NewOffset
 from kafkalog.server.requests.cooperative_yield import TURN_ROWS
 from kafkalog.server.status import http as metrics_http
+from kafkalog.server.status.exposition import families
 from kafkalog.server.status.http import HttpListener, Page, SharedPage
-from kafkalog.server.status.metric_families import families
 from kafkalog.server.status.metrics import BOUNDS_MS, ServerMetrics
 from kafkalog.server.status.snapshot import status_of as gather_status
 from kafkalog.server.wire.versions import APIS

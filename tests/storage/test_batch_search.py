@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog._core.log.check import find_header
+from kafkalog._core.log.segment_check import find_header
 from kafkalog.storage.batch_search import WINDOW_BYTES, Budget, Found, checksum_holds, find_batch, is_batch, only_zeros
 from kafkalog.util.fileio import OS, File
 from tests.builder import message_v1

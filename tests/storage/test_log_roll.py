@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import IllegalState
-from kafkalog.storage.roll import plan_roll
+from kafkalog.storage.new_segment import plan_roll
 from kafkalog.types import LogOffsetMetadata
 from kafkalog.util.clock import MockClock
 from kafkalog.util.scheduler import MockScheduler

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog._core.batch.scan import scan
-from kafkalog._core.log.plan import ROLL_FOR_INDEX, ROLL_FOR_OFFSET, ROLL_FOR_SIZE, ROLL_FOR_TIME, plan_append
+from kafkalog._core.log.plan import plan_append
+from kafkalog._core.log.roll import ROLL_FOR_INDEX, ROLL_FOR_OFFSET, ROLL_FOR_SIZE, ROLL_FOR_TIME
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import IllegalArgument, SegmentOffsetOverflow
 from kafkalog.records.memory import MemoryRecords

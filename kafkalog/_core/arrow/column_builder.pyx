@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 from kafkalog._core.arrow.columns cimport Columns
 from kafkalog._core.arrow.memory cimport Memory, drop_memory, grow_memory, hold_memory, new_memory
-from kafkalog._core.batch.batch cimport BatchRow, place_of
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.batch.decode import STATUS_TEXT as RECORD_STATUS_TEXT
 from kafkalog._core.arrow.filling cimport Build, Place, fill_batch

@@ -7,7 +7,7 @@ from kafkalog._core.arrow.growing cimport (
 )
 from kafkalog._core.arrow.memory cimport Memory
 from kafkalog._core.arrow.sweep cimport Sweep, kl_fetch_ahead, sweep_heads, sweep_records
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport HEAD_BYTES, Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_RECORD_BODY,

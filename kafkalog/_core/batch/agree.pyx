@@ -1,7 +1,7 @@
 """Do the records of a batch, once decoded, agree with its header? One pass over the columns."""
 from libc.stdint cimport int64_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.decode cimport RecordTable
 from kafkalog._core.bytes.wrap cimport subtracted
 

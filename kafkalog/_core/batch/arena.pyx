@@ -7,7 +7,7 @@ cimport cython
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.layout cimport CODEC_MASK, LOG_OVERHEAD, OK, SIZE_AT, V2_ATTRIBUTES_AT, V2_RECORDS_AT
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.batch.unpack cimport Unpacker

@@ -1,6 +1,6 @@
 # cython: language_level=3
 """The one thing about a v2 batch's range of offsets that no checksum vouches for, and that a cleaner must not believe."""
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 
 cdef enum:
     ERR_BATCH_RANGE = 105           # a status beside those of layout.pxd: the batch ends below its base offset

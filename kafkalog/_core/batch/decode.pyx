@@ -8,8 +8,8 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.headers cimport Header, take_header
 from kafkalog._core.batch.layout cimport (

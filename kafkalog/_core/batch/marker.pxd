@@ -2,7 +2,7 @@
 """The marker that a control batch of a producer holds: how its transaction ended (format.md section 3)."""
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport CODEC_MASK, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.bytes.cursor cimport Cursor

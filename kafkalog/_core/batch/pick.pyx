@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from kafkalog._core.batch.batch cimport BatchRow, peek_batch, read_row
+from kafkalog._core.batch.check cimport BatchRow, peek_batch, read_row
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport (

@@ -2,7 +2,7 @@
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 
 
 cdef class ReadyBatch:

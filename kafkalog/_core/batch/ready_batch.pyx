@@ -3,7 +3,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport read_v2_row
+from kafkalog._core.batch.check cimport read_v2_row
 
 
 @cython.final

@@ -8,7 +8,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.emit cimport (
     HeaderFields, message_size, plain_header, put_header, put_message, put_sized, put_varint, put_varlong, varint_size,
     varlong_size,

@@ -5,7 +5,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from kafkalog._core.batch.batch cimport (
+from kafkalog._core.batch.check cimport (
     BAD_CONTROL, BAD_COUNT, BAD_SEQUENCE, STOP_END, STOP_LIMIT, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow,
     header_fault_of, peek_batch, read_row,
 )

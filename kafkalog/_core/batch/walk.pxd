@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, LOG_OVERHEAD, MAGIC_AT, SIZE_AT, TRANSACTIONAL_BIT, V2_ATTRIBUTES_AT, V2_COUNT_AT, V2_CRC_AT,
     V2_LAST_DELTA_AT, V2_RECORDS_AT,

@@ -2,7 +2,7 @@
 """Compressed v0 and v1 messages: where their payload lies, and the offsets of the messages in it (format.md section 4)."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, ERR_SHORT, ERR_WRAPPER_CODEC, ERR_WRAPPER_EMPTY, ERR_WRAPPER_NESTED, ERR_WRAPPER_NULL,
     ERR_WRAPPER_OFFSET, LOG_OVERHEAD, OK, SIZE_AT,

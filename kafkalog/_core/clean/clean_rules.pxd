@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.clean.cleaned_txns cimport CleanedTxns
 from kafkalog._core.clean.last_records cimport LastRecords
 from kafkalog._core.clean.live_offsets cimport LiveOffsets

@@ -7,8 +7,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE,

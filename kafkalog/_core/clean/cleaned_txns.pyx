@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memset
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.batch.marker cimport ABORT, COMMIT, UNREADABLE, marker_kind
 from kafkalog._core.batch.scan cimport BatchTable

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.emit cimport (
     HeaderFields, plain_header, put_sized, put_varint, put_varlong, varint_size, varlong_size,
 )

@@ -6,8 +6,8 @@ CLN-46 of the checklist.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of
 from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.bytes.buffers cimport Held, hold
 from kafkalog._core.bytes.cursor cimport Cursor
 from kafkalog._core.batch.decode import STATUS_TEXT

@@ -4,7 +4,7 @@ from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of, read_row
+from kafkalog._core.batch.check cimport BatchRow, place_of, read_row
 from kafkalog._core.batch.emit cimport HeaderFields, put_header
 from kafkalog._core.batch.layout cimport CODEC_MASK, DELETE_HORIZON_BIT, ERR_MEMORY, OK, TIMESTAMP_TYPE_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.scan cimport BatchTable

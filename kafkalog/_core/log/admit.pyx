@@ -4,7 +4,7 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
-from kafkalog._core.batch.batch cimport STOP_END, BatchRow, header_fault_of, place_of, read_v2_row
+from kafkalog._core.batch.check cimport STOP_END, BatchRow, header_fault_of, place_of, read_v2_row
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_MEMORY, ERR_SHORT,

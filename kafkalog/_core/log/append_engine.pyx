@@ -9,16 +9,17 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkalog._core.batch.batch cimport BatchRow, header_fault_of, peek_batch, read_v2_row
+from kafkalog._core.batch.check cimport BatchRow, header_fault_of, peek_batch, read_v2_row
 from kafkalog._core.batch.layout cimport CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.ready_batch cimport ReadyBatch
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.log.admit cimport NOT_REFUSED, LeaderLimits, Rules, refusal_of, takes_batch
 from kafkalog._core.log.assign cimport assign_one, assign_rows
 from kafkalog._core.log.log_fields cimport LogFields
-from kafkalog._core.log.plan cimport KEEP, AppendPlan, SegmentTail, pass_batch, planned, roll_reason
-from kafkalog._core.log.producer cimport ProducerState
-from kafkalog._core.log.producers cimport CLIENT, REPLICATION, Producers
+from kafkalog._core.log.plan cimport AppendPlan, pass_batch, planned
+from kafkalog._core.log.producer_checks cimport CLIENT, REPLICATION, Producers
+from kafkalog._core.log.producer_state cimport ProducerState
+from kafkalog._core.log.roll cimport KEEP, SegmentTail, roll_reason
 from kafkalog._core.log.slots cimport Slot, slot_get, slot_set
 from kafkalog._core.log.staged cimport Staged
 from kafkalog._core.log.state cimport LogState

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from kafkalog._core.log.plan import SegmentTail
+from kafkalog._core.log.roll import SegmentTail
 
 IndexEntry = tuple[int, int, int, int]
 

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kafkalog._core.log.admit cimport LeaderLimits
 from kafkalog._core.log.log_lock cimport LogLock
-from kafkalog._core.log.plan cimport RollRules
+from kafkalog._core.log.roll cimport RollRules
 from kafkalog._core.log.staged cimport Staged
 from kafkalog._core.log.state cimport LogState
 

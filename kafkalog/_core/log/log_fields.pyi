@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 from kafkalog._core.log.admit import LeaderLimits
 from kafkalog._core.log.log_lock import LogLock
-from kafkalog._core.log.plan import RollRules
+from kafkalog._core.log.roll import RollRules
 from kafkalog._core.log.staged import Staged
 from kafkalog._core.log.state import LogState
 

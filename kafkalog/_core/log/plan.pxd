@@ -1,32 +1,10 @@
 # cython: language_level=3
 from libc.stdint cimport int32_t, int64_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.wrap cimport added
-
-
-cdef enum:                          # why a segment is rolled before a write
-    KEEP = 0
-    ROLL_SIZE
-    ROLL_TIME
-    ROLL_INDEX
-    ROLL_OFFSET
-
-
-cdef class SegmentTail:
-    cdef readonly int64_t size
-    cdef readonly int64_t last_offset
-    cdef readonly int64_t max_timestamp
-    cdef readonly int64_t offset_of_max_timestamp
-    cdef readonly int64_t rolling_timestamp
-    cdef readonly int64_t bytes_since_index_entry
-    cdef readonly int64_t offset_slots
-    cdef readonly int64_t time_slots
-    cdef readonly int64_t last_time_entry
-
-    cdef SegmentTail copy(self)
-    cdef tuple fields(self)
+from kafkalog._core.log.roll cimport RollRules, SegmentTail
 
 
 cdef inline bint pass_batch(
@@ -57,14 +35,6 @@ cdef inline bint pass_batch(
     return is_indexed
 
 
-cdef class RollRules:
-    cdef readonly int64_t base_offset
-    cdef readonly int64_t max_size
-    cdef readonly int64_t max_wait_ms
-    cdef readonly int64_t created_ms
-    cdef readonly int64_t index_interval_bytes
-
-
 cdef class AppendPlan:
     cdef readonly int roll_reason
     cdef readonly Py_ssize_t start_row
@@ -83,7 +53,3 @@ cdef class AppendPlan:
 cdef AppendPlan planned(
     BatchTable table, Py_ssize_t row, SegmentTail tail, RollRules rules, int64_t now, bint whole, bint fresh
 )
-
-cdef int roll_reason(
-    SegmentTail tail, RollRules rules, int64_t size, int64_t max_timestamp, int64_t last_offset, int64_t now
-) noexcept

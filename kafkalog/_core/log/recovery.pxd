@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalog._core.batch.walk cimport BatchWalk
-from kafkalog._core.log.plan cimport SegmentTail
+from kafkalog._core.log.roll cimport SegmentTail
 from kafkalog._core.log.trace cimport ProducerTrace
 
 

@@ -1,7 +1,7 @@
 from typing import final
 
 from kafkalog._core.batch.walk import BatchWalk
-from kafkalog._core.log.plan import SegmentTail
+from kafkalog._core.log.roll import SegmentTail
 from kafkalog._core.log.trace import ProducerTrace
 
 MORE: int

@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.layout cimport V2_LAST_DELTA_AT, V2_LEADER_EPOCH_AT, V2_MAX_TIMESTAMP_AT, V2_PRODUCER_ID_AT
 from kafkalog._core.batch.walk cimport (
     MOST_MARKER_BYTES, WALK_CRC, WALK_END, WALK_MEMORY, WALK_MORE, WALK_ORDER, WALK_PARTIAL, WALK_RANGE, WALK_SIZE, BatchWalk,
@@ -17,7 +17,8 @@ from kafkalog._core.batch.walk cimport (
 from kafkalog._core.bytes.endian cimport load32, load64, store32, store64
 from kafkalog._core.bytes.room cimport room_for_one
 from kafkalog._core.bytes.wrap cimport added
-from kafkalog._core.log.plan cimport SegmentTail, pass_batch
+from kafkalog._core.log.plan cimport pass_batch
+from kafkalog._core.log.roll cimport SegmentTail
 from kafkalog._core.log.trace cimport ProducerTrace
 
 # why `check` came back

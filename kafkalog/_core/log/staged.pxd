@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
-from kafkalog._core.log.producer cimport ProducerState
+from kafkalog._core.log.producer_state cimport ProducerState
 
 
 cdef class CompletedTxn:

@@ -1,4 +1,4 @@
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 
 class CompletedTxn:
     """A transaction that a marker ended: its producer, its first offset, the marker's offset, and how it ended."""

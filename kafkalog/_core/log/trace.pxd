@@ -1,9 +1,9 @@
 # cython: language_level=3
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.log.ids cimport IdTable
-from kafkalog._core.log.producer cimport Batch, WINDOW
+from kafkalog._core.log.producer_state cimport Batch, WINDOW
 
 
 cdef enum Step:

@@ -8,13 +8,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memmove, memset
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.batch.marker cimport COMMIT, read_marker
 from kafkalog._core.bytes.room cimport room_for_one
 from kafkalog._core.bytes.wrap cimport subtracted
 from kafkalog._core.log.ids cimport drop_ids, make_ids, number_of
-from kafkalog._core.log.producer cimport Batch, last_sequence_of, WINDOW
+from kafkalog._core.log.producer_state cimport Batch, last_sequence_of, WINDOW
 
 
 @cython.final

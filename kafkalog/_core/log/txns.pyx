@@ -10,7 +10,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, qsort, realloc
 
-from kafkalog._core.batch.batch cimport BatchRow, read_row
+from kafkalog._core.batch.check cimport BatchRow, read_row
 from kafkalog._core.batch.layout cimport CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT, V2_RECORDS_AT
 from kafkalog._core.batch.marker cimport ABORT, COMMIT, marker_kind
 from kafkalog._core.batch.scan cimport BatchTable

@@ -2,7 +2,7 @@
 """The constant words and numbers of the dump tool's lines, into a place the caller has reserved (format.md 12, 13 A1-A2)."""
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields
 from kafkalog._core.batch.headers cimport Header, headers_of, take_header
 from kafkalog._core.batch.layout cimport (

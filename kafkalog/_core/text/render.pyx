@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 
-from kafkalog._core.batch.batch cimport BatchRow, peek_batch, read_row
+from kafkalog._core.batch.check cimport BatchRow, peek_batch, read_row
 from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MEMORY, ERR_SHORT,

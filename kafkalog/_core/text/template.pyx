@@ -8,7 +8,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from kafkalog._core.batch.batch cimport STOP_END, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow, peek_batch, read_row
+from kafkalog._core.batch.check cimport STOP_END, STOP_MAGIC, STOP_PARTIAL, STOP_SIZE, BatchRow, peek_batch, read_row
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.headers cimport Header, headers_of, take_header

@@ -16,7 +16,7 @@ from kafkalog.types import TopicPartition
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 
-    from kafkalog._core.log.producer import ProducerState
+    from kafkalog._core.log.producer_state import ProducerState
     from kafkalog.server.node.node import Node
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog.errors import StorageError
 from kafkalog.server.net.endpoints import parse_endpoint
-from kafkalog.server.status.metric_families import families
+from kafkalog.server.status.exposition import families
 from kafkalog.server.status.page import page, status_of
 from kafkalog.util.prometheus import CONTENT_TYPE, lines
 

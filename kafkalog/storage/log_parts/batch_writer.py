@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog._core.batch.ready_batch import ReadyBatch
 from kafkalog._core.batch.scan import BatchTable, scan
 from kafkalog._core.log.plan import AppendPlan, append_info, place_append, plan_append
-from kafkalog._core.log.producers import ORIGIN_CLIENT
+from kafkalog._core.log.producer_checks import ORIGIN_CLIENT
 from kafkalog._core.log.staged import Staged
 from kafkalog.errors import KafkalogError
 from kafkalog.storage.append import Origin, no_offsets_left, placed_info

@@ -11,8 +11,8 @@ from kafkalog.storage.log_parts.remover import LogRemover
 from kafkalog.storage.log_parts.roller import LogRoller
 from kafkalog.storage.log_state import at_end, high_watermark_updated, log_start_incremented
 from kafkalog.storage.names import DELETED_SUFFIX
+from kafkalog.storage.new_segment import remove_stale_files
 from kafkalog.storage.retention import rules_of
-from kafkalog.storage.roll import remove_stale_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.storage.segments import LogSegments
 from kafkalog.storage.truncate import TruncatePlan, plan_delete_before, plan_truncate

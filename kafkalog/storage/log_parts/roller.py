@@ -10,7 +10,7 @@ from kafkalog.storage.log_parts.flusher import LogFlusher
 from kafkalog.storage.log_parts.remover import LogRemover
 from kafkalog.storage.log_state import at_end
 from kafkalog.storage.names import DELETED_SUFFIX
-from kafkalog.storage.roll import plan_roll, remove_stale_files
+from kafkalog.storage.new_segment import plan_roll, remove_stale_files
 from kafkalog.storage.segment import LogSegment
 from kafkalog.util.interrupts import deferred_interrupts
 

@@ -17,8 +17,8 @@ import os
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from kafkalog._core.log.plan import SegmentTail
 from kafkalog._core.log.recovery import BAD_RANGE
+from kafkalog._core.log.roll import SegmentTail
 from kafkalog.config.topic import LogConfig
 from kafkalog.errors import FormatError, IllegalState, SegmentOffsetOverflow
 from kafkalog.storage.damage import MisplacedBatch, next_sound

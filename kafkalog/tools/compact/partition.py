@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog._core.clean.offset_map import SkimpyOffsetMap
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog.cleaner.choosing import Offsets, cleanable_offsets
 from kafkalog.cleaner.cleanable import CleanableLog, CleanRange
 from kafkalog.cleaner.pass_ import clean

@@ -9,7 +9,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kafkalog._core.log.plan import RollRules, SegmentTail, plan_append
+from kafkalog._core.log.plan import plan_append
+from kafkalog._core.log.roll import RollRules, SegmentTail
 from kafkalog.storage.file_slice import FileSlice
 from kafkalog.storage.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP_YET
 from kafkalog.tools.os_errors import os_errors

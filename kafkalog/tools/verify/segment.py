@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kafkalog._core.log.check import (
+from kafkalog._core.log.segment_check import (
     BAD_CRC,
     BAD_HEADER,
     BAD_MAGIC,

@@ -6,7 +6,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.batch.fields cimport Fields, take_record
 from kafkalog._core.batch.layout cimport (
     CODEC_MASK, CONTROL_BIT, LEGACY_ATTRIBUTES_AT, LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD, OK, SIZE_AT,

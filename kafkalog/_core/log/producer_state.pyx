@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from kafkalog._core.batch.batch cimport BatchRow
+from kafkalog._core.batch.check cimport BatchRow
 from kafkalog._core.bytes.wrap cimport subtracted
 
 cdef enum:

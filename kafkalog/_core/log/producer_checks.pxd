@@ -1,8 +1,8 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t
 
-from kafkalog._core.batch.batch cimport BatchRow
-from kafkalog._core.log.producer cimport ProducerState
+from kafkalog._core.batch.check cimport BatchRow
+from kafkalog._core.log.producer_state cimport ProducerState
 from kafkalog._core.log.staged cimport Staged
 
 

@@ -4,7 +4,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from kafkalog._core.batch.scan import BatchTable
-from kafkalog._core.log.producer import ProducerState
+from kafkalog._core.log.producer_state import ProducerState
 from kafkalog._core.log.staged import CompletedTxn, Staged
 from kafkalog._core.log.trace import ProducerTrace
 

@@ -10,12 +10,12 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkalog._core.batch.batch cimport BatchRow, place_of
+from kafkalog._core.batch.check cimport BatchRow, place_of
 from kafkalog._core.batch.layout cimport CONTROL_BIT, TRANSACTIONAL_BIT
 from kafkalog._core.batch.marker cimport ABORT, COMMIT, UNREADABLE, read_marker
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.bytes.wrap cimport added, subtracted
-from kafkalog._core.log.producer cimport WINDOW, ProducerState
+from kafkalog._core.log.producer_state cimport WINDOW, ProducerState
 from kafkalog._core.log.staged cimport CompletedTxn, Staged
 from kafkalog._core.log.trace cimport TXN_BEGINS, ProducerTrace, Traced, TxnStep
 
