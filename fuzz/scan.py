@@ -2,11 +2,11 @@
 
 from kafkalog._core.batch import pick
 from kafkalog._core.batch.scan import BatchTable, find_max_timestamp, find_offset, scan
-from kafkalog._core.log import plan
+from kafkalog._core.log import plan, roll
 
 SEALS = True
-RULES = plan.RollRules(0, 1 << 30, 1 << 40, 0, 100)
-EMPTY = plan.SegmentTail()
+RULES = roll.RollRules(0, 1 << 30, 1 << 40, 0, 100)
+EMPTY = roll.SegmentTail()
 
 
 def run(data: memoryview) -> None:

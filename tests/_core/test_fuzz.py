@@ -15,7 +15,7 @@ import pytest
 from kafkalog._core.batch import encode, pick, scan
 from kafkalog._core.batch.decode import RecordTable, decode
 from kafkalog._core.batch.record import RecordIterator
-from kafkalog._core.log import assign, index, plan
+from kafkalog._core.log import assign, index, plan, roll
 from kafkalog._core.log.admit import check_rows
 from kafkalog._core.text import ingest, render, template
 from tests import builder
@@ -216,7 +216,7 @@ def test_a_table_from_another_buffer() -> None:
             lambda: assign.assign(other, table, 5, first=first, base_position=base),  # noqa: B023
             lambda: check_rows(other, table, first, base_position=base),  # noqa: B023
             lambda: assign.stamp_batch(other, table, first, append_time_type=True, timestamp=3),  # noqa: B023
-            lambda: plan.plan_append(table, first, plan.SegmentTail(), RULES, 0, True, True),  # noqa: B023
+            lambda: plan.plan_append(table, first, roll.SegmentTail(), RULES, 0, True, True),  # noqa: B023
             lambda: plan.offsets_rise(table, first),  # noqa: B023
             lambda: plan.first_without_epoch(table, first),  # noqa: B023
         ]
@@ -227,7 +227,7 @@ def test_a_table_from_another_buffer() -> None:
                 pass
 
 
-RULES = plan.RollRules(0, 1 << 30, 1 << 40, 0, 100)
+RULES = roll.RollRules(0, 1 << 30, 1 << 40, 0, 100)
 
 
 def test_index_bytes() -> None:

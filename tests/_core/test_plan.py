@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalog._core.batch.scan import scan
-from kafkalog._core.log import plan
+from kafkalog._core.log import roll
 from kafkalog._core.log.plan import AppendPlan, append_info, place_append, plan_append
 from kafkalog._core.log.roll import RollRules, SegmentTail
 from tests.storage.logs import NOW, run, sized_batch
@@ -45,10 +45,10 @@ def test_a_leader_places_and_plans_in_one_step() -> None:
 def test_an_append_of_many_batches_ends_where_a_segment_does() -> None:
     """SEG-17: batch by batch, or all or nothing."""
     group = planned(run(0, 13), whole=False)
-    assert (group.stop_row, group.roll_reason) == (10, plan.NO_ROLL)
+    assert (group.stop_row, group.roll_reason) == (10, roll.NO_ROLL)
     rest = planned(run(0, 13), group.tail, whole=False, row=10)
-    assert (rest.roll_reason, rest.stop_row, rest.size) == (plan.ROLL_FOR_SIZE, 10, 0)
-    assert planned(run(0, 13)).roll_reason == plan.ROLL_FOR_SIZE
+    assert (rest.roll_reason, rest.stop_row, rest.size) == (roll.ROLL_FOR_SIZE, 10, 0)
+    assert planned(run(0, 13)).roll_reason == roll.ROLL_FOR_SIZE
     assert planned(run(0, 13), fresh=True).stop_row == 13
 
 
@@ -56,19 +56,19 @@ def test_an_append_of_many_batches_ends_where_a_segment_does() -> None:
 def test_offsets_that_do_not_fit_are_never_overruled(fresh: bool) -> None:
     """SEG-2, SEG-17: not even in a fresh segment; the extremes of 64 bits neither."""
     for base in (2**31, 2**62, -5):
-        assert planned(sized_batch(100, base=base), fresh=fresh).roll_reason == plan.ROLL_FOR_OFFSET
+        assert planned(sized_batch(100, base=base), fresh=fresh).roll_reason == roll.ROLL_FOR_OFFSET
 
 
 @pytest.mark.parametrize(
     ("tail", "time", "now", "reason"),
     [
-        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 9), NOW + 500, NOW, plan.NO_ROLL),
-        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 9), NOW + 501, NOW, plan.ROLL_FOR_TIME),
-        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 9), -1, NOW + 10**9, plan.NO_ROLL),
-        (SegmentTail(1, 0, 5, 0, -1, 0, 9, 9), NOW, NOW + 501, plan.ROLL_FOR_TIME),
-        (SegmentTail(0, -1, -1, -1, -1, 0, 9, 9), NOW + 10**9, NOW + 10**9, plan.NO_ROLL),
-        (SegmentTail(1, 0, 5, 0, NOW, 0, 0, 9), NOW, NOW, plan.ROLL_FOR_INDEX),
-        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 0), NOW, NOW, plan.ROLL_FOR_INDEX),
+        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 9), NOW + 500, NOW, roll.NO_ROLL),
+        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 9), NOW + 501, NOW, roll.ROLL_FOR_TIME),
+        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 9), -1, NOW + 10**9, roll.NO_ROLL),
+        (SegmentTail(1, 0, 5, 0, -1, 0, 9, 9), NOW, NOW + 501, roll.ROLL_FOR_TIME),
+        (SegmentTail(0, -1, -1, -1, -1, 0, 9, 9), NOW + 10**9, NOW + 10**9, roll.NO_ROLL),
+        (SegmentTail(1, 0, 5, 0, NOW, 0, 0, 9), NOW, NOW, roll.ROLL_FOR_INDEX),
+        (SegmentTail(1, 0, 5, 0, NOW, 0, 9, 0), NOW, NOW, roll.ROLL_FOR_INDEX),
     ],
 )
 def test_reasons_to_roll(tail: SegmentTail, time: int, now: int, reason: int) -> None:
@@ -83,7 +83,7 @@ def test_limits_of_64_bits_do_not_overflow() -> None:
     tail = SegmentTail(1, 0, 0, 0, 0, 0, 9, 9)
     for time in (2**63 - 1, -(2**63)):
         table = scan(sized_batch(120, base=1, timestamp=time))
-        assert plan_append(table, 0, tail, rules, 2**63 - 1, True, False).roll_reason == plan.NO_ROLL
+        assert plan_append(table, 0, tail, rules, 2**63 - 1, True, False).roll_reason == roll.NO_ROLL
 
 
 def test_values_are_immutable_and_compare() -> None:
