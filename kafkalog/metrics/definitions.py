@@ -16,7 +16,7 @@ from kafkalog.manager.directory_set import STORES
 from kafkalog.manager.job import JOBS, Job
 from kafkalog.manager.log_remover import LogRemover
 from kafkalog.storage.log import UnifiedLog
-from kafkalog.storage.log_metrics import LOGS, REASONS
+from kafkalog.storage.log_counters import LOGS, REASONS
 from kafkalog.storage.names import DELETE_DIR_SUFFIX
 from kafkalog.util import events
 from kafkalog.util.prometheus import Histogram, Kind, Labels

@@ -21,7 +21,7 @@ from kafkalog.storage.damage import MisplacedBatch
 from kafkalog.storage.directory import list_directory
 from kafkalog.storage.failure import Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_metrics import LOGS, LogMetrics
+from kafkalog.storage.log_counters import LOGS, LogCounters
 from kafkalog.storage.log_parts.appender import LogAppender
 from kafkalog.storage.log_parts.batch_writer import BatchWriter
 from kafkalog.storage.log_parts.core import LogCore
@@ -258,7 +258,7 @@ class UnifiedLog:
         return self._core.health.cause is not None and not self._core.health.closed
 
     @property
-    def metrics(self) -> LogMetrics:
+    def metrics(self) -> LogCounters:
         """Counters of this log."""
         return self._core.metrics
 

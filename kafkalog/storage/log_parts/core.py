@@ -17,7 +17,7 @@ from kafkalog.errors import KafkalogError, StorageError
 from kafkalog.storage.append import leader_limits
 from kafkalog.storage.failure import LogHealth, Report
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_metrics import LogMetrics
+from kafkalog.storage.log_counters import LogCounters
 from kafkalog.storage.log_state import at_end
 from kafkalog.storage.names import parse_topic_partition_dir
 from kafkalog.storage.producer_state import ProducerStateManager
@@ -91,7 +91,7 @@ class LogCore(LogFields):
         self.name = os.path.basename(os.path.normpath(directory))
         self.topic_partition: TopicPartition = parse_topic_partition_dir(self.name)
         self.leader_epoch = leader_epoch
-        self.metrics = LogMetrics()
+        self.metrics = LogCounters()
         self.fs = fs
         self.clock = clock
         self.milliseconds = clock.milliseconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.storage.log_metrics import REASONS
+from kafkalog.storage.log_counters import REASONS
 from kafkalog.storage.log_parts.core import LogCore
 from kafkalog.storage.log_parts.flusher import LogFlusher
 from kafkalog.storage.log_parts.remover import LogRemover

@@ -23,7 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.storage.damage import MisplacedBatch, damage_at
 from kafkalog.storage.leader_epoch import LeaderEpochCache
-from kafkalog.storage.log_metrics import LOGS, LogMetrics
+from kafkalog.storage.log_counters import LOGS, LogCounters
 from kafkalog.storage.lookup import bounded, first_at
 from kafkalog.storage.names import CLEAN_SHUTDOWN_FILE
 from kafkalog.storage.read import out_of_range
@@ -85,7 +85,7 @@ class LogView:
         self._fs = fs
         self._clock = clock
         self._epoch_problem: KafkalogError | None = None
-        self.metrics = LogMetrics()
+        self.metrics = LogCounters()
         LOGS.add(self)
 
     @property

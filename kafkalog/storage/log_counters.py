@@ -37,7 +37,7 @@ class Durations:
         return list(zip((*BUCKETS_S, inf), accumulate(self.counts), strict=True))
 
 
-class LogMetrics:
+class LogCounters:
     """Counters of one log or view. Threads: changed under the log's lock, `reads` by any reader."""
 
     __slots__ = (
