@@ -114,6 +114,12 @@ class BatchWriter:
                 staged = manager.stage(table, 0, table.count, data, origin=origin, guard=guard, epoch_bumps=epoch_bumps)
                 if staged is not None and staged.duplicate is not None:
                     return staged.duplicate
+        self._write_locked(segment, data, plan, staged)
+        return None
+
+    def _write_locked(self, segment: LogSegment, data: Data, plan: AppendPlan, staged: Staged | None) -> None:
+        """Write what `plan` is about and publish it, with the changes of its producers; on an error undo the write."""
+        core = self._core
         state = core.state
         try:
             segment.write(data, plan)
@@ -127,7 +133,6 @@ class BatchWriter:
         except BaseException as error:
             core.undo_write_locked(state, plan.first_offset, error)
             raise
-        return None
 
     def _emit_append_locked(self, plan: AppendPlan) -> None:
         place = {"first_offset": plan.first_offset, "last_offset": plan.last_offset}
@@ -181,19 +186,7 @@ class BatchWriter:
                 staged = core.producers.producers.stage(table, row, plan.stop_row, view, 0, ORIGIN_CLIENT)
                 if staged is not None and staged.fault:
                     return row
-            state = core.state
-            try:
-                segment.write(view[plan.start_byte : plan.stop_byte], plan)
-                after = state.appended(plan, core.follows)
-                if staged is None:
-                    core.state = after if after.first_unstable_offset < 0 else core.with_unstable_locked(after)
-                else:
-                    self._publish_staged_locked(segment, after, staged)
-                if "append" in HOOKS:
-                    self._emit_append_locked(plan)
-            except BaseException as error:
-                core.undo_write_locked(state, plan.first_offset, error)
-                raise
+            self._write_locked(segment, view[plan.start_byte : plan.stop_byte], plan, staged)
             row, fresh = plan.stop_row, False
         return rows
 
