@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from asv_benchmarks.counting import history, kept
-from asv_benchmarks.counting.base import ROOT, choose_base, commit_of, is_changed, make_base
+from asv_benchmarks.counting.base import ROOT, choose_base, commit_of, is_changed, make_base, shares_modules
 from asv_benchmarks.counting.callgrind import Counts, count, unavailable
 from asv_benchmarks.counting.toolchain import differences, toolchain
 from asv_benchmarks.counting.verdict import THRESHOLD, judge, told
@@ -36,6 +36,9 @@ def main(arguments: list[str]) -> int:
             return 1
         return kept.record(list(PATHS), asked.profile, str(commit))
     base = choose_base() if asked.base is None else (str(commit), asked.base)
+    if base is not None and not shares_modules(base[0]):
+        print(f"bench: {base[0][:12]} has no compiled module at a path of this tree, and cannot run its hot paths")
+        base = None
     counts: dict[str, dict[str, int]] = {}
     if reason is not None:
         print(f"bench: nothing was counted: {reason}")
@@ -100,25 +103,25 @@ def _add_head(counts: dict[str, dict[str, int]], found: Counts) -> None:
 
 
 def _against_kept(profile: str, threshold: float, counts: dict[str, dict[str, int]]) -> int:
-    """Compare this tree, a clone without history, with the counts of the last release; return the exit status."""
+    """Compare this tree with the counts of the last release, for want of a commit to count; return the exit status."""
     held = kept.read()
     after = counted(ROOT, profile)
     _add_head(counts, after)
     if held is None or profile != held.profile:
-        print(f"bench: {len(after.instructions)} hot paths counted and compared with nothing: this clone has no "
-              "history, and no counts of this profile are kept")  # fmt: skip
+        print(f"bench: {len(after.instructions)} hot paths counted and compared with nothing: there is no "
+              "commit to count, and no counts of this profile are kept")  # fmt: skip
         return 0
     if other := differences(held.toolchain, toolchain()):
         print(
-            f"bench: {len(after.instructions)} hot paths counted and compared with nothing: this clone has no history, "
-            f"and the counts kept of {held.commit[:12]} are of another toolchain ({', '.join(other)})"
+            f"bench: {len(after.instructions)} hot paths counted and compared with nothing: there is no commit to "
+            f"count, and the counts kept of {held.commit[:12]} are of another toolchain ({', '.join(other)})"
         )
         return 0
     slower = judge(held.instructions, after.instructions, threshold=threshold, accepted=kept.accepted()).slower
     if slower:
         after.take_lower(counted(ROOT, profile, [change.name for change in slower]))
     print(f"bench: {profile} profile, {len(after.instructions)} hot paths, this tree against the counts kept of "
-          f"{held.commit[:12]}, as this clone has no history")  # fmt: skip
+          f"{held.commit[:12]}, as there is no commit to count")  # fmt: skip
     return tell(held.instructions, after, held.commit[:12], threshold)
 
 

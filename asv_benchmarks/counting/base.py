@@ -52,6 +52,12 @@ def choose_base(root: Path = ROOT) -> tuple[str, str] | None:
     return (parent, "the commit landed before") if parent else None
 
 
+def shares_modules(commit: str, root: Path = ROOT) -> bool:
+    """Return True if a commit has a compiled module at a path of this tree; else it cannot run today's hot paths."""
+    listed = git("ls-tree", "-r", "--name-only", commit, "--", str(CORE), root=root) or ""
+    return any(name.endswith(".pyx") and (root / name).is_file() for name in listed.splitlines())
+
+
 def is_changed() -> bool:
     """Return True if the package in this tree differs from that of HEAD."""
     return bool(git("status", "--porcelain", "--", "kafkalog", "setup.py", "pyproject.toml"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asv_benchmarks.counting.base import choose_base, module_keys
+from asv_benchmarks.counting.base import choose_base, module_keys, shares_modules
 from tests.trees import SOURCES
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
@@ -59,6 +59,19 @@ def test_a_clone_without_history_has_none(repository: Path, tmp_path_factory: py
     git(repository, "clone", "-q", "--depth=1", f"file://{repository}", str(clone))
     assert choose_base(clone) is None
     assert choose_base(tmp_path_factory.mktemp("empty")) is None
+
+
+def test_a_commit_whose_modules_lie_elsewhere_cannot_be_counted(repository: Path) -> None:
+    for path in ("kafkalog/_core/crc.pyx", "kafkalog/_core/bytes/crc.pyx"):
+        (repository / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / path).touch()
+        git(repository, "add", path)
+        git(repository, "commit", "-q", "-m", path)
+        (repository / path).unlink()
+        git(repository, "rm", "-q", "--cached", path)
+    (repository / "kafkalog/_core/bytes/crc.pyx").touch()
+    assert not shares_modules(named(repository, "HEAD~1"), repository)
+    assert shares_modules(named(repository, "HEAD"), repository)
 
 
 def copied(tmp_path: Path) -> Path:
