@@ -45,7 +45,7 @@ def record_of(line: bytes, key_field: str | None, time_field: str | None) -> tup
     """A line's key and time."""
     document = json.loads(line)
     if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     key = None if key_field is None else str(document[key_field]).encode()
     when = None if time_field is None else document[time_field]
     return key, datetime.fromisoformat(when) if isinstance(when, str) else when

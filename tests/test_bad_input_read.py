@@ -93,7 +93,7 @@ class TestPaths:
     @pytest.mark.parametrize("name", ["orders", "orders-", "-0", "orders-x", "or ders-0", "orders--delete", "..-0"])
     def test_segments_under_a_name_that_is_no_partitions(self, tmp_path: Path, name: str) -> None:
         write_segment(tmp_path / name, 0, batches(0, 1, 3))
-        with pytest.raises(ValueError, match="no partition directory") as error:
+        with pytest.raises(ValueError, match="is not a partition directory") as error:
             kafkalog.open(tmp_path / name)
         assert isinstance(error.value, NotAPartition)
         assert_says(error.value, tmp_path / name)

@@ -13,7 +13,7 @@ def test_the_package_is_the_one_that_is_to_be_tested() -> None:
 
     assert wrong_package() is None
     assert Path(kafkalog.__file__).parent == PACKAGE
-    assert (SOURCES / "kafkalog" / "_core" / "crc.pyx").is_file() and (SOURCES / "setup.py").is_file()
+    assert (SOURCES / "kafkalog" / "_core" / "bytes" / "crc.pyx").is_file() and (SOURCES / "setup.py").is_file()
     assert WHEEL is None or not (ROOT / "kafkalog").exists()
 
 

@@ -61,7 +61,8 @@ COLUMNS = (
           "if len(self._kinds) == 1:\n    sum(bytes(40000))"),
     Plant("table in memory", "log/scan.py", "return Table.of(self._pieces(), self._kinds)", "sum(bytes(40000))"),
     Plant("rows for Spark", "spark/reading.py", "batch = pa.record_batch(piece, schema=schema)", "sum(bytes(40000))"),
-    Plant("rows from Spark, staged", "spark/sink_task.py", "topics = _Topics(directory, options, fs)",
+    Plant("rows from Spark, staged", "spark/sink_task.py",
+          "landing = Landing(directory, job, options.partitions, options.compression)",
           "sum(bytes(40000))"),
 )  # fmt: skip
 INDEXES = (

@@ -104,20 +104,8 @@ class LazyFile:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_fs",
-        "_identity",
-        "_mode",
-        "_next_path",
-        "_pinned",
-        "_probe",
-        "_renames",
-        "file",
-        "is_gone",
-        "owner",
-        "path",
-        "used",
-        "was_written",
+        "__weakref__", "_fs", "_identity", "_mode", "_next_path", "_pinned", "_probe", "_renames", "file", "is_gone",
+        "owner", "path", "used", "was_written",
     )  # fmt: skip
 
     def __init__(self, path: str, fs: FileSystem, mode: str = "rw", file: File | None = None) -> None:

@@ -59,13 +59,7 @@ class SegmentFiles:
     """
 
     __slots__ = (
-        "_index_factory",
-        "_indexes_changed",
-        "_is_closed",
-        "_offset_index",
-        "_time_index",
-        "_txn_index",
-        "records",
+        "_index_factory", "_indexes_changed", "_is_closed", "_offset_index", "_time_index", "_txn_index", "records",
     )  # fmt: skip
 
     def __init__(self, records: FileRecords, index_factory: Callable[[], Indexes]) -> None:

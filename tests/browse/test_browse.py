@@ -293,7 +293,7 @@ def test_a_partition_that_is_gone_is_a_line(data: Path) -> None:
     async def steps(screen: Screen) -> None:
         os.rename(data / "orders-0", data.parent / "gone")
         await screen.press("enter")
-        assert "no such partition" in screen.text("note") and len(screen.rows()) == 2
+        assert "the partition directory does not exist" in screen.text("note") and len(screen.rows()) == 2
 
     try:
         browse(data, steps)

@@ -69,7 +69,7 @@ def test_what_cannot_be_is_said(tmp_path: Path) -> None:
     assert not target.parent.exists()
     source.write_text('{"id": 1}\n[2]\n')
     assert "KeyError: 'user'" in refused(PROGRAM, source, target, "--key", "user")
-    assert ":2: ValueError: it is no JSON object" in refused(PROGRAM, source, target, "--key", "id")
+    assert ":2: ValueError: it is not a JSON object" in refused(PROGRAM, source, target, "--key", "id")
     source.write_text("[" * 100_000)
     assert ":1: RecursionError" in refused(PROGRAM, source, target.with_name("other-0"))
     assert "did you mean zstd?" in refused(PROGRAM, source, target, "--compression", "zst")

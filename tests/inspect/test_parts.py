@@ -98,9 +98,9 @@ def test_what_is_damaged_is_said_and_not_raised(folder: Path) -> None:
         assert "not read: " in repr(log.epochs) and len(log.epochs) == 0
         assert "not read: " in repr(log.aborted_txns)
         first, second = log.index
-        assert "no multiple of 8" in first.problem and first.offset_entries == 0 and first.bytes_per_entry is None
+        assert "not a multiple of 8" in first.problem and first.offset_entries == 0 and first.bytes_per_entry is None
         assert "missing" in second.problem and second.time_entries == 0 and second.offset_entries > 0
-        assert "no multiple of 8" in repr(log.index) and "no multiple of 8" in log.index.html()
+        assert "not a multiple of 8" in repr(log.index) and "not a multiple of 8" in log.index.html()
 
 
 def test_a_log_open_for_writing_knows_its_producers_and_epochs(tmp_path: Path) -> None:

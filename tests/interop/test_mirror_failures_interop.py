@@ -113,6 +113,6 @@ def test_a_topic_that_is_deleted_and_made_again_is_another_one(tmp_path: Path, r
             until(lambda: is_same(source, copy, others), mirror)
             assert all(records_of(copy, key) == before[key] for key in keys_of("plain"))
         status, said = mirrored(broker.bootstrap, copy, *TOPICS)
-        assert status != 0 and "was deleted and made again" in said and "Traceback" not in said
+        assert status != 0 and "was deleted and created again" in said and "Traceback" not in said
         assert all(records_of(copy, key) == before[key] for key in keys_of("plain"))
         assert mirrored(broker.bootstrap, copy, "other")[0] == 0

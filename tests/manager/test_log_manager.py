@@ -159,7 +159,7 @@ def test_a_directory_with_another_name_ends_the_start_before_anything_changes(tm
     """MGR-22: the marker stays, and the lock is free."""
     make_logs(tmp_path, 1)
     (tmp_path / name).mkdir()
-    with pytest.raises(NotAPartition, match="no partition directory"):
+    with pytest.raises(NotAPartition, match="is not a partition directory"):
         open_one(tmp_path)
     assert MARKER in list_names(tmp_path)
     (tmp_path / name).rmdir()

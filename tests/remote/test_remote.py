@@ -108,9 +108,9 @@ def test_nothing_is_written(memory: Any) -> None:
         assert caught.value.errno == errno.EROFS
     with pytest.raises(OSError):
         fs.open_file(path + "/x", "create")
-    with pytest.raises(ReadOnlyLog, match="can only be read"):
+    with pytest.raises(ReadOnlyLog, match="can be opened only for reading"):
         kafkalog.open("memory://bucket/data/orders-0", "a")
-    with pytest.raises(ReadOnlyLog, match="can only be read"):
+    with pytest.raises(ReadOnlyLog, match="can be opened only for reading"):
         kafkalog.open_dirs("memory://bucket/data", "a")
 
 

@@ -418,7 +418,7 @@ def test_json_lines_as_consume_prints_them(tmp_path: Path) -> None:
     assert [one[1:] for one in read_all(tmp_path / "data" / "t-0")] == [(5, 0, b"k", None, [])]
     (tmp_path / "bad.jsonl").write_text('{"payload": "a"}\n{"payload": 1}\n')
     (task,) = text_tasks([str(tmp_path / "bad.jsonl")], TextOptions("t"), landing)
-    with pytest.raises(FormatError, match=r"payload is int.*bad\.jsonl, position 17"):
+    with pytest.raises(FormatError, match=r"payload must be a string or null, not int.*bad\.jsonl, position 17"):
         stage_json(task)
 
 

@@ -112,7 +112,7 @@ def test_parquet_with_topics_and_partitions_of_its_own(spark: "SparkSession", tm
         ("a.txt", {"format": "xml"}, IllegalArgument, "give text, csv, json, parquet"),
         ("a.txt", {"topic": "a/b"}, InvalidTopic, "not allowed"),
         ("a.txt", {"topic": None}, IllegalArgument, "no topic is named"),
-        ("a.txt", {"partitions": 0}, InvalidPartitions, "partitions is 0, 1 to"),
+        ("a.txt", {"partitions": 0}, InvalidPartitions, "partitions is 0, it must be 1 to"),
         ("a.txt", {"compression": "zst"}, Exception, "did you mean zstd"),
         ("a.csv", {"key_delimiter": b"="}, IllegalArgument, "is for text"),
         ("missing.txt", {}, StorageError, "missing"),

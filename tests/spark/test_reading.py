@@ -358,7 +358,8 @@ def test_or_it_is_passed_over_with_a_warning(tmp_path: Path) -> None:
 def test_all_gone_is_passed_over_as_well(tmp_path: Path) -> None:
     wanted, options = plan_segments(tmp_path, failOnDataLoss="false")
     (tmp_path / "orders-0").rename(tmp_path / "orders-0.abc-delete")
-    with pytest.warns(DataLoss, match="data loss in orders-0: offsets 0 to 299 are missing: there is no such"):
+    reason = "offsets 0 to 299 are missing: the partition directory does not exist"
+    with pytest.warns(DataLoss, match=f"data loss in orders-0: {reason}"):
         assert read(wanted, options) == []
 
 
@@ -371,7 +372,7 @@ def test_a_log_cut_short_after_planning(tmp_path: Path, fail: str) -> None:
         with pytest.raises(OffsetOutOfRange, match="cut.*failOnDataLoss"):
             read(wanted, options)
     else:
-        with pytest.warns(DataLoss, match="offsets 150 to 299 are missing.*cut to end at 150"):
+        with pytest.warns(DataLoss, match="offsets 150 to 299 are missing.*truncated to 150"):
             assert read(wanted, options) == list(range(150))
 
 

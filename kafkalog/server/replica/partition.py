@@ -68,20 +68,8 @@ class Partition:
     """
 
     __slots__ = (
-        "_check",
-        "_notified",
-        "_now_ms",
-        "followers",
-        "future_log",
-        "is_deleted",
-        "lag_max_ms",
-        "leader_epoch_start_offset",
-        "least_isr",
-        "listeners",
-        "log",
-        "node_id",
-        "role",
-        "topic_id",
+        "_check", "_notified", "_now_ms", "followers", "future_log", "is_deleted", "lag_max_ms",
+        "leader_epoch_start_offset", "least_isr", "listeners", "log", "node_id", "role", "topic_id",
         "topic_partition",
     )  # fmt: skip
 

@@ -50,18 +50,8 @@ class LogCore(LogFields):
     """
 
     __slots__ = (
-        "clock",
-        "config",
-        "durable",
-        "epochs",
-        "fs",
-        "metrics",
-        "name",
-        "path",
-        "scheduler",
-        "topic_partition",
-        "truncation_count",
-        "unsynced",
+        "clock", "config", "durable", "epochs", "fs", "metrics", "name", "path", "scheduler", "topic_partition",
+        "truncation_count", "unsynced",
     )  # fmt: skip
     active: LogSegment
     producers: ProducerStateManager

@@ -148,7 +148,7 @@ async def test_what_cannot_be_mirrored_is_told(tmp_path: Path) -> None:
         await server.node.topics.create("t", 1)
         async with mirror_of(server, tmp_path / "copy", "t") as (mirror, store):
             error = await error_of(mirror.start())
-            assert isinstance(error, InconsistentTopicId) and "deleted and made again" in str(error)
+            assert isinstance(error, InconsistentTopicId) and "deleted and created again" in str(error)
             assert store.logs[T0].log_end_offset == 1
 
 
