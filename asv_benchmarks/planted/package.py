@@ -90,7 +90,8 @@ OPENING = (
           "settings = BrokerConfig() if config is None else config", "sum(bytes(100000))"),
 )  # fmt: skip
 TOOLS = (
-    Plant("verify batches of 1", "tools/verify/segment.py", "return self._collect_facts()", "sum(bytes(4 * check.batches))"),
+    Plant("verify batches of 1", "tools/verify/segment.py", "return self._collect_facts()",
+          "sum(bytes(4 * check.batches))"),
     Plant("verify batches of 100", "tools/verify/segment.py", "return self._collect_facts()",
           "if check.batches < 1000:\n    sum(bytes(10000))", also=("verify deep", "plan a repair")),
     Plant("verify deep", "tools/verify/deep.py", "position, want = start, CHUNK_BYTES", "sum(bytes(20000))"),
@@ -101,7 +102,8 @@ TOOLS = (
     Plant("dump text of batches", "tools/dump/log.py", "printer.title(path, title_of(path))",
           "if not options.deep_iteration:\n    sum(bytes(50000))"),
     Plant("dump text of indexes", "tools/dump/index.py",
-          "with LogPeek(sibling_path(path, names.LOG_SUFFIX), fs) as log, _open(path, fs) as file:", "sum(bytes(20000))"),
+          "with LogPeek(sibling_path(path, names.LOG_SUFFIX), fs) as log, _open(path, fs) as file:",
+          "sum(bytes(20000))"),
 )  # fmt: skip
 PRODUCERS = (
     Plant("snapshot, written and read", "storage/producer_snapshot.py",

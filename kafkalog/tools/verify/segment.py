@@ -336,8 +336,10 @@ class SegmentPass:
     # Reading the file
     def _read(self, buffer: memoryview, position: int) -> int:
         length = min(len(buffer), self._check.end - position)
-        with os_errors("read", self._file.path, position):
+        try:  # once for each chunk: a context would be noticeable
             return self._file.pread_into(buffer[:length], position) if length > 0 else 0
+        except OSError as error:
+            raise StorageError.from_os(error, "read", path=self._file.path, position=position) from error
 
     def _wait_for_writer(self, position: int) -> bool:
         """Wait a moment for the writer; return True if the end should be read again from `position`."""
