@@ -121,6 +121,7 @@ def test_the_counts_of_a_comparison_go_to_asv(changed: bool, monkeypatch: pytest
     monkeypatch.setattr(command, "unavailable", lambda: None)
     monkeypatch.setattr(command, "commit_of", lambda name: name)
     monkeypatch.setattr(command, "choose_base", lambda: ("base", "the last release"))
+    monkeypatch.setattr(command, "shares_modules", lambda commit: True)
     monkeypatch.setattr(command, "make_base", lambda commit: Path(commit))
     monkeypatch.setattr(command, "is_changed", lambda: changed)
     monkeypatch.setattr(
