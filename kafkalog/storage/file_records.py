@@ -257,10 +257,10 @@ class FileRecords(ReadableRecords):
             raise self._failure(error, "flush", None) from error
         if truncations == self._truncations:
             self._synced_size = size
-            if self._file.has_witness:
-                self._dismiss_witness(size)
+            if self._file.has_probe:
+                self._dismiss_probe(size)
 
-    def _dismiss_witness(self, size: int) -> None:
+    def _dismiss_probe(self, size: int) -> None:
         """Release the probe's mapping if all data is synced and no one writes, since rolled segments are numerous."""
         guard = self.guard
         if guard is None:
@@ -269,7 +269,7 @@ class FileRecords(ReadableRecords):
             if guard.acquire(blocking=False):
                 try:
                     if self.size == size and self._appended_to is None:
-                        self._file.dismiss_witness()
+                        self._file.dismiss_probe()
                 finally:
                     guard.release()
 

@@ -244,11 +244,11 @@ class LazyFile:
             self._probe.sync()
 
     @property
-    def has_witness(self) -> bool:
-        """True if the file was closed with unsynced data and `dismiss_witness` has not been called since."""
+    def has_probe(self) -> bool:
+        """True if the file was closed with unsynced data and `dismiss_probe` has not been called since."""
         return self._probe is not None
 
-    def dismiss_witness(self) -> None:
+    def dismiss_probe(self) -> None:
         """Drop the probe; the caller has synced and checked all written data."""
         self._probe = None
 

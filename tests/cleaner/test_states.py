@@ -54,7 +54,7 @@ def test_what_is_gone_does_not_begin() -> None:
 
 
 def test_done_needs_somebody_who_works() -> None:
-    """CLN-34: has no state, or paused, it is an error."""
+    """CLN-34: an error without a state, or while paused."""
     states = CleaningStates()
     with pytest.raises(IllegalState, match="has no state"):
         states.done(T0)

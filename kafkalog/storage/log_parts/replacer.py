@@ -142,7 +142,7 @@ class LogReplacer:
         core.state = state.replace(segments=segments)
         try:
             apply_swaps(core.path, new, old, core.fs)
-        except BaseException as error:  # the next opening determines which renames were parts
+        except BaseException as error:  # the next opening determines which renames were made
             core.health.poison(error)
             raise self._reported(error) from error
         core.after_unlock.append(self._flusher.sync_entries)
