@@ -37,6 +37,7 @@ from kafkalog.tools.verify.partition import (
 )
 from kafkalog.tools.verify.report import Finding, Findings, Report, Severity, Sums
 from kafkalog.tools.verify.segment import Progress
+from kafkalog.tools.verify.self_test import check_checksums
 from kafkalog.tools.verify.small_files import check_epochs, check_snapshot, check_topic_id, unreadable
 from kafkalog.types import TopicPartition
 from kafkalog.util.fileio import OS, FileSystem
@@ -63,8 +64,9 @@ def verify(
     is one for each core by default; `progress` is called with the bytes checked, from any thread.
 
     Raises PartitionNotFound for a missing path, NotAPartition for a path without files of Kafka, IllegalArgument for
-    fewer than 1 thread, and for directories among URLs; MissingPackage; StorageError if the store cannot be reached.
-    Damaged or unreadable data is a finding in the report and never raised.
+    fewer than 1 thread, and for directories among URLs; MissingPackage; StorageError if the store cannot be reached;
+    IllegalState if this machine computes wrong checksums. Damaged or unreadable data is a finding in the report and
+    never raised.
 
     >>> log.flush()
     >>> print(verify("data", deep=True))
@@ -113,6 +115,7 @@ class _Run:
 
     def report(self, paths: Sequence[Path], threads: int) -> Report:
         """Verify the paths and return the report."""
+        check_checksums()
         targets = [self.target(os.fspath(path)) for path in paths]
         self.work(threads)
         findings, sums = Findings(""), Sums()

@@ -1,0 +1,30 @@
+"""The self-test of `verify`: a machine that computes wrong checksums reports no sound batch as damaged."""
+
+import zlib
+from pathlib import Path
+
+import crc32c
+import pytest
+
+import kafkalog
+from kafkalog.errors import IllegalState
+from kafkalog.tools.verify.directories import verify
+from kafkalog.tools.verify.self_test import check_checksums
+
+
+def test_the_kernels_of_this_machine_agree() -> None:
+    check_checksums()
+
+
+@pytest.mark.parametrize(("module", "name"), [(crc32c, "crc32c"), (zlib, "crc32")])
+@pytest.mark.parametrize("wrong_from_bytes", [0, 128, 10_000])
+def test_a_difference_ends_verify(
+    module: object, name: str, wrong_from_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kafkalog.open(tmp_path / "orders-0", "a") as log:
+        log.append([b"first"])
+    right = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda data: right(data) ^ (len(data) >= wrong_from_bytes))
+    with pytest.raises(IllegalState, match="computes the CRC-32") as raised:
+        verify(tmp_path)
+    assert "KAFKALOG_CPU=portable" in str(raised.value)
