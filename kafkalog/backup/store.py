@@ -14,8 +14,6 @@ files from the leftovers of a killed one, and then removes them.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
 import shutil
@@ -32,7 +30,8 @@ from kafkalog.errors import (
     StorageError,
 )
 from kafkalog.storage.remote import refuse_urls
-from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
+from kafkalog.util.file_lock import open_locked
+from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
 
 MARKER: Final = "kafkalog.backups"
 PARTIAL: Final = ".partial"
@@ -180,18 +179,14 @@ class StoreLock:
         self.store.ids()
         marker = os.path.join(self.store.path, MARKER)
         try:
-            self._file: File = fs.open_file(marker, "rw")
-            try:
-                fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BaseException:
-                self._file.close()
-                raise
+            file = open_locked(fs, marker, "rw")
         except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise StorageError.from_os(error, "lock the backups", path=marker) from error
+            raise StorageError.from_os(error, "lock the backups", path=marker) from error
+        if file is None:
             raise DirectoryLocked(
                 "a backup is being created or deleted here", path=self.store.path, hint="wait until it finishes"
-            ) from None
+            )
+        self._file = file
 
     def __enter__(self) -> BackupStore:
         return self.store

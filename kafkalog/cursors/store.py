@@ -22,6 +22,7 @@ from kafkalog.errors import CorruptCheckpoint, CursorInUse, IllegalArgument, Ill
 from kafkalog.storage.names import META_PROPERTIES, parse_topic_partition_dir
 from kafkalog.types import TopicPartition
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
+from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 from kafkalog.util.paths import real_path
 
@@ -236,18 +237,17 @@ class CursorFile:
 def _locked(path: str, name: str, fs: FileSystem) -> File:
     """Return the lock file, locked; reopen it if it was deleted between open and lock."""
     while True:
-        file = fs.open_file(path, "create")
+        file = open_locked(fs, path, "create")
+        if file is None:
+            raise CursorInUse(f"cursor {name} is in use", path=path.removesuffix(LOCK_SUFFIX) + CURSOR_SUFFIX)
         try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(file.stat(), fs.stat(path)):
                 return file
         except FileNotFoundError:
             pass
-        except OSError as error:
+        except OSError:
             file.close()
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise CursorInUse(f"cursor {name} is in use", path=path.removesuffix(LOCK_SUFFIX) + CURSOR_SUFFIX) from None
+            raise
         file.close()
 
 

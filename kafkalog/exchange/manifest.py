@@ -11,8 +11,6 @@ the manifest, and deletes and re-exports everything else.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import re
@@ -26,6 +24,7 @@ from kafkalog.errors import DirectoryLocked, FormatError, IllegalArgument, Stora
 from kafkalog.exchange.intervals import OffsetSet
 from kafkalog.storage.names import validate_partition, validate_topic
 from kafkalog.types import TopicPartition
+from kafkalog.util.file_lock import open_locked
 from kafkalog.util.fileio import OS, File, FileSystem, atomic_write, make_directories
 
 __all__ = ["ExportDirectory", "ExportSettings", "ExportedFile", "ExportedRange", "is_export"]
@@ -156,16 +155,11 @@ class ExportDirectory:
             )
 
     def _take_lock(self) -> File:
-        file = self._fs.open_file(os.path.join(self._own, "lock"), "create")
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.close()
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
+        file = open_locked(self._fs, os.path.join(self._own, "lock"), "create")
+        if file is None:
             raise DirectoryLocked(
                 "another job is exporting into this directory", path=self.path, hint="wait, or choose another directory"
-            ) from None
+            )
         return file
 
     def _open_locked(self) -> None:
