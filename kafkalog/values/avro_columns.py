@@ -1,4 +1,4 @@
-"""The columns of an Avro schema: which type of Arrow each of its types becomes, and the number of each column's node."""
+"""The columns of an Avro schema: the Arrow type that each of its types becomes, and the numbers of the nodes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class _Planner:
             )
         if len(above) >= MOST_DEPTH:
             raise IllegalArgument(
-                f"the schema is nested more than {MOST_DEPTH} levels deep", hint="give a reader's schema with fewer levels"
+                f"the schema is nested more than {MOST_DEPTH} levels deep",
+                hint="give a reader's schema with fewer levels",
             )
         inside = (*above, kind)
         if kind.kind == "record":
@@ -129,9 +130,9 @@ def branches_of(union: AvroType) -> list[AvroType]:
 
 
 def branch_names(branches: list[AvroType]) -> list[str]:
-    """Return the names of the fields that the branches of a union become: short names, full ones where those collide."""
+    """Return the names of the fields that a union's branches become: short names, full ones where those collide."""
     short = [branch.short_name for branch in branches]
-    return [name if short.count(name) == 1 else branch.name or name for name, branch in zip(short, branches, strict=True)]
+    return [b.short_name if short.count(b.short_name) == 1 else b.name or b.kind for b in branches]
 
 
 def format_of(kind: AvroType, dictionaries: bool) -> str:

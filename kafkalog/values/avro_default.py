@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from kafkalog.values.avro_schema import MISSING, AvroType
 
-
 MOST_PARTS: Final = 1 << 16
-"""Values in a default: those of a record's fields come from their own defaults, so that few words can stand for many."""
+"""Values in a default: those of a record's fields come from their own defaults, so few words can stand for many."""
 
 
 class BadDefault(Exception):

@@ -49,7 +49,9 @@ def avro_program(writer: AvroType, column: Column) -> AvroProgram:
             hint="give fields that a writer does not have a default in the reader's schema",
         ) from None
     except RecursionError:
-        raise IllegalArgument("the schemas are nested too deeply", hint="give a reader's schema with fewer levels") from None
+        raise IllegalArgument(
+            "the schemas are nested too deeply", hint="give a reader's schema with fewer levels"
+        ) from None
     return AvroProgram([op for op in compiler.ops if op is not None])
 
 
@@ -109,7 +111,8 @@ class _Compiler:
         except Mismatch as error:
             del self.ops[kept:]
             self.skips = {kind: at for kind, at in self.skips.items() if at < kept}
-            return self.set(self.place(), "FAIL", data=str(error).encode("utf-8", "replace").replace(b"\0", b"?"), path=path)
+            text = str(error).encode("utf-8", "replace").replace(b"\0", b"?")
+            return self.set(self.place(), "FAIL", data=text, path=path)
 
     def _into_union(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
         branches = branches_of(reader)

@@ -26,7 +26,7 @@ _LOGICAL: Final = {
 
 @dataclass(slots=True, eq=False)
 class AvroType:
-    """A type of a schema. A named type that is used in several places is one object, so a recursive schema is a cycle."""
+    """A type of a schema. A named type is one object wherever it is used, so a recursive schema is a cycle."""
 
     kind: str
     name: str = ""
@@ -197,13 +197,15 @@ class _Parser:
         if not name or "\0" in name:
             raise _wrong(place, f"{name!r} is no name of a field")
         aliases = tuple(_texts(schema.get("aliases") or (), inner))
-        return AvroField(name, self.read(schema["type"], space, inner, depth + 1), aliases, schema.get("default", MISSING))
+        kind = self.read(schema["type"], space, inner, depth + 1)
+        return AvroField(name, kind, aliases, schema.get("default", MISSING))
 
 
 def _texts(values: Any, place: str) -> list[str]:
-    if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
+    names = [] if isinstance(values, str | bytes) or not isinstance(values, Sequence) else list(values)
+    if len(names) != len(values) or not all(isinstance(name, str) for name in names):
         raise _wrong(place, f"{values!r:.60} is no list of names")
-    return list(values)
+    return names
 
 
 def _with_logical(made: AvroType, schema: Mapping[str, Any]) -> AvroType:

@@ -682,7 +682,7 @@ def fill(
 ):
     """Decode the rows from `first` on; returns (the next row, None), or (that row, its id) for an id without program.
 
-    (row, -1) with fewer rows than there are: the builder stopped (its status says why), or the column's cell
+    (row, None) with fewer rows than there are: the builder stopped (its status says why), or the column's cell
     contradicts itself (the builder's status is 0).
     """
     cdef Run r
@@ -701,8 +701,9 @@ def fill(
             if read_cell(&column.cells, row, &cell) != SOUND:
                 break
             if cell.size < 0:
-                if put_null(builder.nodes) != PUT_OK:
-                    builder.stopped = PUT_MEMORY
+                status = put_null(builder.nodes)
+                if status != PUT_OK:
+                    builder.stopped = status
                     break
                 row_done(builder)
                 row += 1
@@ -736,4 +737,4 @@ def fill(
                 if not row_failed(builder, status, text):
                     break
             row += 1
-    return row, (id if unknown else None if row == column.count else -1)
+    return row, (id if unknown else None)
