@@ -69,6 +69,7 @@ class AvroDecoder(ValueDecoder):
         self._dictionaries = dictionaries
         self._limits = most_bytes, most_items
         self._lock = threading.Lock()
+        self._reader: AvroType | None = None
         self._column: Column | None = None
         self._programs: dict[int, AvroProgram | str] = {}
         self._type: pyarrow.DataType | None = None
@@ -108,17 +109,17 @@ class AvroDecoder(ValueDecoder):
         others = referenced(self._source, schema) if self._source is not None and schema.references else []
         return parse_avro(schema.content, [other.content.decode("utf-8", "replace") for _, other in others])
 
-    def _settle(self, reader: AvroType) -> Column:
+    def _settle(self, reader: AvroType) -> None:
         self._column = columns_of(reader, dictionaries=self._dictionaries)
-        return self._column
+        self._reader = reader
 
     def _prepare_alone(self, writer: AnySchema | None, framing: str) -> None:
         """Make the only program, for values without an id."""
-        if self._column is None:
+        if self._column is None or self._reader is None:
             raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema=")
-        written = self._column.type if writer is None else self._read(writer)
+        written = self._reader if writer is None else self._read(writer)
         number = fingerprint(written) if framing == "single-object" else 0
-        self._programs[number] = avro_program(written, self._column)
+        self._programs[number] = avro_program(written, self._reader, self._column)
 
     def _learn(self, number: int) -> None:
         """Make the program of a writer's schema, or the text that its values are answered with."""
@@ -138,7 +139,10 @@ class AvroDecoder(ValueDecoder):
             return error.message
         try:
             writer = self._parsed(schema)
-            return avro_program(writer, self._column or self._settle(writer))
+            if self._column is None:
+                self._settle(writer)
+            assert self._reader is not None and self._column is not None
+            return avro_program(writer, self._reader, self._column)
         except IllegalArgument as error:
             if self._column is None:
                 raise

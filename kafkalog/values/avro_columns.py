@@ -24,9 +24,8 @@ _LOGICAL: Final = {
 
 @dataclass(slots=True)
 class Column:
-    """A column of the reader's schema: its node's number, its Arrow format, the columns inside."""
+    """A column of a reader's schema: its node's number, its Arrow format, the columns inside."""
 
-    type: AvroType
     number: int
     name: str
     format: str
@@ -58,13 +57,13 @@ class _Planner:
         self.count = 0
         self.dictionaries = dictionaries
 
-    def node(self, kind: AvroType, name: str, format: str, place: str) -> Column:
+    def node(self, name: str, format: str, place: str) -> Column:
         self.count += 1
         if self.count > MOST_NODES:
             raise IllegalArgument(
                 f"the schema has more than {MOST_NODES} columns, at {place}", hint="give a reader's schema with fewer"
             )
-        return Column(kind, self.count - 1, name, format)
+        return Column(self.count - 1, name, format)
 
     def column(self, kind: AvroType, name: str, place: str, above: tuple[AvroType, ...]) -> Column:
         if kind in above:
@@ -79,27 +78,27 @@ class _Planner:
             )
         inside = (*above, kind)
         if kind.kind == "record":
-            made = self.node(kind, name, "+s", place)
+            made = self.node(name, "+s", place)
             for one in kind.fields:
                 made.children.append(self.column(one.type, one.name, joined(place, one.name), inside))
             return made
         if kind.kind == "array":
-            made = self.node(kind, name, "+l", place)
+            made = self.node(name, "+l", place)
             made.children.append(self.column(kind.parts[0], "item", joined(place, "[]"), inside))
             return made
         if kind.kind == "map":
             return self.map(kind, name, place, inside)
         if kind.kind == "union":
             return self.union(kind, name, place, inside)
-        made = self.node(kind, name, format_of(kind, self.dictionaries), place)
+        made = self.node(name, format_of(kind, self.dictionaries), place)
         if kind.kind == "enum" and self.dictionaries:
             made.words = kind.symbols
         return made
 
     def map(self, kind: AvroType, name: str, place: str, inside: tuple[AvroType, ...]) -> Column:
-        made = self.node(kind, name, "+m", place)
-        entries = self.node(kind, "entries", "+s", place)
-        key = self.node(AvroType("string"), "key", "u", place)
+        made = self.node(name, "+m", place)
+        entries = self.node("entries", "+s", place)
+        key = self.node("key", "u", place)
         entries.nullable = key.nullable = False
         made.children.append(entries)
         entries.children += [key, self.column(kind.parts[0], "value", joined(place, "{}"), inside)]
@@ -109,7 +108,7 @@ class _Planner:
         branches = branches_of(kind)
         if len(branches) <= 1:
             return self.column(branches[0] if branches else AvroType("null"), name, place, inside)
-        made = self.node(kind, name, "+s", place)
+        made = self.node(name, "+s", place)
         for branch, word in zip(branches, branch_names(branches), strict=True):
             made.children.append(self.column(branch, word, joined(place, word), inside))
         return made

@@ -35,14 +35,14 @@ class Mismatch(Exception):
     """What a writer's schema has is nothing that the reader's can take; the text says where."""
 
 
-def avro_program(writer: AvroType, column: Column) -> AvroProgram:
-    """Return the program that reads a writer's data into the reader's column.
+def avro_program(writer: AvroType, reader: AvroType, column: Column) -> AvroProgram:
+    """Return the program that reads a writer's data into the column of a reader's schema.
 
     IllegalArgument if the schemas do not fit: no value of the writer can then be read.
     """
     compiler = _Compiler()
     try:
-        compiler.resolve(writer, column.type, column, "")
+        compiler.resolve(writer, reader, column, "")
     except Mismatch as error:
         raise IllegalArgument(
             f"the writer's schema does not fit the reader's: {error}",
