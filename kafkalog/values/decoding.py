@@ -1,4 +1,4 @@
-"""What every decoder of a column is, and what it returns."""
+"""Decoders of columns: the base of all, and what they return."""
 
 from __future__ import annotations
 
