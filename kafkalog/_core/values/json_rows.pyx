@@ -462,7 +462,7 @@ cdef class JsonRows:
 
     def decode(self, column, int64_t most_bytes=1 << 30):
         """Return a Builder with a row for each of the column's; its `stopped` says whether all of them were put."""
-        cdef ValueColumn values = ValueColumn(column)
+        cdef ValueColumn values = column if isinstance(column, ValueColumn) else ValueColumn(column)
         cdef Builder builder = Builder(self.fields, most_bytes)
         cdef Run run
         memset(&run, 0, sizeof(Run))
