@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from kafkalog._core.values.builder import Builder
 from kafkalog._core.values.json_rows import FRAMINGS, JsonRows
 from kafkalog.errors import IllegalArgument
-from kafkalog.values.decoding import MOST_BYTES, Decoded, ValueDecoder, arrow_type, decoded, import_pyarrow, value_column
+from kafkalog.values.decoding import (
+    MOST_BYTES,
+    Decoded,
+    ValueDecoder,
+    arrow_type,
+    decoded,
+    import_pyarrow,
+    value_column,
+)
 from kafkalog.values.json_sample import SAMPLE_ROWS, sample_type
 from kafkalog.values.json_schema import parse_schema, schema_type
 from kafkalog.values.json_types import JSON, JsonType, check_levels, given_types, json_columns, select
@@ -26,8 +34,8 @@ if TYPE_CHECKING:
 class JsonDecoder(ValueDecoder):
     """JSON values as columns.
 
-    `schema` is a JSON Schema: a path, JSON text, a parsed document, or an id in `schemas`; `subject` takes the latest of
-    a subject there. `fields` lists the wanted paths, or gives the type of each: "bool", "int64", "double", "string",
+    `schema` is a JSON Schema: a path, JSON text, a parsed document, or an id in `schemas`; `subject` takes the latest
+    of a subject there. `fields` lists the wanted paths, or gives the type of each: "bool", "int64", "double", "string",
     "json", "timestamp", "date", or None for the one it has; other fields are only checked. Types that neither gives
     are found in `sample`, an iterable of values, or else in the first 1000 values that are decoded. `schemas` and
     `registry` with `login`, `token`, `timeout_s` and `cache` are those of AvroDecoder. `framing` is "auto" (a
@@ -93,7 +101,7 @@ class JsonDecoder(ValueDecoder):
 
     @property
     def arrow_type(self) -> pyarrow.DataType:
-        """Type of the decoded column; IllegalArgument while it depends on the first values, which are yet to be seen."""
+        """Type of the decoded column; IllegalArgument while it depends on values that are yet to be seen."""
         if self._type is None:
             raise IllegalArgument(
                 "the columns are those found in the first values, and none was decoded",

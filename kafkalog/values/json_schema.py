@@ -72,8 +72,8 @@ class _Reader:
         """Return the types that a schema allows, without null."""
         given = schema.get("type")
         if given is None:
-            samples = schema["enum"] if isinstance(schema.get("enum"), list) else [schema["const"]] if "const" in schema else []
-            if not samples:
+            samples = [schema["const"]] if "const" in schema else schema.get("enum")
+            if not samples or not isinstance(samples, list):
                 return {"object"} if "properties" in schema else {"array"} if "items" in schema else set()
             given = [_type_of(value) for value in samples]
         words = set(given) if isinstance(given, list) else {given}

@@ -19,7 +19,7 @@ FORMATS: Final = {
 
 
 class JsonType(NamedTuple):
-    """A kind of FORMATS, or "struct", "list" or "map" with the types below: of the fields, of the only item or value."""
+    """A kind of FORMATS, or "struct", "list" or "map" with the types below: of its fields, its item, its value."""
 
     kind: str
     children: tuple[tuple[str, JsonType], ...] = ()

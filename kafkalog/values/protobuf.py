@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog._core.values.builder import Builder
 from kafkalog._core.values.protobuf_rows import FRAMINGS, ProtobufRows
 from kafkalog.errors import IllegalArgument
-from kafkalog.values.decoding import MOST_BYTES, Decoded, ValueDecoder, arrow_type, decoded, import_pyarrow, value_column
+from kafkalog.values.decoding import (
+    MOST_BYTES,
+    Decoded,
+    ValueDecoder,
+    arrow_type,
+    decoded,
+    import_pyarrow,
+    value_column,
+)
 from kafkalog.values.protobuf_columns import message_columns
 from kafkalog.values.protobuf_schemas import DescriptorFiles, descriptor_files, descriptor_of, indexes_of
 from kafkalog.values.schemas.given import read_schema_file, source_given, stored_schema
@@ -71,7 +79,7 @@ class ProtobufDecoder(ValueDecoder):
                 raise IllegalArgument("Protobuf values need a schema", hint="give schema=, schemas= or registry=")
             return
         which = subject if schema is None else schema
-        if schema is None or (isinstance(schema, int) and not isinstance(schema, bool)):
+        if isinstance(which, int) or (schema is None and which is not None):
             files = self._stored_files(stored_schema(self._source, which, PROTOBUF))
             found = files.message(message)
             self._settle(found, indexes_of(found) if found.file is files.file else ())
@@ -89,7 +97,8 @@ class ProtobufDecoder(ValueDecoder):
             self._rows = ProtobufRows(tree, steps, self._framing, indexes)
         except ValueError as error:
             raise IllegalArgument(
-                f"the columns of {descriptor.full_name} cannot be made: {error}", hint="give the wanted ones with fields="
+                f"the columns of {descriptor.full_name} cannot be made: {error}",
+                hint="give the wanted ones with fields=",
             ) from None
         self._tree = tree
 

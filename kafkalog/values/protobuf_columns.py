@@ -7,7 +7,7 @@ bytes of the message.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog.errors import IllegalArgument
 from kafkalog.values.wanted import Wanted, unknown_field
@@ -15,8 +15,6 @@ from kafkalog.values.wanted import Wanted, unknown_field
 if TYPE_CHECKING:
     from kafkalog._core.values.builder import Field
     from kafkalog._core.values.protobuf_rows import Message
-
-    Step = tuple[int, str, str, str, int, int, bool, Message | None, bytes, tuple[tuple[int, str], ...], str]
 
 MOST_LEVELS: Final = 30
 """Messages within each other; a list or a map counts as well in the 64 levels of columns."""
@@ -34,6 +32,29 @@ WRAPPERS: Final = frozenset(
 )
 MOMENTS: Final = {"google.protobuf.Timestamp": "timestamp", "google.protobuf.Duration": "duration"}
 UNITS: Final = {"us": {"timestamp": "tsu:UTC", "duration": "tDu"}, "ns": {"timestamp": "tsn:UTC", "duration": "tDn"}}
+
+
+class _Step(NamedTuple):
+    """A field for the compiled decoder; ProtobufRows says what each part is."""
+
+    number: int
+    kind: str
+    absent: str = "null"
+    path: str = ""
+    label: str = "one"
+    child: int = -1
+    oneof: int = 0
+    is_group: bool = False
+    message: Message | None = None
+    fallback: bytes = b""
+    words: tuple[tuple[int, str], ...] = ()
+
+
+def _steps(fields: list[_Step]) -> Message:
+    return tuple(
+        (f.number, f.kind, f.label, f.absent, f.child, f.oneof, f.is_group, f.message, f.fallback, f.words, f.path)
+        for f in fields
+    )
 
 
 def message_columns(descriptor: Any, wanted: Wanted | None = None, unit: str = "us") -> tuple[Field, Message]:
@@ -65,26 +86,26 @@ class _Maker:
         chosen = [field for field in descriptor.fields if wanted is None or field.name in wanted]
         own = (*around, descriptor.full_name)
         columns: list[Field] = []
-        steps: list[Step] = []
+        steps: list[_Step] = []
         for field in chosen:
             below = None if wanted is None else wanted[field.name]
             assert not isinstance(below, str)
             oneof = 0 if field.containing_oneof is None else oneofs[field.containing_oneof.full_name]
             column, step = self._field(field, below, own, f"{path}.{field.name}" if path else field.name)
-            steps.append((*step[:4], len(columns), oneof, *step[6:]))
+            steps.append(step._replace(child=len(columns), oneof=oneof))
             columns.append(column)
         for field in descriptor.fields:  # what clears a wanted member of its oneof
             if field not in chosen and field.containing_oneof is not None:
                 oneof = oneofs[field.containing_oneof.full_name]
-                steps.append((field.number, "nowhere", "one", "null", -1, oneof, False, None, b"", (), ""))
+                steps.append(_Step(field.number, "nowhere", oneof=oneof))
         self._columns += len(columns)
         if self._columns > MOST_COLUMNS:
             raise IllegalArgument(
                 f"the message has more than {MOST_COLUMNS} columns", hint="give the wanted ones with fields="
             )
-        return (name, "+s", True, tuple(columns), ()), tuple(steps)
+        return (name, "+s", True, tuple(columns), ()), _steps(steps)
 
-    def _field(self, field: Any, wanted: Wanted | None, around: tuple[str, ...], path: str) -> tuple[Field, Step]:
+    def _field(self, field: Any, wanted: Wanted | None, around: tuple[str, ...], path: str) -> tuple[Field, _Step]:
         """Return the column and the step of a field; its place and oneof are the caller's."""
         if _is_map(field):
             if wanted is not None:
@@ -93,35 +114,25 @@ class _Maker:
         many = _is_repeated(field)
         column, step = self._value("item" if many else field.name, field, wanted, around, path)
         if many:
-            number, kind, _, _, *rest = step
-            return (field.name, "+l", True, (column,), ()), (number, kind, "many", "null", *rest)
+            return (field.name, "+l", True, (column,), ()), step._replace(label="many", absent="null")
         return column, step
 
-    def _map(self, field: Any, around: tuple[str, ...], path: str) -> tuple[Field, Step]:
+    def _map(self, field: Any, around: tuple[str, ...], path: str) -> tuple[Field, _Step]:
         """Return the column of a map: its entries are messages whose fields always have a value."""
         key_field, value_field = field.message_type.fields_by_number[1], field.message_type.fields_by_number[2]
         key, key_step = self._value("key", key_field, None, around, f"{path}{{key}}")
         value, value_step = self._value("value", value_field, None, around, f"{path}{{value}}")
-        kind = value_step[1]
-        absent = "empty" if kind == "message" else "default"
-        fallback = value_step[8]
-        if kind in ("timestamp", "duration"):
-            fallback = bytes(8)
-        elif kind == "wrapper":
-            absent = "null"
-        elif kind == "enum":
-            fallback = value_field.enum_type.values[0].name.encode()
-        entry = (
-            (1, key_step[1], "one", "default", 0, 0, False, *key_step[7:]),
-            (2, kind, "one", absent, 1, 0, False, value_step[7], fallback, *value_step[9:]),
-        )
+        value_step = value_step._replace(child=1, absent="empty" if value_step.kind == "message" else "default")
+        if value_step.kind in MOMENTS.values():
+            value_step = value_step._replace(fallback=bytes(8))
+        entry = _steps([key_step._replace(child=0, absent="default"), value_step])
         pair: Field = ("entries", "+s", False, (("key", key[1], False, (), ()), value), ())
         column: Field = (field.name, "+m", True, (pair,), ())
-        return column, (field.number, "message", "map", "null", 0, 0, False, entry, b"", (), path)
+        return column, _Step(field.number, "message", path=path, label="map", message=entry)
 
     def _value(
         self, name: str, field: Any, wanted: Wanted | None, around: tuple[str, ...], path: str
-    ) -> tuple[Field, Step]:  # fmt: skip
+    ) -> tuple[Field, _Step]:  # fmt: skip
         """Return the column and the step of one value of a field."""
         absent = "error" if _is_required(field) else "null"
         if field.type in SCALARS:
@@ -131,31 +142,31 @@ class _Maker:
             if absent == "null" and (not field.has_presence or field.has_default_value):
                 absent = "default"
             words = tuple((one.number, one.name) for one in field.enum_type.values) if kind == "enum" else ()
-            step = (field.number, kind, "one", absent, 0, 0, False, None, _default(field), words, path)
+            step = _Step(field.number, kind, absent, path, fallback=_default(field), words=words)
             return (name, format, True, (), ()), step
         return self._message_value(name, field, wanted, around, path, absent)
 
     def _message_value(
         self, name: str, field: Any, wanted: Wanted | None, around: tuple[str, ...], path: str, absent: str
-    ) -> tuple[Field, Step]:  # fmt: skip
+    ) -> tuple[Field, _Step]:  # fmt: skip
         type, is_group = field.message_type, field.type == GROUP
         full = type.full_name
-        kind, message = "message", None
+        step = _Step(field.number, "message", absent, path, is_group=is_group)
         column: Field
         if full in around:
-            kind, column = "cut", (name, "z", True, (), ())
+            step, column = step._replace(kind="cut"), (name, "z", True, (), ())
         elif full in MOMENTS:
-            kind = MOMENTS[full]
-            column = (name, self._formats[kind], True, (), ())
+            step, column = step._replace(kind=MOMENTS[full]), (name, self._formats[MOMENTS[full]], True, (), ())
         elif full in WRAPPERS:
-            value, (number, value_kind, *rest) = self._value(name, type.fields_by_number[1], None, around, path)
-            kind, column = "wrapper", value
-            message = ((number, value_kind, *rest),)
+            column, value = self._value(name, type.fields_by_number[1], None, around, path)
+            message = _steps([value._replace(child=0, absent="default")])
+            step = step._replace(kind="wrapper", message=message, fallback=value.fallback)
         else:
             column, message = self.message(name, type, wanted, around, path)
-        if kind != "message" and wanted is not None:
+            step = step._replace(message=message)
+        if step.kind != "message" and wanted is not None:
             raise unknown_field(f"{path}.{next(iter(wanted))}", ())
-        return column, (field.number, kind, "one", absent, 0, 0, is_group, message, b"", (), path)
+        return column, step
 
 
 def _default(field: Any) -> bytes:

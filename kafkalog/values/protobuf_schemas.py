@@ -7,7 +7,6 @@ grpcio-tools, or the program.
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import shutil
 import subprocess
@@ -32,7 +31,8 @@ def import_protobuf(name: str) -> Any:
         return import_module(f"google.protobuf.{name}")
     except ImportError as error:
         raise MissingPackage(
-            f"the decoder protobuf needs a package that is not installed: {error}", hint="pip install 'kafkalog[schemas]'"
+            f"the decoder protobuf needs a package that is not installed: {error}",
+            hint="pip install 'kafkalog[schemas]'",
         ) from None
 
 
@@ -121,12 +121,10 @@ def descriptor_files(content: bytes, place: str = "", imports: Mapping[str, byte
     pb = import_protobuf("descriptor_pb2")
     files = _parsed_set(pb, content)
     if files is None:
-        others = {name: _parsed_file(pb, other) for name, other in (imports or {}).items()}
         own = _parsed_file(pb, content)
-        if own is not None and None not in others.values():
-            for name, other in others.items():
-                other.name = name
-            files = [*others.values(), own]
+        others = [_parsed_file(pb, other, name) for name, other in (imports or {}).items()]
+        known = [file for file in (*others, own) if file is not None]
+        files = known if len(known) == len(others) + 1 else None
     if files is None:
         files = list(pb.FileDescriptorSet.FromString(_compile(content, place, imports or {})).file)
     return DescriptorFiles(files, place)
@@ -141,17 +139,15 @@ def _parsed_set(pb: Any, content: bytes) -> list[Any] | None:
     return files if files and all(file.name for file in files) else None
 
 
-def _parsed_file(pb: Any, content: bytes) -> Any | None:
+def _parsed_file(pb: Any, content: bytes, name: str = "") -> Any | None:
     """Return a FileDescriptorProto in base64, as a registry has it in its format `serialized`; None for others."""
     try:
         file = pb.FileDescriptorProto.FromString(base64.b64decode(content.strip(), validate=True))
-    except (binascii.Error, ValueError):
-        return None
-    except Exception:
+    except Exception:  # no base64, or the package's DecodeError
         return None
     if not file.name and not file.message_type:
         return None
-    file.name = file.name or "schema.proto"
+    file.name = name or file.name or "schema.proto"
     return file
 
 
@@ -183,7 +179,7 @@ def _protoc() -> list[str]:
     if program is None:
         raise MissingPackage(
             "a schema is .proto text, and there is no protoc to compile it",
-            hint="pip install grpcio-tools, or compile it elsewhere: protoc --include_imports -o schema.desc schema.proto",
+            hint="pip install grpcio-tools, or compile it elsewhere: protoc --include_imports -o x.desc x.proto",
         )
     return [program]
 

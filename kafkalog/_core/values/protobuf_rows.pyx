@@ -673,7 +673,7 @@ cdef dict WIDTHS = {"i": 4, "I": 4, "f": 4, "l": 8, "L": 8, "g": 8, "b": 1}
 
 cdef int check_fallback(const Field* f, str format) except -1:
     cdef int64_t width = WIDTHS.get(format, 8 if format[0] == "t" else -1)
-    if f.kind >= KIND_MESSAGE and format[0] != "t":
+    if f.kind == KIND_MESSAGE:
         raise ValueError(f"field {f.number} can have no default")
     if width >= 0 and f.fallback_size != width:
         raise ValueError(f"the default of field {f.number} has {f.fallback_size} bytes, not {width}")
