@@ -188,7 +188,7 @@ def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
     """Return the FileDescriptorSet of `.proto` text; IllegalArgument with protoc's words if it has errors."""
     command = _protoc()
     with tempfile.TemporaryDirectory(prefix="kafkalog-proto-") as folder:
-        for name, text in {**imports, "kafkalog_schema.proto": content}.items():
+        for name, text in {**imports, "schema_to_read.proto": content}.items():
             path = os.path.normpath(os.path.join(folder, name))
             if not path.startswith(folder + os.sep):
                 raise IllegalArgument(f"the schema imports {name!r}, which is no relative path", path=place or None)
@@ -197,7 +197,7 @@ def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
                 file.write(text)
         made = os.path.join(folder, "made.desc")
         around = [f"-I{os.path.dirname(os.path.abspath(place))}"] if place and os.path.isfile(place) else []
-        options = ["--include_imports", f"--descriptor_set_out={made}", f"-I{folder}", *around, "kafkalog_schema.proto"]
+        options = ["--include_imports", f"--descriptor_set_out={made}", f"-I{folder}", *around, "schema_to_read.proto"]
         try:
             done = subprocess.run(
                 [*command, *options], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROTOC_TIMEOUT_S
@@ -205,7 +205,9 @@ def _compile(content: bytes, place: str, imports: Mapping[str, bytes]) -> bytes:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise IllegalArgument(f"protoc did not compile the schema: {error}", path=place or None) from None
         if done.returncode or not os.path.exists(made):
-            words = done.stderr.decode("utf-8", "replace").strip() or f"protoc ended with status {done.returncode}"
+            lines = done.stderr.decode("utf-8", "replace").replace(folder + os.sep, "").splitlines()
+            said = [line for line in lines if ".proto:" in line and "] " not in line] or lines
+            words = "; ".join(said) or f"protoc ended with status {done.returncode}"
             raise IllegalArgument(f"the schema is no Protobuf: {words}", path=place or None)
         with open(made, "rb") as file:
             return file.read()

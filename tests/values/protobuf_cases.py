@@ -55,7 +55,8 @@ def _fill(draw: Any, type: Any, level: int, proto3: bool) -> None:
             entry.options.map_entry = True
             entry.field.add(name="key", number=1, type=draw(st.sampled_from(KEYS)), label=F.LABEL_OPTIONAL)
             _set_type(draw, entry.field.add(name="value", number=2, label=F.LABEL_OPTIONAL), kind, level)
-            field.label, field.type, field.type_name = F.LABEL_REPEATED, F.TYPE_MESSAGE, f".t.{type.name}.F{number}Entry"
+            field.label, field.type = F.LABEL_REPEATED, F.TYPE_MESSAGE
+            field.type_name = f".t.{type.name}.F{number}Entry"
             continue
         _set_type(draw, field, kind, level)
         if shape == "many":

@@ -24,11 +24,14 @@ from tests.values.protobuf_cases import plain
 
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=200)
 TEXT = st.text(max_size=10)
-SIMPLE = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), TEXT)
-ANY = st.recursive(SIMPLE, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=12)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+SIMPLE = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), FLOATS, TEXT)
+ANY = st.recursive(
+    SIMPLE, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=12
+)
 LEAVES = {
     "bool": st.booleans(), "int64": st.integers(-(2**63), 2**63 - 1), "string": TEXT, "json": ANY,
-    "double": st.floats(allow_nan=False, allow_infinity=False),
+    "double": FLOATS,
 }  # fmt: skip
 NAMES = st.text(st.characters(exclude_characters="\x00", codec="utf-8"), min_size=1, max_size=9)
 
@@ -161,8 +164,8 @@ def test_doubles_are_the_nearest(number: float, digits: int) -> None:
     ("text", "number"),
     [
         ("9223372036854775807", 2**63 - 1), ("-9223372036854775808", -(2**63)), ("9223372036854775808", None),
-        ("1.0", 1), ("1e3", 1000), ("25e-1", None), ("100e-2", 1), ("-0", 0), ("1e99", None), ("00", None), ("1.", None),
-        ("1.00000000000000000000000001", None), ("12345678901234567890123", None),
+        ("1.0", 1), ("1e3", 1000), ("25e-1", None), ("100e-2", 1), ("-0", 0), ("1e99", None), ("00", None),
+        ("1.", None), ("1.00000000000000000000000001", None), ("12345678901234567890123", None),
     ],
 )  # fmt: skip
 def test_whole_numbers(text: str, number: int | None) -> None:
@@ -178,11 +181,12 @@ def test_whole_numbers(text: str, number: int | None) -> None:
         (b'{"a":01}', "a: this is no number of JSON"), (b'{"a":1.5}', "a: the number has a fraction, at byte 5"),
         (b'{"a":9223372036854775808}', "a: the number is beyond 64 bits"), (b'{"d":1e999}', "d: the number is beyond"),
         (b'{"a":"1"}', "a: a string where an int64 is expected, at byte 5"), (b"[1]", "an array where an object is"),
-        (b'{"s":"\\ud800"}', "s: half of a surrogate pair is alone"), (b'{"s":"\\x"}', "s: JSON does not have this esc"),
+        (b'{"s":"\\ud800"}', "s: half of a surrogate pair is alone"), (b'{"s":"\\x"}', "s: JSON does not have this"),
         (b'{"s":"\xff"}', "s: the text is not UTF-8, at byte 6"), (b'{"s":"\n"}', "s: a control character stands in"),
         (b'{"z":"\xed\xa0\x80"}', "the text is not UTF-8"), (b'{"l":[1,"x"]}', "l[]: a string where an int64 is expec"),
-        (b'{"t":"2024-02-30T00:00:00Z"}', "t: the text is no time or date"), (b'{"d":' + b"1" * 1200 + b".5}", "d: the num"),
-        (b'{"z":' + b"[" * 1100, "nested more than 1024 levels deep"), (b"\xef\xbb\xbf{}", "this is no JSON, at byte 0"),
+        (b'{"t":"2024-02-30T00:00:00Z"}', "t: the text is no time or date"),
+        (b'{"d":' + b"1" * 1200 + b".5}", "d: the number has more than 1100"),
+        (b'{"z":' + b"[" * 1100, "nested more than 1024 levels deep"), (b"\xef\xbb\xbf{}", "this is no JSON"),
         (b"\x00\x00\x00", "there is no registry's header"), (b'{"m":{"k":true}}', "m{}: a bool where an int64"),
     ],
 )  # fmt: skip
@@ -231,7 +235,8 @@ def test_times_and_dates() -> None:
     decoder = values.decoder("json", fields={"t": "timestamp", "d": "date"})
     rows = [
         '{"t":"2024-02-29T23:59:60+01:00","d":"0001-01-01"}', '{"t":"1969-12-31t23:59:59.9999999z","d":"9999-12-31"}',
-        '{"t":"2024-01-01 00:00:00.5-00:30"}', '{"t":"2024-01-01T00:00:00"}', '{"d":"2023-2-1"}', '{"t":"2024-01-01T24:00:00Z"}',
+        '{"t":"2024-01-01 00:00:00.5-00:30"}', '{"t":"2024-01-01T00:00:00"}', '{"d":"2023-2-1"}',
+        '{"t":"2024-01-01T24:00:00Z"}',
     ]  # fmt: skip
     found, errors = decode(decoder, rows)
     utc = datetime.UTC
@@ -258,7 +263,8 @@ def test_schemas() -> None:
     schema = {
         "$defs": {"money": {"type": ["number", "null"]}, "node": {"properties": {"next": {"$ref": "#/$defs/node"}}}},
         "properties": {
-            "a": {"$ref": "#/$defs/money"}, "b": {"anyOf": [{"type": "null"}, {"type": "boolean"}]}, "c": {"enum": ["x", None]},
+            "a": {"$ref": "#/$defs/money"}, "b": {"anyOf": [{"type": "null"}, {"type": "boolean"}]},
+            "c": {"enum": ["x", None]},
             "d": {"type": ["string", "integer"]}, "e": {"$ref": "#/$defs/node"}, "f": True, "g": {"const": 1},
             "h": {"type": "array", "items": {"$ref": "other.json#/definitions/id"}}, "i": {"type": "object"},
             "j": {"oneOf": [{"type": "integer"}, {"type": "number"}]}, "k": {"type": "string", "format": "uuid"},
