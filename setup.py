@@ -27,7 +27,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
     "messages": ("reader", "writer"),
     "values": (
-        "avro", "builder", "decimal_text", "items", "json_rows", "plain", "protobuf_rows", "value_column",
+        "avro", "avro_program", "builder", "decimal_text", "items", "json_rows", "plain", "protobuf_rows", "value_column",
     ),
 }  # fmt: skip
 USES_CRC = {

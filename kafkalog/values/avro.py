@@ -7,7 +7,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog._core.values.avro import FRAMINGS, AvroProgram, AvroPrograms, fill
+from kafkalog._core.values.avro import FRAMINGS, fill
+from kafkalog._core.values.avro_program import AvroProgram, AvroPrograms
 from kafkalog._core.values.builder import Builder
 from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.util.fileio import OS

@@ -202,10 +202,9 @@ class _Parser:
 
 
 def _texts(values: Any, place: str) -> list[str]:
-    names = [] if isinstance(values, str | bytes) or not isinstance(values, Sequence) else list(values)
-    if len(names) != len(values) or not all(isinstance(name, str) for name in names):
+    if not isinstance(values, list | tuple) or not all(isinstance(name, str) for name in values):
         raise _wrong(place, f"{values!r:.60} is no list of names")
-    return names
+    return list(values)
 
 
 def _with_logical(made: AvroType, schema: Mapping[str, Any]) -> AvroType:

@@ -1,4 +1,4 @@
-"""What every decoder of a column is, and what it returns."""
+"""Decoders of columns: the base of all, and what they return."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class ValueDecoder(ABC):
     """A decoder of columns of keys or values. Any number of threads may use it."""
 
     name: str
+    needs_keys: bool = False
+    """True if `decode` takes the column of keys as a second argument."""
 
     @property
     @abstractmethod

@@ -15,7 +15,9 @@ WITH_SCHEMA: Final = {
     "protobuf": ("kafkalog.values.protobuf", "ProtobufDecoder"),
 }
 """The module and the class of each decoder that takes a schema; loaded when it is named."""
-NAMES: Final = ("bytes", *FORMATS, *WITH_SCHEMA)
+INTERNAL: Final = ("group", "transaction", "share-state", "cluster", "remote-log")
+"""Decoders of Kafka's own topics."""
+NAMES: Final = ("bytes", *FORMATS, *WITH_SCHEMA, *INTERNAL)
 
 
 def decoder(name: str, **options: Any) -> ValueDecoder:
@@ -35,6 +37,11 @@ def decoder(name: str, **options: Any) -> ValueDecoder:
     if name in WITH_SCHEMA:
         module, kind = WITH_SCHEMA[name]
         made = getattr(import_module(module), kind)
+    elif name in INTERNAL:
+        from kafkalog.values.internal import InternalDecoder
+
+        given["name"] = name
+        made = InternalDecoder
     elif name == "bytes":
         made = BytesDecoder
     elif name in FORMATS:

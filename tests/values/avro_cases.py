@@ -84,7 +84,8 @@ def cases(draw: Any, depth: int = 3, namer: Namer | None = None, unions: bool = 
         return Case({"type": "array", "items": item.schema}, st.lists(item.values, max_size=4))
     if kind == "map":
         value = draw(inner)
-        return Case({"type": "map", "values": value.schema}, st.dictionaries(st.text(max_size=3), value.values, max_size=3))
+        pairs = st.dictionaries(st.text(max_size=3), value.values, max_size=3)
+        return Case({"type": "map", "values": value.schema}, pairs)
     if kind == "record":
         return draw(records(depth=depth - 1, namer=namer, unions=unions))
     if kind == "optional":
