@@ -104,8 +104,8 @@ def seeds() -> list[bytes]:
         made += [bytes([number]) + one for one in (value, value[:-1], value + b" x", value[: len(value) // 2])]
         made.append(bytes([ANY]) + value)
     texts = [
-        b"-0.0e-12", b"12345678901234567890123", b"1.7976931348623157e308", b'"\\b\\f\\n\\r\\t\\/\\\\\\""', b"null", b"tru",
-        b" [ 1 , 2 ] ", b'{"a" : {"b":[true,false]}}', b"[" * 60, b'"\xf0\x9f\x98\x80"', b'"\\udc00"', b"-",
+        b"-0.0e-12", b"12345678901234567890123", b"1.7976931348623157e308", b'"\\b\\f\\n\\r\\t\\/\\\\\\""', b"null",
+        b"tru", b" [ 1 , 2 ] ", b'{"a" : {"b":[true,false]}}', b"[" * 60, b'"\xf0\x9f\x98\x80"', b'"\\udc00"', b"-",
     ]  # fmt: skip
     made += [bytes([ANY]) + text for text in texts]
     made += [bytes([0]) + b'{"%s":%s}' % (name, text) for name in (b"id", b"price", b"x") for text in texts]
