@@ -43,7 +43,8 @@ class JsonDecoder(ValueDecoder):
     columns.
 
     Null, and a field that is not there, are null in every column. Fields that the columns do not have are left out. Of
-    a name that comes twice in an object the last value counts.
+    a name that comes twice in an object the last value counts. A value of another kind than its column, or beyond its
+    type, is an error of its row, or null in the column alone with `strict=False`.
 
     >>> import pyarrow
     >>> values = pyarrow.array([b'{"order": {"total": 9.5, "id": 1}}', b'{"order": {"total": "9"}}'])
@@ -60,12 +61,13 @@ class JsonDecoder(ValueDecoder):
         self, schema: str | os.PathLike[str] | int | bool | Mapping[str, Any] | None = None, *,
         schemas: str | os.PathLike[str] | SchemaSource | None = None, registry: str | SchemaSource | None = None,
         subject: str | None = None, fields: Fields | None = None, sample: Iterable[bytes | str | None] | None = None,
-        framing: str = "auto", most_bytes: int = MOST_BYTES, login: tuple[str, str] | None = None,
+        framing: str = "auto", strict: bool = True, most_bytes: int = MOST_BYTES, login: tuple[str, str] | None = None,
         token: str | None = None, timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
     ) -> None:  # fmt: skip
         if framing not in FRAMINGS:
             raise IllegalArgument(f"unknown framing {framing!r}", hint=f"the framings are {', '.join(FRAMINGS)}")
         self._framing = framing
+        self._strict = strict
         self._most_bytes = most_bytes
         self._wanted = None if fields is None else wanted_fields(fields, typed=True)
         self._lock = threading.Lock()
@@ -94,7 +96,7 @@ class JsonDecoder(ValueDecoder):
         try:
             tree, steps = json_columns(type)
             Builder(tree)
-            self._rows = JsonRows(tree, steps, self._framing)
+            self._rows = JsonRows(tree, steps, self._framing, self._strict)
         except ValueError as error:
             raise IllegalArgument(f"the columns of these values cannot be made: {error}") from None
         self._type = type

@@ -321,6 +321,22 @@ def test_wanted_fields() -> None:
     assert wanted_fields(["a", "a.b"], typed=False) == {"a": None}
 
 
+def test_misfits_are_null_if_not_strict() -> None:
+    fields = {"a": "int64", "b": "string", "o.t": "timestamp"}
+    decoder = values.decoder("json", fields=fields, strict=False)
+    rows = [
+        '{"a":"x","b":5,"o":{"t":"no"}}', '{"a":1.5,"b":{"c":[1]},"o":[]}', '{"a":1e99,"b":"t","o":{"t":[{}]}}',
+        '{"a":"\\x"}', '{"a":[1,}', "[1]", '"\\ud800"',
+    ]  # fmt: skip
+    found, errors = decode(decoder, rows)
+    assert found == [
+        {"a": None, "b": None, "o": {"t": None}}, {"a": None, "b": None, "o": None},
+        {"a": None, "b": "t", "o": {"t": None}},
+        None, None, None, None,
+    ]  # fmt: skip
+    assert [error is None for error in errors] == [True, True, True, False, False, True, False]
+
+
 def test_columns_wait_for_the_first_values() -> None:
     decoder = values.decoder("json")
     with pytest.raises(IllegalArgument, match="yet to be seen|first values"):

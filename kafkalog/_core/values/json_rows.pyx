@@ -60,6 +60,7 @@ cdef struct Run:
     Reader r
     const Spot* failed          # the innermost column around what is wrong
     const char* found           # of JSON_TYPE: what is there
+    bint strict                 # a value that does not fit its column is an error, not null
     uint8_t* scratch            # a string without its escapes
     int64_t scratch_size
 
@@ -323,9 +324,19 @@ cdef int read_value(Run* run, const Spot* spot, Node* node) noexcept nogil:
         status = read_raw(run, node)
     else:
         status = refuse_kind(run)
-    if kl_unlikely(status != JSON_OK) and run.failed == NULL:
+    if kl_likely(status == JSON_OK):
+        return status
+    if not run.strict and JSON_RANGE <= status <= JSON_FORMAT:
+        return skip_misfit(run, node)
+    if run.failed == NULL:
         run.failed = spot
     return status
+
+
+cdef int skip_misfit(Run* run, Node* node) noexcept nogil:
+    """Put a null for the value at the reader, which is JSON and does not fit its column."""
+    cdef int status = skip_value(&run.r)
+    return put_null(node) if status == JSON_OK else status
 
 
 cdef int read_row(Run* run, const Slice* row, int framing, const Spot* spot, Node* node) noexcept nogil:
@@ -406,16 +417,19 @@ cdef class JsonRows:
 
     (kind, name, path, children), with a kind of KINDS; the children of a map are its value's alone.
 
-    `framing` is one of FRAMINGS. A decoder never changes, so several threads may use it.
+    `framing` is one of FRAMINGS. If not `strict`, a value of another kind than its column, or beyond its type, is null
+    there. A decoder never changes, so several threads may use it.
     """
     cdef Spot* spots
     cdef int count
     cdef int framing
+    cdef bint strict
     cdef tuple fields
     cdef list kept
 
-    def __cinit__(self, tuple fields not None, tuple spots not None, str framing="auto"):
+    def __cinit__(self, tuple fields not None, tuple spots not None, str framing="auto", bint strict=True):
         cdef int at = 0
+        self.strict = strict
         self.framing = FRAMINGS.index(framing)
         self.fields = fields
         self.kept = []
@@ -466,6 +480,7 @@ cdef class JsonRows:
         cdef Builder builder = Builder(self.fields, most_bytes)
         cdef Run run
         memset(&run, 0, sizeof(Run))
+        run.strict = self.strict
         with nogil:
             read_rows(values, self.framing, self.spots, builder, &run)
             free(run.scratch)
