@@ -52,7 +52,9 @@ TREE = {"type": "record", "name": "T", "fields": [
 ]}  # fmt: skip
 LEAF = {"type": "record", "name": "T", "fields": [{"name": "v", "type": "long"}]}
 NULLS = {"type": "array", "items": {"type": "array", "items": "null"}}
-PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [(WIDE, WIDE), (WIDE, NARROW), (TREE, LEAF), (NULLS, NULLS), (INNER, INNER)]
+PAIRS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (WIDE, WIDE), (WIDE, NARROW), (TREE, LEAF), (NULLS, NULLS), (INNER, INNER),
+]  # fmt: skip
 SAMPLES: list[Any] = [
     {"b": True, "i": -5, "l": 1 << 40, "s": "Zürich", "o": None, "x": 1.5, "t": 1000, "m": {"k": None},
      "in": {"e": "B", "f": "abc", "d": "\u0001\u0002", "u": "text"}},

@@ -43,6 +43,9 @@ class AvroDecoder(ValueDecoder):
     >>> found = AvroDecoder({"type": "array", "items": "long"}).decode(pyarrow.array([bytes([4, 2, 4, 0]), b"?"]))
     >>> found.values.to_pylist(), found.failed, found.errors[1].as_py()
     ([[1, 2], None], 1, 'it ends inside a value, at byte 1')
+    >>> decoder = AvroDecoder("long")
+    >>> decoder.name, str(decoder.arrow_type), decoder.needs_keys
+    ('avro', 'int64', False)
     """
 
     name = "avro"

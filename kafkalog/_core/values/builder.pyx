@@ -184,6 +184,8 @@ cdef class Builder:
 
     def put(self, value, int number=0):
         """Put a Python value into a node; returns the status. It is what the tests of this class fill it with."""
+        if not 0 <= number < self.node_count or self.taken:
+            raise IndexError(f"node {number} of {0 if self.taken else self.node_count}")
         return put_object(&self.nodes[number], value)
 
     def done(self):
