@@ -21,9 +21,11 @@ READERS = (
     "storage/partition_metadata.py", "storage/leader_epoch.py", "util/checkpoint.py", "tools/dump/record_readers.py",
     "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py",
     "values/avro_schema.py", "values/avro_columns.py", "values/avro_program.py", "values/avro_default.py",
+    "values/json_schema.py", "values/json_types.py",
 )  # fmt: skip
 TARGETS = (
     "scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append", "avro",
+    "json_values", "protobuf_values",
 )  # fmt: skip
 
 

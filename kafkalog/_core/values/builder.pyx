@@ -20,7 +20,7 @@ MOST_NODES = 1 << 16
 
 cdef dict WIDTHS = {
     "c": 1, "C": 1, "s": 2, "S": 2, "i": 4, "I": 4, "l": 8, "L": 8, "f": 4, "g": 8, "tdD": 4, "tts": 4, "ttm": 4,
-    "ttu": 8, "ttn": 8,
+    "ttu": 8, "ttn": 8, "tDs": 8, "tDm": 8, "tDu": 8, "tDn": 8,
 }
 
 
