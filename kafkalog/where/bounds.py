@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kafkalog.where.literals import milliseconds
 from kafkalog.where.nodes import OPPOSITE, And, Compare, In, IsNull, Literal, Node, Not, Or
 
-__all__ = ["MAX", "MIN", "Bounds", "Spans", "bounds_of"]
+__all__ = ["EVERY", "MAX", "MIN", "Bounds", "Spans", "bounds_of"]
 
 MIN: Final = -(2**63)
 MAX: Final = 2**63 - 1

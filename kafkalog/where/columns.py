@@ -15,6 +15,7 @@ __all__ = ["Rows", "field_type", "plain"]
 _TYPES = {
     Kind.INTEGER: pa.int64(), Kind.TIME: pa.timestamp("ms", "UTC"), Kind.BYTES: pa.binary(), Kind.TEXT: pa.string()
 }
+_KERNEL_TYPES = frozenset({pa.binary(), pa.string(), pa.int64(), pa.int32(), pa.timestamp("ms", "UTC")})
 KEY_SIZE, VALUE_SIZE = "key_size", "size"
 """Columns that hold the sizes of the bytes where key and value are columns of other types."""
 
@@ -56,6 +57,8 @@ def _no_path(field: Field, done: str, kind: Kind) -> IllegalArgument:
 
 def _plain_type(type: pa.DataType) -> pa.DataType:
     """Return the type that the kernels take: views and large strings have plain ones."""
+    if type in _KERNEL_TYPES:
+        return type
     kind = kind_of(type)
     if kind is Kind.TEXT:
         return pa.string() if type == pa.string_view() else type
