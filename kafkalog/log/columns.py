@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from kafkalog.log.read import offset_range
 from kafkalog.log.scan import SCAN_OPTIONS, TYPED_OPTIONS, LogScan, check_keywords
+from kafkalog.log.scans import scan_of
 from kafkalog.reading.source import isolation_of
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS
 
@@ -112,13 +113,7 @@ def _scan(log: Log, call: str, columns: Iterable[str] | None, given: dict[str, A
     level = isolation_of(given.get("isolation"))
     start, stop, since, until = (given.get(name) for name in _BOUNDS)
     first, last = offset_range(log, start, stop, since, until, level, given.get("on_damage") == "skip")
-    options: dict[str, Any] = {name: given[name] for name in ("isolation", *SCAN_OPTIONS) if name in given}
-    typed = {name: given[name] for name in TYPED_OPTIONS if given.get(name) is not None}
-    if not typed:
-        return LogScan(log, first, last, columns, **options)
-    from kafkalog.log.typed_scan import typed_scan
-
-    return typed_scan(log, first, last, columns, typed, options)
+    return scan_of(log, first, last, columns, given)
 
 
 def arrow_c_schema(log: Log) -> object:
