@@ -26,6 +26,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "arrow": ("memory", "columns", "column_builder", "capsules", "input", "rows", "encoder"),
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
     "messages": ("reader", "writer"),
+    "values": ("builder", "value_column", "avro", "plain"),
 }  # fmt: skip
 USES_CRC = {
     "arrow.encoder", "batch.agree", "batch.encode", "batch.legacy", "batch.pick", "batch.ready_batch", "batch.repack",

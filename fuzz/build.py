@@ -20,8 +20,11 @@ READERS = (
     "records/internal.py", "storage/index/aborted_txns.py", "storage/producer_snapshot.py",
     "storage/partition_metadata.py", "storage/leader_epoch.py", "util/checkpoint.py", "tools/dump/record_readers.py",
     "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py",
+    "values/avro_schema.py", "values/avro_columns.py", "values/avro_program.py", "values/avro_default.py",
 )  # fmt: skip
-TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append")
+TARGETS = (
+    "scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append", "avro",
+)  # fmt: skip
 
 
 def readers() -> list[Extension]:

@@ -1,6 +1,7 @@
 """Writes first inputs for each target, made by the builders of the package: `python -m fuzz.seeds DIRECTORY TARGET`."""
 
 import gzip
+import json
 import sys
 from hashlib import sha1
 from pathlib import Path
@@ -74,9 +75,21 @@ def side_files() -> list[bytes]:
     ]  # fmt: skip
 
 
+def avro_values() -> list[bytes]:
+    """A sound value of each pair of schemas, cut and longer, and the schemas themselves."""
+    from fuzz import avro
+
+    made = []
+    for number, (writer, reader) in enumerate(avro.PAIRS):
+        value = avro.sample(number)
+        made += [bytes([number]) + one for one in (value, value[:-1], value + b"\0", value[: len(value) // 2])]
+        made += [bytes([avro.SCHEMAS]) + json.dumps(schema).encode() for schema in (writer, reader)]
+    return made
+
+
 def main() -> None:
     """Writes the files of one target."""
-    makers = {"decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()]}
+    makers = {"decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()], "avro": avro_values}
     made = makers.get(sys.argv[2], batches)
     folder = Path(sys.argv[1]) / sys.argv[2]
     folder.mkdir(parents=True, exist_ok=True)

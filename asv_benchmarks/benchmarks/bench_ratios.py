@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from asv_benchmarks import columns, engine, recovering, verifying
+from asv_benchmarks import columns, engine, recovering, typed, verifying
 from asv_benchmarks.hot_paths.path import profile
 from asv_benchmarks.measure import Row
 
@@ -22,6 +22,7 @@ FULL = {
     "scan a file to columns with CRC": "C",
     "iterate as Record, value touched": "aiokafka",
     "decode to Arrow, all columns": "aiokafka, pyarrow",
+    "Avro to Arrow, 10 fields": "fastavro",
     "verify, batches of 100 records": "pread alone",
     "verify, batches of 1 record": "pread alone",
     "recovery, batches of 100 records": "pread alone",
@@ -33,7 +34,7 @@ MEGABYTES = 200
 def _rows(directory: Path) -> list[Row]:
     found = [*engine.append_rows(directory), *engine.lookup_rows(directory), *engine.crc_rows()]
     if profile() == "full":
-        found += [*engine.scan_rows(directory), *columns.rows(directory)]
+        found += [*engine.scan_rows(directory), *columns.rows(directory), *typed.rows(directory)]
         found += [*verifying.rows(directory, MEGABYTES), *recovering.rows(directory, MEGABYTES)]
     return found
 

@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "data" / "corpus"
-TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append")
+TARGETS = (
+    "scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append", "avro",
+)  # fmt: skip
 MOST_BYTES = 2 << 20
 
 

@@ -1,6 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t
 
+from kafkalog._core.arrow.abi cimport ArrowArray, ArrowSchema
 from kafkalog._core.arrow.cells cimport Cells, Lists, Numbers
 from kafkalog._core.arrow.input cimport HeldArray, HeldSchema
 
@@ -44,3 +45,8 @@ cdef class Rows:
     cdef int64_t per_ms
     cdef Lists headers
     cdef RowPlan plan
+
+
+cdef str type_words(const ArrowSchema* schema)
+cdef int bytes_layout(const ArrowSchema* schema, bint text_only) noexcept
+cdef bint bind_cells(Cells* c, const ArrowArray* array, int layout, int64_t first, int64_t rows) noexcept nogil

@@ -1,27 +1,28 @@
 """Decoders for values with a schema registry's header: a zero byte, the schema's id (u32), then the data.
 
 A directory holds the schemas, one file each, named by the id: `7.avsc` (Avro), `7.desc` (Protobuf: the
-FileDescriptorSet that `protoc --include_imports -o 7.desc` writes). Values of JSON Schema carry their document as it
-is; its schema is ignored. Avro needs the package fastavro, Protobuf the package protobuf (extra `schemas`).
+FileDescriptorSet that `protoc --include_imports -o 7.desc` writes). Avro's are also read from a registry's address or
+from a data directory with the topic `_schemas`. Values of JSON Schema carry their document as it is; its schema is
+ignored. Avro needs the package fastavro, Protobuf the package protobuf (extra `schemas`).
 """
 
 from __future__ import annotations
 
 import io
-import os
 import struct
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from kafkalog.errors import IllegalArgument, MissingPackage, StorageError
+from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.records.message import MessageError, Source
 from kafkalog.tools.decoders.plain import DecodeError, Decoder, json
-from kafkalog.util.fileio import OS, FileSystem
+from kafkalog.values.schemas.choose import schema_source
+from kafkalog.values.schemas.directory import SchemaDirectory
+from kafkalog.values.schemas.source import Schema, SchemaSource, UnknownSchema, referenced
 
 MAGIC: Final = 0
 HEADER_BYTES: Final = 5
-MAX_SCHEMA_BYTES: Final = 64 << 20
 
 
 def schema_id(data: bytes) -> int:
@@ -37,7 +38,7 @@ def json_schema(directory: str) -> Decoder:
     >>> json_schema(".")(bytes([0, 0, 0, 0, 7]) + b'{"a": 1}')
     {'a': 1}
     """
-    _check_directory(directory)
+    schema_source(directory)
 
     def decode(data: bytes) -> object:
         schema_id(data)
@@ -46,38 +47,41 @@ def json_schema(directory: str) -> Decoder:
     return decode
 
 
-def avro(directory: str, *, fs: FileSystem = OS) -> Decoder:
-    """Return a decoder of Avro values, with the writer's schemas `<id>.avsc` of the directory.
+def avro(schemas: str | SchemaSource) -> Decoder:
+    """Return a decoder of Avro values, with the writers' schemas: `<id>.avsc` in a directory, or another place of them.
 
     >>> with open("7.avsc", "w") as file:
     ...     print('"string"', file=file)
     >>> avro(".")(bytes([0, 0, 0, 0, 7]) + bytes([4]) + b"hi")
     'hi'
     """
-    _check_directory(directory)
+    source = schema_source(schemas)
     fastavro = _package("fastavro", "avro")
 
-    def load(content: bytes) -> object:
-        return fastavro.parse_schema(json(content))
+    def load(schema: Schema) -> object:
+        names: dict[str, Any] = {}
+        for _, other in referenced(source, schema):
+            fastavro.parse_schema(json(other.content), named_schemas=names)
+        return fastavro.parse_schema(json(schema.content), named_schemas=names)
 
-    find = _Schemas(directory, ".avsc", load, fs)
+    find = _Loaded(source, ".avsc", load)
 
     def decode(data: bytes) -> object:
         schema = find(schema_id(data))
-        source = io.BytesIO(data)
-        source.seek(HEADER_BYTES)
+        stream = io.BytesIO(data)
+        stream.seek(HEADER_BYTES)
         try:
-            value = fastavro.schemaless_reader(source, schema, None)
+            value = fastavro.schemaless_reader(stream, schema, None)
         except Exception as error:
             raise DecodeError(f"it does not match its Avro schema: {type(error).__name__}: {error}") from error
-        if source.tell() != len(data):
-            raise DecodeError(f"{len(data) - source.tell()} bytes follow the Avro value")
+        if stream.tell() != len(data):
+            raise DecodeError(f"{len(data) - stream.tell()} bytes follow the Avro value")
         return value
 
     return decode
 
 
-def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
+def protobuf(directory: str) -> Decoder:
     """Return a decoder of Protobuf values to dicts, with the descriptor sets `<id>.desc` of the directory.
 
     Between header and message are the indexes of the message's type: in its file, then in each message around it.
@@ -89,30 +93,30 @@ def protobuf(directory: str, *, fs: FileSystem = OS) -> Decoder:
     >>> protobuf(".")(bytes([0, 0, 0, 0, 7]) + bytes([0]) + bytes([8, 5]))
     {'id': 5}
     """
-    _check_directory(directory)
+    source = SchemaDirectory(directory)
     descriptor_pb2, descriptor_pool, json_format, message, message_factory = (
         _package(f"google.protobuf.{name}", "protobuf")
         for name in ("descriptor_pb2", "descriptor_pool", "json_format", "message", "message_factory")
     )
 
-    def load(content: bytes) -> Any:
-        files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+    def load(schema: Schema) -> Any:
+        files = descriptor_pb2.FileDescriptorSet.FromString(schema.content).file
         pool = descriptor_pool.DescriptorPool()
         for file in files:
             pool.Add(file)
         return pool.FindFileByName(files[-1].name), list(files[-1].message_type)
 
-    find = _Schemas(directory, ".desc", load, fs)
+    find = _Loaded(source, ".desc", load)
 
     def decode(data: bytes) -> object:
         file, types = find(schema_id(data))
-        source = Source(data, HEADER_BYTES)
+        message_source = Source(data, HEADER_BYTES)
         try:
-            indexes = _indexes(source)
+            indexes = _indexes(message_source)
             kind = file.message_types_by_name[types[indexes[0]].name]
             for index in indexes[1:]:
                 kind = kind.nested_types[index]
-            value = message_factory.GetMessageClass(kind).FromString(data[source.at :])
+            value = message_factory.GetMessageClass(kind).FromString(data[message_source.at :])
         except (IndexError, MessageError, message.DecodeError) as error:
             raise DecodeError(f"it does not match its Protobuf schema: {error}") from error
         return json_format.MessageToDict(value, preserving_proto_field_name=True)
@@ -139,35 +143,29 @@ def _zigzag(source: Source) -> int:
     return number
 
 
-class _Schemas:
-    """The schemas of a directory by id, read at first use."""
+class _Loaded:
+    """Schemas of one kind, found by id, each loaded at its first use."""
 
-    def __init__(self, directory: str, suffix: str, load: Callable[[bytes], Any], fs: FileSystem) -> None:
-        self._directory = directory
+    def __init__(self, source: SchemaSource, suffix: str, load: Callable[[Schema], Any]) -> None:
+        self._source = source
         self._suffix = suffix
         self._load = load
-        self._fs = fs
         self._known: dict[int, Any] = {}
 
     def __call__(self, number: int) -> Any:
         if number not in self._known:
-            path = os.path.join(self._directory, f"{number}{self._suffix}")
             try:
-                content = self._fs.read_file(path, MAX_SCHEMA_BYTES)
-            except FileNotFoundError:
-                raise DecodeError(f"schema {number} is missing: there is no file {path}") from None
-            except OSError as error:
-                raise StorageError.from_os(error, "read the schema", path=path) from error
+                if isinstance(self._source, SchemaDirectory):
+                    schema = self._source.by_id(number, self._suffix)
+                else:
+                    schema = self._source.by_id(number)
+            except UnknownSchema as error:
+                raise DecodeError(error.message) from None
             try:
-                self._known[number] = self._load(content)
+                self._known[number] = self._load(schema)
             except Exception as error:
-                raise IllegalArgument(f"the file is not a schema: {error}", path=path) from error
+                raise IllegalArgument(f"the file is not a schema: {error}", path=schema.place) from error
         return self._known[number]
-
-
-def _check_directory(directory: str) -> None:
-    if not os.path.isdir(directory):
-        raise IllegalArgument("the schema directory does not exist", path=directory)
 
 
 def _package(name: str, what: str) -> Any:

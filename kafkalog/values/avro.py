@@ -1,0 +1,198 @@
+"""Avro values as columns: the reader's schema gives the columns, and each value is read with its writer's schema."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog._core.values.avro import FRAMINGS, AvroProgram, AvroPrograms, fill
+from kafkalog._core.values.builder import Builder
+from kafkalog.errors import IllegalArgument, StorageError
+from kafkalog.util.fileio import OS
+from kafkalog.values.avro_columns import Column, columns_of
+from kafkalog.values.avro_program import avro_program
+from kafkalog.values.avro_schema import PRIMITIVES, AvroType, parse_avro
+from kafkalog.values.decoding import MOST_BYTES, MOST_ITEMS, Decoded, ValueDecoder, arrow_type, decoded, value_column
+from kafkalog.values.schemas.choose import schema_source
+from kafkalog.values.schemas.source import AVRO, MAX_SCHEMA_BYTES, Schema, SchemaSource, UnknownSchema, referenced
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MOST_WRITERS: Final = 10_000
+"""Schema ids that a decoder remembers; a column with more is no column of Avro values."""
+AnySchema = str | os.PathLike[str] | int | Mapping[str, Any] | Sequence[Any]
+
+
+class AvroDecoder(ValueDecoder):
+    """Avro values as columns, by Avro's schema resolution.
+
+    `schema` is the reader's schema: a path, JSON text, parsed JSON, or an id in `schemas`. Without it, `subject`'s
+    latest version is taken, or else the schema of the first value that is decoded. `schemas` is a directory
+    (`<id>.avsc`), a data directory with the topic `_schemas`, a registry's address, or a SchemaSource; `registry` is
+    the same for an address, with `login`, `token`, `timeout_s` and `cache`. `framing` is how a value begins:
+    "registry" (a zero byte and the writer's schema id; the default with `schemas`), "raw" (the default without),
+    "length" (the size as Avro writes one) or "single-object". Without ids all values are read with `writer`, which is
+    the reader's schema by default. `dictionaries` makes dictionary columns of enums. `most_bytes` limits the memory of
+    one call's columns, `most_items` the items without bytes in one value.
+
+    >>> import pyarrow
+    >>> found = AvroDecoder({"type": "array", "items": "long"}).decode(pyarrow.array([bytes([4, 2, 4, 0]), b"?"]))
+    >>> found.values.to_pylist(), found.failed, found.errors[1].as_py()
+    ([[1, 2], None], 1, 'it ends inside a value, at byte 1')
+    """
+
+    name = "avro"
+
+    def __init__(
+        self, schema: AnySchema | None = None, *, schemas: str | os.PathLike[str] | SchemaSource | None = None,
+        registry: str | SchemaSource | None = None, subject: str | None = None, framing: str | None = None,
+        writer: AnySchema | None = None, dictionaries: bool = False, most_bytes: int = MOST_BYTES,
+        most_items: int = MOST_ITEMS, login: tuple[str, str] | None = None, token: str | None = None,
+        timeout_s: float | None = None, cache: str | os.PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
+        if schemas is not None and registry is not None:
+            raise IllegalArgument("schemas come from `schemas` or from `registry`", hint="give one of them")
+        options = {"login": login, "token": token, "timeout_s": timeout_s, "cache": cache}
+        options = {name: value for name, value in options.items() if value is not None}
+        where = schemas if schemas is not None else registry
+        self._source = None if where is None else schema_source(where, **options)
+        framing = framing or ("raw" if self._source is None else "registry")
+        if framing not in FRAMINGS:
+            raise IllegalArgument(f"unknown framing {framing!r}", hint=f"the framings are {', '.join(FRAMINGS)}")
+        if framing == "registry" and self._source is None:
+            raise IllegalArgument("the framing 'registry' needs schemas", hint="give schemas=, or registry=")
+        self._framing = FRAMINGS[framing]
+        self._by_id = framing == "registry"
+        self._dictionaries = dictionaries
+        self._limits = most_bytes, most_items
+        self._lock = threading.Lock()
+        self._reader: AvroType | None = None
+        self._column: Column | None = None
+        self._programs: dict[int, AvroProgram | str] = {}
+        self._type: pyarrow.DataType | None = None
+        if schema is None and subject is not None:
+            self._settle(self._parsed(self._needed(f"subject {subject}").by_version(subject)))
+        elif schema is not None:
+            self._settle(self._read(schema))
+        if not self._by_id:
+            self._prepare_alone(writer, framing)
+        elif writer is not None:
+            raise IllegalArgument("each value names its writer's schema", hint="leave out writer")
+
+    # Schemas
+
+    def _needed(self, what: str) -> SchemaSource:
+        if self._source is None:
+            raise IllegalArgument(f"{what} needs a place with schemas", hint="give schemas=, or registry=")
+        return self._source
+
+    def _read(self, schema: AnySchema) -> AvroType:
+        """Return the tree of a schema that the user gave."""
+        if isinstance(schema, int):
+            return self._parsed(self._needed(f"schema {schema}").by_id(schema))
+        if isinstance(schema, os.PathLike) or (isinstance(schema, str) and not _is_json(schema)):
+            path = os.fspath(schema)
+            try:
+                return parse_avro(OS.read_file(path, MAX_SCHEMA_BYTES))
+            except OSError as error:
+                raise StorageError.from_os(error, "read the schema", path=path) from error
+        return parse_avro(schema)
+
+    def _parsed(self, schema: Schema) -> AvroType:
+        if schema.kind != AVRO:
+            raise IllegalArgument(
+                f"schema {schema.id} is of type {schema.kind}, not Avro", path=schema.place, hint="name its decoder"
+            )
+        others = referenced(self._source, schema) if self._source is not None and schema.references else []
+        return parse_avro(schema.content, [other.content.decode("utf-8", "replace") for _, other in others])
+
+    def _settle(self, reader: AvroType) -> None:
+        self._column = columns_of(reader, dictionaries=self._dictionaries)
+        self._reader = reader
+
+    def _prepare_alone(self, writer: AnySchema | None, framing: str) -> None:
+        """Make the only program, for values without an id."""
+        if self._column is None or self._reader is None:
+            raise IllegalArgument(f"values with the framing {framing!r} need a schema", hint="give schema=")
+        written = self._reader if writer is None else self._read(writer)
+        number = fingerprint(written) if framing == "single-object" else 0
+        self._programs[number] = avro_program(written, self._reader, self._column)
+
+    def _learn(self, number: int) -> None:
+        """Make the program of a writer's schema, or the text that its values are answered with."""
+        with self._lock:
+            if number in self._programs:
+                return
+            if len(self._programs) >= MOST_WRITERS:
+                raise IllegalArgument(f"the values name more than {MOST_WRITERS} schemas: they are not Avro values")
+            self._programs = self._programs | {number: self._program(number)}
+
+    def _program(self, number: int) -> AvroProgram | str:
+        if not self._by_id:
+            return f"its schema's fingerprint is {number & (1 << 64) - 1:016x}, not that of the writer's schema"
+        try:
+            schema = self._needed("a value").by_id(number)
+        except UnknownSchema as error:
+            return error.message
+        try:
+            writer = self._parsed(schema)
+            if self._column is None:
+                self._settle(writer)
+            assert self._reader is not None and self._column is not None
+            return avro_program(writer, self._reader, self._column)
+        except IllegalArgument as error:
+            if self._column is None:
+                raise
+            return f"schema {number}: {error.message}"
+
+    # Columns
+
+    @property
+    def arrow_type(self) -> pyarrow.DataType:
+        """Type of the decoded column; IllegalArgument while it depends on the first value, which is yet to be seen."""
+        if self._column is None:
+            raise IllegalArgument(
+                "the columns are those of the first value's schema, and none was decoded",
+                hint="give schema=, or subject=, or decode a column first",
+            )
+        if self._type is None:
+            self._type = arrow_type(self._column.tree())
+        return self._type
+
+    def decode(self, column: pyarrow.Array) -> Decoded:
+        """Decode a binary column.
+
+        A value that its writer's schema does not describe, or whose schema is missing or does not fit the reader's, is
+        an error of its row. RegistryUnavailable if a schema is not known and the registry does not answer.
+        """
+        given = value_column(column)
+        most_bytes, most_items = self._limits
+        while self._column is None:
+            # nothing is decoded yet: the programs are texts alone, and the first id without one gives the columns
+            builder = Builder(("", "n", True, (), ()), most_bytes)
+            _, unknown = fill(builder, given, AvroPrograms(self._programs), self._framing, 0, most_items)
+            if unknown is None:
+                return decoded(builder, len(given), most_bytes)
+            self._learn(unknown)
+        builder = Builder(self._column.tree(), most_bytes)
+        row = 0
+        while True:
+            programs = AvroPrograms(self._programs)
+            row, unknown = fill(builder, given, programs, self._framing, row, most_items)
+            if unknown is None:
+                return decoded(builder, len(given), most_bytes)
+            self._learn(unknown)
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[", '"') or text.strip() in PRIMITIVES
+
+
+def fingerprint(schema: AvroType) -> int:
+    """Return the CRC-64-AVRO of a schema's canonical form, as a signed number."""
+    from kafkalog.values.avro_canonical import canonical_form, crc_64
+
+    return crc_64(canonical_form(schema).encode())

@@ -1,0 +1,268 @@
+"""Avro's schema resolution: the steps that read a writer's data into the columns of a reader's schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.values.avro import OPS, AvroProgram
+from kafkalog.errors import IllegalArgument
+from kafkalog.values.avro_columns import Column, branches_of, joined
+from kafkalog.values.avro_default import BadDefault, encoded_default
+from kafkalog.values.avro_schema import MISSING, AvroField, AvroType
+
+if TYPE_CHECKING:
+    from kafkalog._core.values.avro import Op
+
+MOST_OPS: Final = 1 << 18
+"""Steps of a program: unions of unions make more of them than the schema has types."""
+_PROMOTED: Final = {
+    ("int", "long"): "INT_TO_LONG", ("int", "float"): "INT_TO_FLOAT", ("int", "double"): "INT_TO_DOUBLE",
+    ("long", "float"): "LONG_TO_FLOAT", ("long", "double"): "LONG_TO_DOUBLE", ("float", "double"): "FLOAT_TO_DOUBLE",
+    ("string", "bytes"): "BYTES", ("bytes", "string"): "TEXT",
+}  # fmt: skip
+_SAME: Final = {
+    "null": "NULL", "boolean": "BOOL", "int": "INT", "long": "LONG", "float": "FLOAT", "double": "DOUBLE",
+    "bytes": "BYTES", "string": "TEXT",
+}  # fmt: skip
+_SKIPPED: Final = {
+    "null": ("SKIP_NOTHING", 0), "boolean": ("SKIP_BOOL", 0), "int": ("SKIP_NUMBER", 0), "long": ("SKIP_NUMBER", 0),
+    "float": ("SKIP_SIZE", 4), "double": ("SKIP_SIZE", 8), "bytes": ("SKIP_BYTES", 0), "string": ("SKIP_BYTES", 0),
+    "enum": ("SKIP_NUMBER", 0),
+}  # fmt: skip
+
+
+class Mismatch(Exception):
+    """What a writer's schema has is nothing that the reader's can take; the text says where."""
+
+
+def avro_program(writer: AvroType, reader: AvroType, column: Column) -> AvroProgram:
+    """Return the program that reads a writer's data into the column of a reader's schema.
+
+    IllegalArgument if the schemas do not fit: no value of the writer can then be read.
+    """
+    compiler = _Compiler()
+    try:
+        compiler.resolve(writer, reader, column, "")
+    except Mismatch as error:
+        raise IllegalArgument(
+            f"the writer's schema does not fit the reader's: {error}",
+            hint="give fields that a writer does not have a default in the reader's schema",
+        ) from None
+    except RecursionError:
+        raise IllegalArgument(
+            "the schemas are nested too deeply", hint="give a reader's schema with fewer levels"
+        ) from None
+    return AvroProgram([op for op in compiler.ops if op is not None])
+
+
+class _Compiler:
+    """Steps as they are found; a step stands before those inside it, so that the first is the whole value's."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op | None] = []
+        self.skips: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
+        self.made = 0
+
+    def place(self) -> int:
+        self.made += 1  # those of a branch that did not fit count too: they took time
+        if self.made > MOST_OPS:
+            raise IllegalArgument(
+                f"the schemas have more than {MOST_OPS} pairs of types", hint="give a reader's schema with fewer unions"
+            )
+        self.ops.append(None)
+        return len(self.ops) - 1
+
+    def set(
+        self, at: int, code: str, node: int = 0, *, size: int = 0, extra: int = 0, parts: tuple[int, ...] = (),
+        table: tuple[int, ...] = (), data: bytes = b"", words: tuple[str, ...] = (), path: str = "",
+    ) -> int:  # fmt: skip
+        self.ops[at] = (OPS[code], node, size, extra, parts, table, data, words, path)
+        return at
+
+    # What has a place
+
+    def resolve(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+        """Add the steps of a writer's type for a column; Mismatch where the reader's type cannot take it."""
+        if writer.kind == "union":
+            at = self.place()
+            parts = tuple(self._branch(part, reader, column, path) for part in writer.parts)
+            return self.set(at, "UNION", parts=parts, path=path)
+        if reader.kind == "union":
+            return self._into_union(writer, reader, column, path)
+        if writer.kind == "record" and reader.kind == "record":
+            return self._record(writer, reader, column, path)
+        if writer.kind == reader.kind == "array":
+            at = self.place()
+            item = self.resolve(writer.parts[0], reader.parts[0], column.children[0], joined(path, "[]"))
+            return self.set(at, "ARRAY", column.number, extra=self.least(writer.parts[0]), parts=(item,), path=path)
+        if writer.kind == reader.kind == "map":
+            at = self.place()
+            value_column = column.children[0].children[1]
+            value = self.resolve(writer.parts[0], reader.parts[0], value_column, joined(path, "{}"))
+            return self.set(at, "MAP", column.number, extra=1 + self.least(writer.parts[0]), parts=(value,), path=path)
+        return self._leaf(writer, reader, column, path)
+
+    def _branch(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+        """Add the steps of a branch of a writer's union; where it has no place, one that says so for its values."""
+        kept = len(self.ops)
+        try:
+            return self.resolve(writer, reader, column, path)
+        except Mismatch as error:
+            del self.ops[kept:]
+            self.skips = {kind: at for kind, at in self.skips.items() if at < kept}
+            text = str(error).encode("utf-8", "replace").replace(b"\0", b"?")
+            return self.set(self.place(), "FAIL", data=text, path=path)
+
+    def _into_union(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+        branches = branches_of(reader)
+        if writer.kind == "null":
+            if len(branches) == len(reader.parts):
+                raise Mismatch("null is no branch of the reader's union")
+            return self.set(self.place(), "NULL", column.number, path=path)
+        order = sorted(range(len(branches)), key=lambda i: _distance(writer, branches[i]))
+        reasons: list[str] = []
+        for number in order:
+            kept = len(self.ops)
+            try:
+                if len(branches) == 1:
+                    return self.resolve(writer, branches[0], column, path)
+                at = self.place()
+                part = self.resolve(writer, branches[number], column.children[number], path)
+                return self.set(at, "BRANCH", column.number, size=number, parts=(part,), path=path)
+            except Mismatch as error:
+                reasons.append(str(error))
+                del self.ops[kept:]
+                self.skips = {kind: at for kind, at in self.skips.items() if at < kept}
+        raise Mismatch(reasons[0] if len(reasons) == 1 else f"{writer.short_name} fits no branch of the reader's union")
+
+    def _record(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+        at = self.place()
+        parts: list[int] = []
+        found: set[int] = set()
+        for one in writer.fields:
+            number = _reader_field(one, reader, found)
+            if number is None:
+                parts.append(self.skip(one.type, joined(path, one.name)))
+            else:
+                found.add(number)
+                inner = joined(path, reader.fields[number].name)
+                parts.append(self.resolve(one.type, reader.fields[number].type, column.children[number], inner))
+        for number, wanted in enumerate(reader.fields):
+            if number not in found:
+                parts.append(self._default(wanted, column.children[number], joined(path, wanted.name)))
+        return self.set(at, "RECORD", column.number, parts=tuple(parts), path=path)
+
+    def _default(self, wanted: AvroField, column: Column, path: str) -> int:
+        if wanted.default is MISSING:
+            raise Mismatch(f"field {path} is not in the writer's schema, and has no default")
+        try:
+            data = encoded_default(wanted.type, wanted.default)
+        except BadDefault as error:
+            raise Mismatch(f"the default of field {path} does not fit its type: {error}") from None
+        at = self.place()
+        part = self.resolve(wanted.type, wanted.type, column, path)
+        return self.set(at, "DEFAULT", parts=(part,), data=data, path=path)
+
+    def _leaf(self, writer: AvroType, reader: AvroType, column: Column, path: str) -> int:
+        node = column.number
+        if writer.kind == reader.kind == "enum" and _same_name(writer, reader):
+            known = {symbol: number for number, symbol in enumerate(reader.symbols)}
+            other = known[reader.default] if reader.default is not None else -1
+            table = tuple(known.get(symbol, other) for symbol in writer.symbols)
+            code = "NUMBERED_ENUM" if column.words else "ENUM"
+            return self.set(self.place(), code, node, table=table, words=reader.symbols, path=path)
+        if writer.kind == reader.kind == "fixed" and _same_name(writer, reader) and writer.size == reader.size:
+            return self._fixed(writer, reader, node, path)
+        code = _SAME[reader.kind] if writer.kind == reader.kind and reader.kind in _SAME else ""
+        code = code or _PROMOTED.get((writer.kind, reader.kind), "")
+        if not code:
+            raise Mismatch(f"{f'field {path} is ' if path else ''}{_shown(writer)}, and {_shown(reader)} is wanted")
+        if reader.logical == "decimal":
+            _check_decimals(writer, reader, path)
+            return self.set(self.place(), "DECIMAL", node, extra=reader.precision, path=path)
+        if reader.logical == "time-millis":
+            code = "TIME_MS"
+        elif reader.logical == "time-micros" and writer.kind == "long":
+            code = "TIME_US"
+        return self.set(self.place(), code, node, path=path)
+
+    def _fixed(self, writer: AvroType, reader: AvroType, node: int, path: str) -> int:
+        if reader.logical == "decimal":
+            _check_decimals(writer, reader, path)
+            return self.set(
+                self.place(), "FIXED_DECIMAL", node, size=reader.size, extra=reader.precision, path=path
+            )
+        code = "FIXED_UUID" if reader.logical == "uuid" else "FIXED"
+        return self.set(self.place(), code, node, size=reader.size, path=path)
+
+    # What has none
+
+    def skip(self, kind: AvroType, path: str) -> int:
+        """Add the steps that pass over a writer's type, which may contain itself."""
+        if id(kind) in self.skips:
+            return self.skips[id(kind)]
+        at = self.place()
+        self.skips[id(kind)] = at
+        if kind.kind in _SKIPPED:
+            code, size = _SKIPPED[kind.kind]
+            return self.set(at, code, size=size, path=path)
+        if kind.kind == "fixed":
+            return self.set(at, "SKIP_SIZE", size=kind.size, path=path)
+        if kind.kind == "record":
+            fields = tuple(self.skip(one.type, joined(path, one.name)) for one in kind.fields)
+            return self.set(at, "SKIP_RECORD", parts=fields, path=path)
+        parts = tuple(self.skip(part, path) for part in kind.parts)
+        if kind.kind == "union":
+            return self.set(at, "UNION", parts=parts, path=path)
+        least = self.least(kind.parts[0]) + (kind.kind == "map")
+        return self.set(at, "SKIP_ARRAY" if kind.kind == "array" else "SKIP_MAP", extra=least, parts=parts, path=path)
+
+    def least(self, kind: AvroType) -> int:
+        """Return the bytes that a value of a type has at least; a type that contains itself adds none of its own."""
+        if id(kind) not in self.sizes:
+            self.sizes[id(kind)] = 0
+            if kind.kind == "record":
+                size = min(sum(self.least(one.type) for one in kind.fields), 1 << 30)
+            elif kind.kind == "union":
+                size = 1 + min(self.least(part) for part in kind.parts)
+            else:
+                size = {"null": 0, "float": 4, "double": 8, "fixed": kind.size}.get(kind.kind, 1)
+            self.sizes[id(kind)] = size
+        return self.sizes[id(kind)]
+
+
+def _reader_field(writer: AvroField, reader: AvroType, found: set[int]) -> int | None:
+    for number, one in enumerate(reader.fields):
+        if one.name == writer.name and number not in found:
+            return number
+    for number, one in enumerate(reader.fields):
+        if writer.name in one.aliases and number not in found:
+            return number
+    return None
+
+
+def _same_name(writer: AvroType, reader: AvroType) -> bool:
+    names = {writer.name, writer.short_name}
+    return bool(names & {reader.name, reader.short_name, *reader.aliases})
+
+
+def _distance(writer: AvroType, reader: AvroType) -> int:
+    """Return how far a branch of a reader's union is from what was written: 0 is the same type."""
+    if writer.kind == reader.kind:
+        if not writer.name or writer.name == reader.name or writer.name in reader.aliases:
+            return 0 if writer.logical == reader.logical else 1
+        return 2 if _same_name(writer, reader) else 3
+    return 4
+
+
+def _shown(kind: AvroType) -> str:
+    return f"{kind.kind} {kind.name}" if kind.name else kind.kind
+
+
+def _check_decimals(writer: AvroType, reader: AvroType, path: str) -> None:
+    if writer.logical == "decimal" and (writer.precision, writer.scale) != (reader.precision, reader.scale):
+        raise Mismatch(
+            f"{f'field {path} is ' if path else ''}decimal({writer.precision}, {writer.scale}), and "
+            f"decimal({reader.precision}, {reader.scale}) is wanted"
+        )

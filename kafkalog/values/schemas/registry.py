@@ -1,0 +1,194 @@
+"""A schema registry's server, asked over HTTP: each schema once, kept in memory and, if wished, on disk."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from kafkalog.errors import IllegalArgument, StorageError, Unauthorized
+from kafkalog.util.fileio import OS, FileSystem, atomic_write, make_directories
+from kafkalog.values.schemas.source import (
+    MAX_SCHEMA_BYTES,
+    RegistryUnavailable,
+    Schema,
+    UnknownSchema,
+    schema_from_json,
+)
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
+
+TIMEOUT_S: Final = 10.0
+MOST_MISSING: Final = 1000
+"""Ids that the registry did not have; after so many it is not asked for further ones."""
+_ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+class SchemaRegistry:
+    """A registry at an http or https address, which may carry a login: `https://user:password@host:8081`.
+
+    `login` is (user, password), `token` a bearer token. `timeout_s` limits each wait for the server. `cache` is a
+    directory for the schemas that were fetched: an id's schema never changes, so they are used without asking again,
+    also while the registry is down. A redirect is not followed, since it would carry the login to another server.
+    """
+
+    def __init__(
+        self, url: str, *, login: tuple[str, str] | None = None, token: str | None = None,
+        timeout_s: float = TIMEOUT_S, cache: str | os.PathLike[str] | None = None, fs: FileSystem = OS,
+    ) -> None:  # fmt: skip
+        self.url, found = _split(url)
+        login = login if login is not None else found
+        if login is not None and token is not None:
+            raise IllegalArgument("a registry takes a login or a token", hint="give one of them")
+        if not timeout_s > 0:
+            raise IllegalArgument(f"a time-out of {timeout_s} s is not above 0")
+        self._headers = {"Accept": _ACCEPT}
+        if login is not None:
+            pair = base64.b64encode(":".join(login).encode()).decode()
+            self._headers["Authorization"] = f"Basic {pair}"
+        elif token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._timeout_s = timeout_s
+        self._cache = None if cache is None else os.fspath(cache)
+        self._fs = fs
+        self._known: dict[str, Schema] = {}
+        self._missing: dict[str, str] = {}
+
+    def by_id(self, number: int) -> Schema:
+        """Return the schema with an id, from the cache if it is there."""
+        return self._found(f"/schemas/ids/{number}", f"schema {number}", number)
+
+    def by_version(self, subject: str, version: int | None = None) -> Schema:
+        """Return a version of a subject; the latest is asked for each time, and kept for when the registry is down."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{'latest' if version is None else version}"
+        words = f"the latest version of {subject}" if version is None else f"version {version} of {subject}"
+        if version is not None:
+            return self._found(path, words)
+        try:
+            found = self._fetched(path, words, None)
+        except RegistryUnavailable:
+            kept = self._kept(path, None)
+            if kept is None:
+                raise
+            return kept
+        self._known[path] = found
+        return found
+
+    def _found(self, path: str, words: str, number: int | None = None) -> Schema:
+        found = self._kept(path, number)
+        if found is None:
+            if path in self._missing:
+                raise UnknownSchema(self._missing[path])
+            if len(self._missing) >= MOST_MISSING:
+                raise UnknownSchema(f"{words} was not asked for: {self.url} lacks {MOST_MISSING} others")
+            try:
+                found = self._fetched(path, words, number)
+            except UnknownSchema as error:
+                self._missing[path] = error.message
+                raise
+        self._known[path] = found
+        return found
+
+    # What was fetched before
+
+    def _file(self, path: str) -> str:
+        name = quote(urlunsplit(urlsplit(self.url)._replace(scheme="")).strip("/") + path, safe="")
+        return os.path.join(self._cache or "", f"{name}.json")
+
+    def _kept(self, path: str, number: int | None) -> Schema | None:
+        if path in self._known or self._cache is None:
+            return self._known.get(path)
+        try:
+            data = self._fs.read_file(self._file(path), MAX_SCHEMA_BYTES)
+            return schema_from_json(json.loads(data), self.url, number)
+        except FileNotFoundError:
+            return None
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return None  # a damaged file is written again
+        except OSError as error:
+            raise StorageError.from_os(error, "read the cached schema", path=self._file(path)) from error
+
+    def _keep(self, path: str, data: bytes) -> None:
+        if self._cache is None:
+            return
+        try:
+            make_directories(self._fs, self._cache)
+            atomic_write(self._fs, self._file(path), data, sync=False, sync_entry=False)
+        except OSError as error:
+            raise StorageError.from_os(error, "cache the schema", path=self._file(path)) from error
+
+    # The server
+
+    def _fetched(self, path: str, words: str, number: int | None) -> Schema:
+        data = self._get(path, words)
+        try:
+            found = schema_from_json(json.loads(data), self.url, number)
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise RegistryUnavailable(f"{self.url} answered with something that is no schema: {error}") from None
+        self._keep(path, data)
+        return found
+
+    def _get(self, path: str, words: str) -> bytes:
+        from urllib.error import HTTPError, URLError
+        from urllib.request import Request
+
+        request = Request(self.url + path, headers=self._headers)
+        try:
+            with _opener().open(request, timeout=self._timeout_s) as answer:
+                data: bytes = answer.read(MAX_SCHEMA_BYTES + 1)
+        except HTTPError as error:
+            with error:
+                self._refused(error.code, words)
+        except (URLError, HTTPException, OSError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise RegistryUnavailable(f"{self.url} was not reached for {words}: {reason}") from None
+        if len(data) > MAX_SCHEMA_BYTES:
+            raise RegistryUnavailable(f"{self.url} answered for {words} with more than {MAX_SCHEMA_BYTES} bytes")
+        return data
+
+    def _refused(self, status: int, words: str) -> NoReturn:
+        if status == 404:
+            raise UnknownSchema(f"{words} is missing: {self.url} does not have it")
+        if status in (401, 403):
+            raise Unauthorized(f"{self.url} refused the login for {words}", hint="give the registry's login or token")
+        raise RegistryUnavailable(f"{self.url} answered for {words} with status {status}")
+
+    def __repr__(self) -> str:
+        return f"<SchemaRegistry {self.url}>"
+
+
+def _split(url: str) -> tuple[str, tuple[str, str] | None]:
+    """Return an address without its login, and the login."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise IllegalArgument("the address of a schema registry is http://host:port or https://host:port")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = host if port is None else f"{host}:{port}"
+    login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
+    return urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", "")), login
+
+
+_openers: list[OpenerDirector] = []
+
+
+def _opener() -> OpenerDirector:
+    """The opener of all registries, which does not follow redirects."""
+    if not _openers:
+        from urllib.request import HTTPRedirectHandler, build_opener
+
+        class NoRedirect(HTTPRedirectHandler):
+            def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+                return None
+
+        handler: Callable[[], HTTPRedirectHandler] = NoRedirect
+        _openers.append(build_opener(handler()))
+    return _openers[0]

@@ -1,0 +1,78 @@
+"""The records of Kafka's own topics as columns: the same as the decoders of single records give."""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog import decoders, values
+from kafkalog.errors import IllegalArgument
+
+pa = pytest.importorskip("pyarrow", reason="the extra `arrow` is not installed")
+
+TEXT = st.text("abc", max_size=5)
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def compact(value: str) -> bytes:
+    return bytes([len(value) + 1]) + value.encode()
+
+
+def with_nulls(found: Any, kind: "pa.DataType") -> Any:
+    """A message as a column has it: fields of other versions are null."""
+    if pa.types.is_struct(kind) and found is not None:
+        return {one.name: with_nulls(found.get(one.name), one.type) for one in kind}
+    return found
+
+
+@given(st.lists(st.tuples(TEXT, TEXT, st.integers(0, 2**31 - 1), st.integers(0, 2**62), st.booleans()), max_size=6))
+def test_committed_offsets(rows: list[tuple[str, str, int, int, bool]]) -> None:
+    keys, offsets = [], []
+    for group, topic, partition, offset, gone in rows:
+        keys.append(b"\0\1" + text(group) + text(topic) + struct.pack(">i", partition))
+        offsets.append(None if gone else struct.pack(">hqi", 3, offset, -1) + text("m") + bytes(8))
+    found = values.decoder("group", part="key").decode(pa.array(keys, pa.binary()))
+    found.values.validate(full=True)
+    wanted = [{"group": group, "topic": topic, "partition": partition} for group, topic, partition, _, _ in rows]
+    assert [row["OffsetCommitKey"] for row in found.values.to_pylist()] == wanted
+    decoder = values.decoder("group")
+    got = decoder.decode(pa.array(offsets, pa.binary()), pa.array(keys, pa.binary()))
+    kind = decoder.arrow_type.field("OffsetCommitValue").type
+    for key, value, row in zip(keys, offsets, got.values.to_pylist(), strict=True):
+        single = decoders.group_record(key, value).value
+        assert (row and row["OffsetCommitValue"]) == with_nulls(single, kind)
+
+
+def test_transactions_and_metadata() -> None:
+    topic = bytes([1, 2, 0]) + compact("orders") + bytes(17)
+    found = values.decoder("cluster").decode(pa.array([topic, b"\1", None, topic + b"\0"]))
+    single = decoders.cluster_record(topic)
+    first = found.values[0].as_py()
+    assert first["TopicRecord"] == single.data
+    assert all(value is None for name, value in first.items() if name != "TopicRecord")
+    assert found.values.null_count == 3 and found.failed == 2
+    assert found.errors is not None and found.errors.to_pylist()[2] is None
+    key = b"\0\0" + text("app")
+    got = values.decoder("transaction", part="key").decode(pa.array([key, b"\0"]))
+    assert got.values[0].as_py() == {"TransactionLogKey": {"transactionalId": "app"}}
+    assert got.failed == 1
+    for name in ("share-state", "remote-log", "cluster", "group", "transaction"):
+        assert pa.types.is_struct(values.decoder(name).arrow_type)
+
+
+def test_keys_that_are_missing() -> None:
+    decoder = values.decoder("group")
+    assert decoder.needs_keys and not values.decoder("cluster").needs_keys
+    with pytest.raises(IllegalArgument, match="needs the keys"):
+        decoder.decode(pa.array([b"a"]))
+    with pytest.raises(IllegalArgument, match="2 keys for 1 values"):
+        decoder.decode(pa.array([b"a"]), pa.array([b"a", b"b"]))
+    with pytest.raises(IllegalArgument, match="no part"):
+        values.decoder("cluster", part="key")
+    found = decoder.decode(pa.array([b"a", None]), pa.array([None, None], pa.binary()))
+    assert found.failed == 1 and found.errors is not None and "its key is null" in found.errors[0].as_py()
