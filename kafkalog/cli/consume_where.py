@@ -13,8 +13,6 @@ import click
 from kafkalog.cli import common
 
 if TYPE_CHECKING:
-    from kafkalog._core.text.template import TemplateText
-    from kafkalog.log.matching import Matches
     from kafkalog.log.typed_scan import TypedScan
     from kafkalog.storage.damage import Skipped
     from kafkalog.storage.readonly.view import LogView
@@ -119,14 +117,14 @@ def _write_rows(
 ) -> Written:
     """Write the records of a scan of offsets; `next_offset` is 0 unless `max_records` ended it."""
     from kafkalog.log.matching import matching_rows
-    from kafkalog.tools.consume.text import Written
+    from kafkalog.tools.consume.text import Written, write_rows
 
     count, end = 0, 0
     for found in matching_rows(scan, tell):
         left = len(found.rows) if max_records < 0 else max_records - count
         found = found._replace(rows=found.rows[:left])
         if serdes is None:
-            _render_rows(found, out, pieces)
+            write_rows(found.table, found.rows, out, pieces)
         else:
             from kafkalog.tools.consume.decoded import render
 
@@ -136,26 +134,6 @@ def _write_rows(
             end = found.table.offsets[found.rows[-1]] + 1
             break
     return Written(count, end)
-
-
-def _render_rows(found: Matches, out: BinaryIO, pieces: Pieces) -> None:
-    """Write rows of a table by a template: neighbours in one call of the compiled renderer."""
-    from kafkalog._core.text.template import IS_FULL, TemplateText
-
-    rows, offsets = found.rows, found.table.offsets
-    at = 0
-    while at < len(rows):
-        last = at
-        while last + 1 < len(rows) and rows[last + 1] == rows[last] + 1:
-            last += 1
-        text: TemplateText = TemplateText(pieces, first_offset=offsets[rows[at]], end_offset=offsets[rows[last]] + 1)
-        status, row = IS_FULL, rows[at]
-        while status == IS_FULL:
-            status = text.render_table(found.table, row)
-            out.write(text.text)
-            text.text.clear()
-            row = text.next_row
-        at = last + 1
 
 
 def _write_fields(scan: TypedScan, fields: list[str], out: BinaryIO, max_records: int) -> Written:

@@ -295,7 +295,7 @@ def _named_decoder(
 
     if name == "json" and not options and (paths := _wanted_paths(root, outputs, expression)) is not None:
         options["fields"] = paths
-    return values.decoder(name, **options)  # type: ignore[no-any-return]
+    return values.decoder(name, **options)
 
 
 def _wanted_paths(
