@@ -21,6 +21,7 @@ from asv_benchmarks import (
     compressing,
     durability,
     engine,
+    filtering,
     opening,
     recovering,
     replicating,
@@ -36,6 +37,7 @@ from asv_benchmarks.peers import kafka_embedded
 GROUPS = (
     "commands", "compress", "append", "scan", "lookup", "read", "crc", "verify", "recover", "open", "arrow", "codecs",
     "durability", "clean", "serve", "topics", "replicate", "strangers", "typed",
+    "filter",
 )  # fmt: skip
 # rows of the embedded Kafka that stand beside rows of ours: their name -> (our rows, theirs times this gives our unit)
 KAFKA_ROWS = {
@@ -82,8 +84,9 @@ def _measure(groups: list[str], work: Path, reference: bool) -> list[Row]:
         "serve": lambda at: serving.rows(at, int(number("SERVE_RECORDS", 400_000))) if reference else [],
         "replicate": lambda at: replicating.rows(at, number("REPLICATE_S", 20), number("REPLICATE_MB_S", 100)),
         "strangers": strangers.rows, "topics": topics.rows, "open": opening.rows, "arrow": columns.rows,
-        "typed": typed.rows, "durability": durability.rows, "append": engine.append_rows, "scan": engine.scan_rows,
-        "lookup": engine.lookup_rows, "read": engine.read_rows, "crc": lambda at: engine.crc_rows(),
+        "typed": typed.rows, "filter": filtering.rows, "durability": durability.rows, "append": engine.append_rows,
+        "scan": engine.scan_rows, "lookup": engine.lookup_rows, "read": engine.read_rows,
+        "crc": lambda at: engine.crc_rows(),
     }  # fmt: skip
     rows: list[Row] = []
     for group in groups:

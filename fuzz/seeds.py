@@ -88,11 +88,35 @@ def avro_values() -> list[bytes]:
     return made
 
 
+CONDITIONS = (
+    "offset {} 5", "time {} '2026-11-20T12:00Z'", "key {} 'eu-1'", "header.trace {} ''", "value.a {} 1.5",
+    "value.b.c {} 'x'", "size {} 100 and key_size {} 2", "not (partition {} 1 or topic {} 't')", "1 {} value.n",
+    "key {} header.t", "timestamp {} 1700000000000 or offset {} -1",
+)  # fmt: skip
+TESTS = (
+    "key like 'eu-%'", "value.b.c not like '_\\%'", "key matches '^a(b|c)*$'", "header.t not matches '[0-9]{2}'",
+    "offset in (1, 2, null)", "key not in ('a', x'00ff')", "value is null", "header.\"a b\" is not null",
+    "value.a == 1e300", "key == 'it''s'", "(((offset == 1)))", "not not not value.a is null",
+)  # fmt: skip
+
+
+def expressions() -> list[bytes]:
+    """Conditions of each kind as text, some cut, and as numbers of words."""
+    signs = ("==", "!=", "<", "<=", ">", ">=")
+    texts = [text.replace("{}", sign) for text in CONDITIONS for sign in signs] + list(TESTS)
+    texts += [f"{one} and {other}" for one, other in zip(texts, reversed(texts), strict=True)][:10]
+    return [
+        *(b"\1" + text.encode() for text in texts), *(b"\1" + text.encode()[: len(text) // 2] for text in TESTS),
+        *(bytes([0, *range(start, 42, 5)]) for start in range(5)), bytes([0, 3, 13, 28]), bytes([0, 2, 21, 26]),
+    ]  # fmt: skip
+
+
 def main() -> None:
     """Writes the files of one target."""
     makers = {"decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()], "avro": avro_values}
     if sys.argv[2] in ("json_values", "protobuf_values"):
         makers[sys.argv[2]] = import_module(f"fuzz.{sys.argv[2]}").seeds
+    makers["where"] = expressions
     made = makers.get(sys.argv[2], batches)
     folder = Path(sys.argv[1]) / sys.argv[2]
     folder.mkdir(parents=True, exist_ok=True)

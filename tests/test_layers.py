@@ -27,7 +27,8 @@ HEIGHT = {room: height for height, rooms in enumerate(layers()) for room in room
 LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}
 SPARK = {"pyspark", "py4j"}
 OF_ARROW = {f"exchange/{name}.py" for name in ("line_rows", "offset_batches", "parquet_files", "row_files")}
-"""All that these do is done with pyarrow; they are imported when an export or an import begins."""
+OF_ARROW |= {f"where/{name}.py" for name in ("columns", "comparing", "compiled", "texts")}
+"""All that these do is done with pyarrow; they are imported when an export, an import or a filter begins."""
 CIMPORT = re.compile(r"^\s*(?:from\s+(kafkalog[\w.]*)\s+c?import|c?import\s+(kafkalog[\w.]*))", re.MULTILINE)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack
 import click
 
 from kafkalog.cli import common
+from kafkalog.cli.consume_where import Filter, check_formats
 from kafkalog.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.storage.readonly.view import LogView
     from kafkalog.tools.consume.decoded import Serdes
     from kafkalog.tools.consume.templates import Pieces
+    from kafkalog.tools.consume.text import Written
 
     class _Encodings(TypedDict):
         """Encodings in which keys and values are printed."""
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
         value_encoding: str
         serdes: tuple[str, ...]
         schemas: str | None
+        where: str | None
+        project: str | None
         group: str | None
         cursors: str | None
         isolation_level: str | None
@@ -97,6 +101,17 @@ _ENCODINGS = click.Choice(["utf8", "base64", "hex"])
     "module:function.",
 )
 @common.schemas_option
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Print only records for which this is true, such as \"key like 'eu-%' and time >= '2026-11-20'\"; paths into "
+    "keys and values (value.order.total > 100) need -s. See docs/where.md.",
+)
+@click.option(
+    "--project",
+    metavar="FIELDS",
+    help="Print these fields as JSON, such as offset,key,value.order.total; paths need -s.",
+)
 @common.group_option(
     "Continue from the position stored under NAME, and store the new one; -o sets the start of a new NAME. "
     "-X auto.offset.reset=earliest|latest|none: where to start if the log no longer has it (none: an error).",
@@ -113,7 +128,7 @@ def command(**given: Unpack[_Given]) -> int:
 
     Records of Kafka's own topics, such as __consumer_offsets, are decoded; `-s bytes` prints bytes in hexadecimal.
 
-    Example: kafkalog consume -d data -t orders -o -10 -J
+    Example: kafkalog consume -d data -t orders -o -10 -J --where "header.trace is not null"
 
     Exit status: 0 all was printed, 1 damage, or a named item is missing (also with --on-damage skip), 2 wrong usage.
     """
@@ -127,6 +142,7 @@ def command(**given: Unpack[_Given]) -> int:
         raise click.UsageError("-J has its own format: omit -f and -K")
     if given["follow"] and given["exit_at_end"]:
         raise click.UsageError("--follow waits at the end, -e stops there: give only one")
+    check_formats(given)
     group = None
     if given["group"] is not None:
         from kafkalog.cli.consume_group import Group
@@ -154,6 +170,9 @@ class _Consumer:
         self.isolation = isolation_of(given["isolation_level"])
         self.serdes = self._serdes()
         self.group = group
+        self.filter: Filter | None = None
+        if given["where"] is not None or given["project"] is not None:
+            self.filter = Filter(given["where"], given["project"], given["serdes"], given["schemas"])
         self.skipped: list[Skipped] | None = [] if given["on_damage"] == "skip" else None
 
     def _serdes(self) -> Serdes | None:
@@ -201,6 +220,9 @@ class _Consumer:
             else:
                 self._check_ends(views, starts)
             common.report_skipped(self.skipped or ())
+            if self.filter is not None and self.filter.undecodable:
+                text = f"note: {common.plural(self.filter.undecodable, 'key or value')} did not decode"
+                common.note(text, quiet=self.given["quiet"])
 
     def _check_ends(self, views: list[LogView], starts: list[int]) -> None:
         """Raise, or note, damage and problems that ended a partition before the end of its file.
@@ -273,6 +295,9 @@ class _Consumer:
         from kafkalog.reading.chunks import batch_chunks, visible_chunks
         from kafkalog.tools.consume.text import write_records
 
+        if self.filter is not None:
+            written = self._write_matching(self.filter, view, start, stop, template, meter)
+            return stop if self.left != 0 else written.next_offset
         try:
             chunks = self._metered(batch_chunks(view, start, stop, skipped=self.skipped), meter)
             chunks = visible_chunks(view, chunks, self.isolation == "committed", stop, self.skipped)
@@ -289,6 +314,21 @@ class _Consumer:
         if self.left > 0:
             self.left -= written.records
         return stop if self.left != 0 else written.next_offset
+
+    def _write_matching(
+        self, filter: Filter, view: LogView, start: int, stop: int, template: Pieces, meter: Meter
+    ) -> Written:
+        """Print the records with offsets in [start, stop) that match; count them."""
+        try:
+            written = filter.write(
+                view, self.out, template, self.serdes, first_offset=start, end_offset=stop, max_records=self.left,
+                isolation=self.given["isolation_level"], skipped=self.skipped, tell=meter.add,
+            )  # fmt: skip
+        finally:
+            self.out.flush()  # the records before the damage
+        if self.left > 0:
+            self.left -= written.records
+        return written
 
     def _metered(self, chunks: Iterator[Chunk], meter: Meter) -> Iterator[Chunk]:
         for chunk in chunks:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         by_date: bool
         compression: str | None
         resume: bool
+        where: str | None
         isolation_level: str | None
         on_damage: str
 
@@ -44,6 +45,7 @@ FORMATS = ("parquet", "arrow", "jsonl", "kafka-dir")
     "since 1970 or ISO-8601, UTC if no zone is given.",
 )  # fmt: skip
 @click.option("--columns", metavar="NAMES", help="Comma-separated columns. Default: all.")
+@click.option("--where", metavar="CONDITION", help="Export only records for which this is true. See docs/where.md.")
 @click.option("--by-date", is_flag=True, help="Write a directory for each day (UTC) of the records' times.")
 @click.option("--compression", metavar="CODEC", help="Codec of Parquet and Arrow files. Default: zstd.")
 @click.option("--resume", is_flag=True, help="Continue the export in TARGET; existing files stay.")
@@ -83,7 +85,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
                 bounds=parse_bounds(given["offsets"], text_ms),
                 columns=None if columns is None else [name.strip() for name in columns.split(",")],
                 isolation=level, by_date=given["by_date"], compression=given["compression"], file_bytes=size,
-                resume=given["resume"], on_damage=given["on_damage"], progress=meter.add,
+                resume=given["resume"], on_damage=given["on_damage"], where=given["where"], progress=meter.add,
             )  # fmt: skip
         except IncompleteExport as error:
             damage, report = error, error.report
@@ -97,7 +99,7 @@ def command(target: str, format: str, as_json: bool, quiet: bool, verbose: int, 
 
 
 def _export_directory(dirs: list[str], target: str, given: Mapping[str, Any], as_json: bool, quiet: bool) -> int:
-    names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions")
+    names = ("offsets", "columns", "by_date", "compression", "isolation_level", "partitions", "where")
     wrong = [name for name in names if given[name]]
     if wrong:
         raise click.UsageError("kafka-dir exports whole partitions: omit the options for ranges, columns and files")

@@ -28,8 +28,8 @@ class TopicScan(ColumnScan):
     >>> scan = dirs.scan("orders", ["partition", "offset", "value"])
     >>> scan, scan.topic, len(scan.scans), scan.columns
     (<TopicScan orders, 2 partitions: partition, offset, value>, 'orders', 2, ('partition', 'offset', 'value'))
-    >>> scan.table().offsets.tolist(), len(scan.to_pandas())
-    ([0, 1, 0, 1], 4)
+    >>> scan.table().offsets.tolist(), len(scan.to_pandas()), len(scan.to_polars())
+    ([0, 1, 0, 1], 4, 4)
     """
 
     __slots__ = ("_kinds", "scans", "topic")

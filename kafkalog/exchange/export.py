@@ -76,12 +76,14 @@ def export_records(
     file_bytes: int = FILE_BYTES,
     resume: bool = False,
     on_damage: str = "raise",
+    where: str | None = None,
     progress: Progress | None = None,
 ) -> ExportReport:
     """Export the records of topics into the directory `target`: files `topic=NAME/...` of about `file_bytes`.
 
     `dirs` are data directories or their URLs (docs/remote.md). Without `topics`, all topics except Kafka's own are
-    exported; `numbers` are partitions of one topic. `bounds` limits the offsets. `columns` are those of `Log.scan`;
+    exported; `numbers` are partitions of one topic. `bounds` limits the offsets. With `where`, a condition
+    (docs/where.md), only the records for which it is true are exported. `columns` are those of `Log.scan`;
     JSON lines have all, as `kafkalog consume -J` prints them. With `by_date` there is a directory for each day of the
     records' timestamps. With `resume` the directory may hold an export with the same settings: only new records are
     written. `progress` is called with the bytes of log finished. With `on_damage="skip"` bytes that are not an intact
@@ -100,7 +102,8 @@ def export_records(
     refuse_urls(target)
     fs, paths = _locate(path_list(dirs))
     codec = _checked_codec(format, columns, by_date, compression, file_bytes)
-    settings = ExportSettings(column_names(columns), isolation_of(isolation), by_date, format)
+    condition = None if where is None else _checked_condition(where)
+    settings = ExportSettings(column_names(columns), isolation_of(isolation), by_date, format, condition)
     found = _partitions(paths, topics, numbers, fs)
     if is_export(os.fspath(target)) and not resume:
         raise IllegalArgument("the directory already has an export", path=target, hint="continue it with --resume")
@@ -189,6 +192,15 @@ def _checked_codec(
     if codec not in CODECS[format]:
         raise IllegalArgument(f"compression is {codec!r}", hint=f"{format} supports {', '.join(CODECS[format])}")
     return codec
+
+
+def _checked_condition(where: str) -> str:
+    """Return a condition in its own words; raise IllegalArgument for one that is wrong, MissingPackage for pyarrow."""
+    from kafkalog.where import parse
+
+    expression = parse(where)
+    expression.check()
+    return str(expression)
 
 
 def _locate(given: list[str]) -> tuple[FileSystem, list[str]]:

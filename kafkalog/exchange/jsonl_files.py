@@ -14,7 +14,7 @@ from kafkalog.reading.chunks import Chunk, batch_chunks, visible_chunks
 from kafkalog.reading.source import skipped_of
 from kafkalog.storage.damage import Skipped
 from kafkalog.tools.consume.templates import json_lines
-from kafkalog.tools.consume.text import write_records
+from kafkalog.tools.consume.text import write_records, write_rows
 
 __all__ = ["export_lines"]
 
@@ -39,9 +39,48 @@ def export_lines(task: ExportTask, skipped: list[Skipped] | None = None) -> Expo
         raise
 
 
+def _matching_files(
+    task: ExportTask, name: str, paths: list[str], skipped: list[Skipped] | None
+) -> Iterator[ExportedFile]:
+    """Write the records that match the export's condition, and yield the files."""
+    from kafkalog.log.matching import matching_rows
+    from kafkalog.log.typed_scan import typed_scan
+
+    part, settings = task.range, task.settings
+    pieces = json_lines(topic=part.topic, partition=part.partition)
+    isolation = "read_committed" if settings.isolation == "committed" else settings.isolation
+    options = {"isolation": isolation, "on_damage": task.on_damage, "skipped": skipped}
+    with kafkalog.open(part.directory) as log:
+        found = matching_rows(typed_scan(log, part.start, part.stop, ["offset"], {"where": settings.where}, options))
+        is_done = False
+        while not is_done:
+            paths.append(os.path.join(task.staging, f"{name}-{len(paths):04d}.jsonl"))
+            first, last, records = -1, -1, 0
+            with open(paths[-1], "wb", buffering=1 << 20) as out:
+                is_done = True
+                for matches in found:
+                    offsets = matches.table.offsets
+                    first = offsets[matches.rows[0]] if first < 0 else first
+                    last, records = offsets[matches.rows[-1]], records + len(matches.rows)
+                    write_rows(matches.table, matches.rows, out, pieces)
+                    if out.tell() >= task.file_bytes:
+                        is_done = False
+                        break
+                out.flush()
+                os.fsync(out.fileno())
+                size = out.tell()
+            if records:
+                yield task.staged_file(paths[-1], first, last, records, size)
+            else:
+                os.unlink(paths.pop())
+
+
 def _files(
     task: ExportTask, name: str, paths: list[str], skipped: list[Skipped] | None
 ) -> Iterator[ExportedFile]:
+    if task.settings.where is not None:
+        yield from _matching_files(task, name, paths, skipped)
+        return
     part = task.range
     pieces = json_lines(topic=part.topic, partition=part.partition)
     committed = task.settings.isolation == "committed"

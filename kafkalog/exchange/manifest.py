@@ -47,6 +47,7 @@ class ExportSettings:
     isolation: str
     by_date: bool
     format: str = "parquet"
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,8 @@ class ExportDirectory:
         return os.path.join(self._own, MANIFEST)
 
     def _create(self) -> None:
-        line = _line({"kafkalog_export": VERSION, **asdict(self.settings)})
+        settings = {name: value for name, value in asdict(self.settings).items() if value is not None}
+        line = _line({"kafkalog_export": VERSION, **settings})
         atomic_write(self._fs, self.manifest, line)
         self._end = len(line)
 
@@ -214,6 +216,7 @@ class ExportDirectory:
             raise ValueError(f"version {document['kafkalog_export']!r} is not supported, {VERSION} is")
         stored = {"columns": tuple(document["columns"]), **{n: document[n] for n in ("isolation", "by_date")}}
         stored["format"] = document.get("format", "parquet")  # earlier versions did not store it
+        stored["where"] = document.get("where")
         for name, value in asdict(self.settings).items():
             if stored[name] != value:
                 there, here = _format_value(stored[name]), _format_value(value)

@@ -14,7 +14,7 @@ import kafkalog
 from kafkalog.errors import StorageError
 from kafkalog.exchange.manifest import ExportedFile, ExportedRange
 from kafkalog.exchange.planning import ExportTask
-from kafkalog.log.scan import LogScan
+from kafkalog.log.scans import scan_of
 from kafkalog.records.column_reader import BATCH_BYTES, COLUMNS
 from kafkalog.storage.damage import Skipped
 
@@ -68,10 +68,10 @@ def _batches(task: ExportTask, skipped: list[Skipped] | None) -> Iterator[pa.Rec
     columns = [name for name in COLUMNS if name in wanted]
     with kafkalog.open(part.directory) as log:
         max_bytes = min(BATCH_BYTES, max(MIN_BATCH_BYTES, task.file_bytes // 8))
-        scan = LogScan(
-            log, part.start, part.stop, columns, isolation=settings.isolation, batch_bytes=max_bytes,
-            on_damage=task.on_damage, skipped=skipped,
-        )  # fmt: skip
+        options = {
+            "isolation": settings.isolation, "batch_bytes": max_bytes, "on_damage": task.on_damage, "skipped": skipped
+        }  # fmt: skip
+        scan = scan_of(log, part.start, part.stop, columns, {**options, "where": settings.where})
         for piece in scan:
             yield pa.record_batch(piece)
 

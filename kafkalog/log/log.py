@@ -152,6 +152,7 @@ class Log:
     scan = columns.scan
     table = columns.table
     to_pandas = columns.to_pandas
+    to_polars = columns.to_polars
     __arrow_c_schema__ = columns.arrow_c_schema
     __arrow_c_stream__ = columns.arrow_c_stream
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Never, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument
@@ -21,8 +21,10 @@ from kafkalog.util.times import Time, to_ms
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
+    from kafkalog.where import Expression
 
 Item = TypeVar("Item")
+_TYPED: Final = frozenset({"key", "value", "on_undecodable", "schema", "schemas", "registry", "message"})
 _RANGE: Final = ("start", "stop", "since", "until", "isolation", "on_damage", "skipped")
 
 
@@ -61,7 +63,8 @@ def records(
     isolation: str | None = None,
     on_damage: str = "raise",
     skipped: list[Skipped] | None = None,
-    **unknown: Never,
+    where: str | Expression | None = None,
+    **typed: Any,
 ) -> Iterator[Record]:
     """Yield the records with offsets in [start, stop), in order; default: from the log start to the log end.
 
@@ -76,18 +79,34 @@ def records(
     intact batch and continues behind them; each skipped range is logged as a warning and appended to the list
     `skipped`.
 
+    With `where`, a condition (docs/where.md), only the records for which it is true are yielded. It may look into keys
+    and values with `key`, `value`, `on_undecodable`, `schema`, `schemas`, `registry` and `message`, as for `scan`.
+
     Raises OffsetOutOfRange for a start outside the log. Iteration raises CorruptRecord at damage, after all records
     before it; InvalidRecord for damage inside a batch whose checksum is right; IllegalArgument for an unknown
     codec; OffsetOutOfRange when the log is truncated or deleted below the reader.
 
     >>> [record.value for record in log.records(start=1)]
     [b'second']
+    >>> [record.offset for record in log.records(where="value like 's%' or header.trace is not null")]
+    [1]
     >>> list(log.records(since="2100-01-01"))
     []
     """
-    if unknown:
-        raise unknown_keyword("records", unknown, _RANGE)
-    return _read(chunks.records, log, (start, stop, since, until), isolation, on_damage, skipped)
+    if typed and not typed.keys() <= _TYPED:
+        raise unknown_keyword("records", {one: 0 for one in typed if one not in _TYPED}, (*_RANGE, "where"))
+    if where is None:
+        if typed:
+            name = next(iter(typed))
+            raise IllegalArgument(f"{name} is given without where", hint="records are bytes: log.scan decodes them")
+        return _read(chunks.records, log, (start, stop, since, until), isolation, on_damage, skipped)
+    from kafkalog.log.matching import matching_records
+    from kafkalog.log.typed_scan import typed_scan
+
+    level = isolation_of(isolation)
+    first, last = offset_range(log, start, stop, since, until, level, on_damage == "skip")
+    options = {"isolation": isolation, "on_damage": on_damage, "skipped": skipped}
+    return matching_records(typed_scan(log, first, last, ["offset"], {**typed, "where": where}, options))
 
 
 def batches(

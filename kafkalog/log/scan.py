@@ -14,15 +14,17 @@ from kafkalog.reading.source import isolation_of, skipped_of
 from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, COLUMNS, ColumnReader, kinds_of
 from kafkalog.records.table import RecordBatchColumns, Table
 from kafkalog.util.keywords import unknown_keyword
+from kafkalog.util.polars_frames import polars_frame
 from kafkalog.util.readahead import map_ahead
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
     from kafkalog.log.log import Log
     from kafkalog.storage.damage import Skipped
 
-__all__ = ["LogScan"]
+__all__ = ["LogScan", "Run", "trim_overlaps"]
 
 JOB_BYTES: Final = 1 << 20
 """Compressed bytes of one decoding job of a thread."""
@@ -34,6 +36,10 @@ _MOST_BATCH_BYTES: Final = 1 << 30
 
 SCAN_OPTIONS: Final = ("on_damage", "skipped", "batch_rows", "batch_bytes")
 """Keywords of a scan besides its bounds and its isolation."""
+SCHEMA_OPTIONS: Final = ("schema", "schemas", "registry", "message")
+"""Keywords that decoders take: those of `kafkalog.values.decoder`."""
+TYPED_OPTIONS: Final = ("key", "value", "where", "project", "on_undecodable", *SCHEMA_OPTIONS)
+"""Keywords that make a scan a typed one."""
 
 
 def check_keywords(call: str, given: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
@@ -65,6 +71,10 @@ class ColumnScan:
     def to_pandas(self) -> pandas.DataFrame:
         """Return all records as a pandas DataFrame: see `Table.to_pandas`."""
         return self.table().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all records as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
+        return polars_frame(self)
 
     def __iter__(self) -> Iterator[RecordBatchColumns]:
         return (RecordBatchColumns(piece) for piece in self._pieces())
@@ -120,7 +130,7 @@ class LogScan(ColumnScan):
         """Yield the columns of the range in pieces: uncompressed batches in this thread, compressed ones in several."""
         committed = isolation_of(self.isolation) == "committed"
         visible = visible_chunks(self.log._source, self._chunks(), committed, self.stop, self._skipped)
-        rising = _trim_overlaps(visible, self.start, self.stop)
+        rising = trim_overlaps(visible, self.start, self.stop)
         for compressed, group in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
             if not compressed:
                 yield from self._read(group)
@@ -145,7 +155,7 @@ class LogScan(ColumnScan):
             batch_bytes=self._batch_bytes,
         )
 
-    def _read(self, runs: Iterable[_Run]) -> Iterator[Columns]:
+    def _read(self, runs: Iterable[Run]) -> Iterator[Columns]:
         """Yield the columns of some runs; before an error those of all records before it."""
         reader: ColumnReader | None = None
         try:
@@ -165,7 +175,7 @@ class LogScan(ColumnScan):
         if reader is not None:
             yield from reader.rest()
 
-    def _decode(self, job: list[_Run]) -> Iterable[Columns]:
+    def _decode(self, job: list[Run]) -> Iterable[Columns]:
         """Return the columns of some runs, decoded up to KEPT_BYTES; an error comes after the columns before it."""
         pieces = self._read(job)
         decoded: list[Columns] = []
@@ -198,14 +208,14 @@ class LogScan(ColumnScan):
         return f"<LogScan {self.log.name} [{self.start}, {self.stop}): {', '.join(self.columns)}>"
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """A chunk whose records are used from offset `start` on."""
 
     chunk: Chunk
     start: int
 
 
-def _trim_overlaps(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_Run]:
+def trim_overlaps(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[Run]:
     """Yield the chunks with their first new offset: a batch rewritten after a truncation may start below it.
 
     Batches that start at or above `stop` are left out, except v0 and v1 wrappers, whose start is known from their
@@ -216,13 +226,13 @@ def _trim_overlaps(chunks: Iterable[Chunk], start: int, stop: int) -> Iterator[_
         while last > chunk.first and batches.base_offset(last - 1) >= stop and batches.magic(last - 1) >= 2:
             last -= 1
         if last > chunk.first:
-            yield _Run(chunk._replace(last=last), start)
+            yield Run(chunk._replace(last=last), start)
             start = batches.last_offset_of(last - 1) + 1
 
 
-def _jobs(runs: Iterable[_Run]) -> Iterator[list[_Run]]:
+def _jobs(runs: Iterable[Run]) -> Iterator[list[Run]]:
     """Yield the runs in lists of about JOB_BYTES; before an error all runs before it."""
-    job: list[_Run] = []
+    job: list[Run] = []
     size = 0
     try:
         for run in runs:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from kafkalog._core.batch.record import Record
-from kafkalog.log.scan import SCAN_OPTIONS, LogScan, check_keywords
+from kafkalog.log.scan import SCAN_OPTIONS, TYPED_OPTIONS, LogScan, check_keywords
+from kafkalog.log.scans import scan_of
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
     from kafkalog.log.log import Log
+    from kafkalog.log.typed_scan import TypedScan
     from kafkalog.records.batch import RecordBatch
-    from kafkalog.records.table import Table
 
 
 def clamped(bound: int | None, default: int, start: int, end: int) -> int:
@@ -65,7 +67,11 @@ class LogSlice:
         """
         return self.log.batches(self.start, self.stop, isolation=self.isolation)
 
-    def scan(self, columns: Iterable[str] | None = None, **options: object) -> LogScan:
+    @overload
+    def scan(self, columns: Iterable[str] | None = None) -> LogScan: ...
+    @overload
+    def scan(self, columns: Iterable[str] | None = None, **options: Any) -> Any: ...
+    def scan(self, columns: Iterable[str] | None = None, **options: Any) -> LogScan | TypedScan:
         """Return the records as columns, read on use; arguments as for `Log.scan`, without bounds.
 
         >>> log[1:].scan(["key", "value"])
@@ -73,7 +79,7 @@ class LogSlice:
         """
         return self._scan("scan", columns, options)
 
-    def table(self, columns: Iterable[str] | None = None, **options: object) -> Table:
+    def table(self, columns: Iterable[str] | None = None, **options: object) -> Any:
         """Return the records as columns in memory; arguments as for `scan`.
 
         >>> len(log[1:].table(["key", "value"]))
@@ -95,9 +101,17 @@ class LogSlice:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._scan("scan", None, {}).__arrow_c_stream__(requested_schema)
 
-    def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, object]) -> LogScan:
-        options = check_keywords(call, given, SCAN_OPTIONS)
-        return LogScan(self.log, self.start, self.stop, columns, isolation=self.isolation, **options)
+    def to_polars(self, columns: Iterable[str] | None = None, **options: object) -> polars.DataFrame:
+        """Return the records as a Polars DataFrame; arguments as for `scan`.
+
+        >>> log[1:].to_polars(["key", "offset"])["offset"].to_list()
+        [1]
+        """
+        return self._scan("to_polars", columns, options).to_polars()
+
+    def _scan(self, call: str, columns: Iterable[str] | None, given: dict[str, object]) -> LogScan | TypedScan:
+        check_keywords(call, given, (*SCAN_OPTIONS, *TYPED_OPTIONS))
+        return scan_of(self.log, self.start, self.stop, columns, {**given, "isolation": self.isolation})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LogSlice):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kafkalog.cleaner.cleaner import LogCleaner
 from kafkalog.cursors.cursor import CURSORS, Cursor
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kafkalog.log.log import Log
     from kafkalog.storage.readonly.view import LogView
 
-    LogSource = UnifiedLog | LogView
-    AnyLog = Log | LogSource
+    LogSource: TypeAlias = UnifiedLog | LogView
+    AnyLog: TypeAlias = Log | LogSource
     Read = Callable[[AnyLog | None], Iterable[tuple[Labels, Any]]]
 
 Reading = tuple[Labels, Any]

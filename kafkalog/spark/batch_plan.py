@@ -14,6 +14,7 @@ from kafkalog.spark.options import SourceOptions
 from kafkalog.spark.partitions import PartitionViews, find_partitions
 from kafkalog.spark.ranges import plan_ranges
 from kafkalog.types import TopicPartition
+from kafkalog.where import parse
 
 __all__ = ["plan_batch", "within_bounds"]
 
@@ -30,6 +31,9 @@ def plan_batch(options: SourceOptions, pruning: Pruning | None = None) -> list[O
         starts, stops = views.resolve(options.starting, "starting"), views.resolve(options.ending, "ending")
         starts, stops = within_bounds(starts, stops, views, options.fail_on_data_loss)
         check_ends(views, {one: stop for one, stop in stops.items() if starts[one] == stop}, options)
+        if options.where is not None:
+            pruning = Pruning() if pruning is None else pruning
+            pruning.apply_condition(parse(options.where).bounds())
         if pruning is not None:
             starts, stops = pruning.narrowed(starts, stops, views)
         return plan_ranges(views, starts, stops, options)

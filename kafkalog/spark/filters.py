@@ -19,6 +19,8 @@ from kafkalog.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
+    from kafkalog.where import Bounds
+
 __all__ = ["Pruning"]
 
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
@@ -78,6 +80,18 @@ class Pruning:
         self.offsets = Bounded()
         self.since_ms: int | None = None
         self.nothing = False
+
+    def apply_condition(self, bounds: Bounds) -> None:
+        """Narrow the ranges to what a condition leaves; it is evaluated for each record all the same."""
+        self.nothing = self.nothing or bounds.nothing
+        if self.nothing:
+            return
+        for numbers, spans in ((self.offsets, bounds.offsets), (self.partitions, bounds.partitions)):
+            numbers.first = max(numbers.first, spans[0][0])
+            numbers.last = min(numbers.last, spans[-1][1] - 1)
+        since = bounds.times[0][0]
+        if since > 0:
+            self.since_ms = since if self.since_ms is None else max(self.since_ms, since)
 
     def apply(self, one: Filter) -> bool:
         """Apply a filter; return True if it is applied exactly here, so that Spark need not apply it again.

@@ -57,6 +57,9 @@ SOURCE_OPTIONS: Final = (
     Option("maxTriggerDelay", "15m", STREAM, "the longest time that `minOffsetsPerTrigger` delays a record"),
     Option("groupIdPrefix", "none", BOTH, "accepted and ignored: there is no consumer group"),
     Option("columns", "all", BOTH, "comma-separated columns; only these are decoded", False),
+    Option("where", "none", BOTH,
+           "a condition ([where](where.md)), such as `key like 'eu-%'`: executors return only the records for which it "
+           "is true", False),
     Option("isolationLevel", "read_uncommitted", BOTH,
            "`read_committed` skips aborted records and ends at the last stable offset; `high_watermark` ends "
            "there", False),

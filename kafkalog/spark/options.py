@@ -45,6 +45,7 @@ class SourceOptions:
     max_records_per_partition: int | None = None
     max_partition_bytes: int = MAX_PARTITION_BYTES
     columns: tuple[str, ...] = _PLAIN_COLUMNS
+    where: str | None = None
     isolation: str = "read_uncommitted"
     verify_crc: bool = True
     on_damage: str = "raise"
@@ -90,6 +91,7 @@ class SourceOptions:
             max_records_per_partition=_count(given, "maxRecordsPerPartition"),
             max_partition_bytes=_count(given, "maxPartitionBytes") or MAX_PARTITION_BYTES,
             columns=_columns(given),
+            where=_condition(given),
             isolation=isolation,
             verify_crc=_flag(given, "verifyCrc", True),
             on_damage=_on_damage(given),
@@ -147,6 +149,17 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
     known = {name.lower(): name for name in COLUMNS}
     names = [known.get(name.lower(), name) for part in given["columns"].split(",") if (name := part.strip())]
     return tuple(COLUMNS[kind] for kind in kinds_of(names))
+
+
+def _condition(given: Mapping[str, str]) -> str | None:
+    """Return the condition in the options, checked; raise IllegalArgument for one that is wrong."""
+    text = given.get("where")
+    if text is None or not text.strip():
+        return None
+    from kafkalog.where import parse
+
+    parse(text).check()
+    return text
 
 
 def _refuse_endings(given: Mapping[str, str]) -> None:

@@ -18,11 +18,13 @@ from kafkalog.errors import (
     StorageError,
     UnsupportedForFormat,
 )
+from kafkalog.log.pruning import possible_chunks
 from kafkalog.log.scan import LogScan
 from kafkalog.reading.chunks import Chunk, batch_chunks
 from kafkalog.reading.source import refresh
 from kafkalog.spark.damage import DataLoss
 from kafkalog.storage.damage import Skipped, note_skipped
+from kafkalog.where.bounds import EVERY, Spans
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -57,10 +59,11 @@ class RangeScan(LogScan):
 
     Records deleted meanwhile raise an error or, by `fail_on_data_loss`, are skipped with a DataLoss warning. Bytes that
     are not a sound batch raise CorruptRecord or, by `on_damage`, are skipped. Damage inside a batch always ends the
-    scan; `after_damage` then returns where another scan can continue.
+    scan; `after_damage` then returns where another scan can continue. Batches whose header rules out `times` are left
+    out.
     """
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_times")
 
     def __init__(
         self,
@@ -73,18 +76,24 @@ class RangeScan(LogScan):
         *,
         batch_rows: int,
         batch_bytes: int,
+        times: Spans = EVERY,
     ) -> None:
         super().__init__(
             log, start, stop, columns, isolation=options.isolation, batch_rows=batch_rows, batch_bytes=batch_bytes,
             on_damage=options.on_damage, skipped=skipped if options.on_damage == "skip" else None,
         )  # fmt: skip
         self._options = options
+        self._times = times
 
     @property
     def _view(self) -> LogView:
         return self.log._source  # type: ignore[return-value]  # a log in mode "r"
 
     def _chunks(self) -> Iterator[Chunk]:
+        found = self._existing_chunks()
+        return found if self._times == EVERY else possible_chunks(found, self._times)
+
+    def _existing_chunks(self) -> Iterator[Chunk]:
         start = self.start
         while start < self.stop:
             try:

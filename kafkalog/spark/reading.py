@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from kafkalog.errors import CorruptRecord, InvalidTimestamp, KafkalogError
 from kafkalog.log.log import Log
+from kafkalog.log.selection import selection_of
 from kafkalog.spark.damage import SKIP_HINT, report_to
 from kafkalog.spark.range_scan import IN_A_BATCH, LOST_HINT, RangeScan, after_damage, is_loss, warn_of_loss
 from kafkalog.spark.row_schema import arrow_schema
 from kafkalog.storage.readonly.view import LogView
+from kafkalog.where.bounds import EVERY
 
 if TYPE_CHECKING:
     from kafkalog.exchange.ranges import OffsetRange
@@ -60,16 +62,26 @@ def _batches_of_log(
     log: Log, part: OffsetRange, columns: tuple[str, ...], options: SourceOptions, skipped: list[Skipped]
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
+    selection = None if options.where is None else selection_of(columns, {"where": options.where})
+    scanned = columns if selection is None else tuple(dict.fromkeys(("offset", *selection.columns)))
     start = part.start
     while True:
         scan = RangeScan(
-            log, start, part.stop, columns, options, skipped, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES
-        )
+            log, start, part.stop, scanned, options, skipped, batch_rows=BATCH_ROWS, batch_bytes=BATCH_BYTES,
+            times=EVERY if selection is None else selection.bounds.times,
+        )  # fmt: skip
         try:
             for piece in scan:
-                batch = _as_arrow(piece, schema, part)
-                yield batch
-                start = _after(batch, start)
+                if selection is None:
+                    batch = _as_arrow(piece, schema, part)
+                    yield batch
+                    start = _after(batch, start)
+                    continue
+                raw = pa.record_batch(piece)
+                matching = selection.batch(raw)
+                if matching.num_rows:
+                    yield _as_arrow(_Rows(matching), schema, part)
+                start = _after(raw, start)
             return
         except IN_A_BATCH as error:
             if options.on_damage != "skip":
@@ -86,7 +98,17 @@ def _after(batch: pa.RecordBatch, start: int) -> int:
     return int(batch.column("offset")[-1].as_py()) + 1
 
 
-def _as_arrow(piece: RecordBatchColumns, schema: pa.Schema, part: OffsetRange) -> pa.RecordBatch:
+class _Rows:
+    """A record batch whose columns are cast to a requested schema, as those of a scan are."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._batch.__arrow_c_array__(requested_schema)  # type: ignore[no-any-return]
+
+
+def _as_arrow(piece: RecordBatchColumns | _Rows, schema: pa.Schema, part: OffsetRange) -> pa.RecordBatch:
     try:
         batch = pa.record_batch(piece, schema=schema)
     except ValueError as error:

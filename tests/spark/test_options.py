@@ -155,6 +155,7 @@ def test_every_option_of_the_table_is_one_that_is_parsed() -> None:
         "endingOffsetsByTimestamp": '{"a":{"0":1}}', "failOnDataLoss": "false", "minPartitions": "3",
         "maxRecordsPerPartition": "3", "includeHeaders": "true", "maxOffsetsPerTrigger": "3",
         "minOffsetsPerTrigger": "3", "maxTriggerDelay": "1m", "groupIdPrefix": "x", "columns": "offset",
+            "where": "offset > 1",
         "isolationLevel": "read_committed", "verifyCrc": "false", "onDamage": "skip", "corruptReport": "/r",
         "pushFilters": "never", "maxPartitionBytes": "5", "corruptBatches": "skip",
     }  # fmt: skip

@@ -85,7 +85,7 @@ def write_decoded(
                     continue
                 if record.offset >= end_offset:
                     return Written(written, next_offset)
-                buffer += _render(record, pieces, serdes, chunk.path)
+                buffer += render(record, pieces, serdes, chunk.path)
                 written, next_offset = written + 1, record.offset + 1
                 if written == max_records:
                     return Written(written, next_offset)
@@ -109,7 +109,8 @@ def _records(chunk: Chunk) -> Iterable[Record]:
                 yield table[row]
 
 
-def _render(record: Record, pieces: Pieces, serdes: Serdes, path: str) -> bytes:
+def render(record: Record, pieces: Pieces, serdes: Serdes, path: str) -> bytes:
+    """Return the text of one record; raise DecodeError, with file and offset, for what a decoder rejects."""
     try:
         values = serdes.of(record)
         return b"".join(_piece(piece, text, record, values) for piece, text in pieces)

@@ -1,0 +1,115 @@
+"""Scans that leave out what a predicate rules out: offsets that are not read, batches that are not decoded.
+
+Only what is certain is left out: a record's time may be anything up to its batch's largest time, so a batch or an index
+rules out times above, never below. Where the time type is LogAppendTime, every record has exactly that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkalogError
+from kafkalog.log.scan import LogScan
+from kafkalog.reading.chunks import Chunk, batch_chunks
+from kafkalog.where.bounds import EVERY, MAX, Bounds, Spans, shared
+
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+    from kafkalog.reading.source import LogSource
+
+__all__ = ["PrunedScan", "narrowed", "possible_chunks"]
+
+_LOG_APPEND_TIME: Final = 0x08
+
+
+class PrunedScan(LogScan):
+    """A `LogScan` of the batches that may hold a record within some bounds; it also yields other records of these."""
+
+    __slots__ = ("_spans", "_times")
+
+    def __init__(
+        self, log: Log, start: int, stop: int, columns: Iterable[str] | None, bounds: Bounds, **options: Any
+    ) -> None:
+        self._spans = narrowed(log, start, stop, bounds)
+        self._times = bounds.times
+        first, last = (self._spans[0][0], self._spans[-1][1]) if self._spans else (start, start)
+        super().__init__(log, first, last, columns, **options)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        source = self.log._source
+        chunks = (
+            _below(batch_chunks(source, start, stop, self.log, sequential=True, skipped=self._skipped), stop)
+            for start, stop in self._spans
+        )
+        found = chain.from_iterable(chunks)
+        return found if self._times == EVERY else possible_chunks(found, self._times)
+
+    def _identity(self) -> tuple[object, ...]:
+        return *super()._identity(), self._spans, self._times
+
+
+def narrowed(log: Log, start: int, stop: int, bounds: Bounds) -> Spans:
+    """Return the parts of [start, stop) that may hold records within the bounds, by offset, partition and time index.
+
+    Damage that keeps the index from being searched leaves the times alone: reading meets it.
+    """
+    if start >= stop or bounds.nothing or not shared(bounds.partitions, ((log.partition, log.partition + 1),)):
+        return ()
+    spans = shared(((start, stop),), bounds.offsets)
+    since_ms = bounds.times[0][0]
+    if spans and since_ms > 0:
+        first = _first_since(log._source, since_ms)
+        spans = shared(spans, ((first, MAX),)) if first is not None else ()
+    return spans
+
+
+def _first_since(source: LogSource, since_ms: int) -> int | None:
+    """Return the offset of the first record at or after a time, 0 if damage hides it; None if there is none."""
+    try:
+        found = source.offset_for_time(since_ms)
+    except KafkalogError:  # damage, or a segment that is being deleted: reading reports it
+        return 0
+    return None if found is None else found.offset
+
+
+def _below(chunks: Iterable[Chunk], stop: int) -> Iterator[Chunk]:
+    """Yield the chunks without the batches from `stop` on; where v0 and v1 wrappers start is known from inside only."""
+    for chunk in chunks:
+        batches, last = chunk.batches, chunk.last
+        while last > chunk.first and batches.base_offset(last - 1) >= stop and batches.magic(last - 1) >= 2:
+            last -= 1
+        if last > chunk.first:
+            yield chunk if last == chunk.last else chunk._replace(last=last)
+
+
+def possible_chunks(chunks: Iterable[Chunk], times: Spans) -> Iterator[Chunk]:
+    """Yield the chunks without the batches whose headers rule out these times; a chunk may come in several parts."""
+    least, below = (times[0][0], times[-1][1]) if times else (MAX, MAX)
+    for chunk in chunks:
+        start = chunk.first
+        for row in _ruled_out(chunk, least, below):
+            if start < row:
+                yield chunk._replace(first=start, last=row)
+            start = row + 1
+        if start == chunk.first:
+            yield chunk
+        elif start < chunk.last:
+            yield chunk._replace(first=start)
+
+
+def _ruled_out(chunk: Chunk, least: int, below: int) -> list[int]:
+    """Return the rows of the batches that have no record with a time in [least, below)."""
+    from kafkalog.records.arrays import numpy
+
+    batches = chunk.batches
+    largest = numpy.asarray(batches.max_timestamps)[chunk.first : chunk.last]
+    found: list[int] = (numpy.flatnonzero((largest < least) | (largest >= below)) + chunk.first).tolist()
+    # the header of a compressed v1 message need not have the largest time of those inside
+    return [
+        row
+        for row in found
+        if batches.magic(row) >= 2
+        and (batches.max_timestamp_of(row) < least or batches.attributes(row) & _LOG_APPEND_TIME)
+    ]

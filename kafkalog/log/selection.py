@@ -1,0 +1,316 @@
+"""Selection: what a typed scan makes of the columns of a log. It filters, decodes and projects one batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from kafkalog.errors import IllegalArgument, InvalidRecord, MissingPackage
+from kafkalog.log.scan import SCHEMA_OPTIONS
+from kafkalog.records.column_reader import COLUMNS, kinds_of
+from kafkalog.where import Bounds, Expression, Field, parse, parse_field
+from kafkalog.where.bounds import EVERY
+from kafkalog.where.fields import COLUMN_OF
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog.where.kinds import Kind
+
+__all__ = ["ColumnDecoder", "Projection", "Selection", "selection_of"]
+
+_OF_ONE_TYPE: Final = ("schema", "message")
+_SIZES: Final = {"key": "key_size", "value": "size"}
+Projection = str | Iterable[str] | Mapping[str, str]
+Paths = tuple[tuple[str, ...], ...]
+
+
+class ColumnDecoder(Protocol):
+    """A decoder of a column: those of `kafkalog.values`, or an object with the same two attributes."""
+
+    @property
+    def arrow_type(self) -> Any:
+        """Type of the decoded column."""
+
+    def decode(self, column: Any) -> Any:
+        """Return `values`, `errors` (text where a row does not decode, or None) and `failed`, their number."""
+
+
+class _Output(NamedTuple):
+    """A column of the result: a field of the expression language, or a column of the scan as it is."""
+
+    name: str
+    field: Field | None
+    column: str
+
+
+class Selection:
+    """A filter, decoders for keys and values, and the columns to return, for record batches of a scan.
+
+    `columns` are the columns to scan. `batch` returns the rows that pass, as `schema`. `undecodable` counts the keys
+    and values that did not decode so far.
+    """
+
+    __slots__ = (
+        "_decoders", "_is_lenient", "_outputs", "_rest", "_schema", "_untyped", "columns", "expression", "undecodable",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outputs: list[_Output],
+        expression: Expression | None,
+        decoders: dict[str, ColumnDecoder],
+        is_lenient: bool,
+    ) -> None:
+        types = {root: one.arrow_type for root, one in decoders.items()}
+        self.expression = expression
+        self.undecodable = 0
+        self._outputs = outputs
+        self._decoders = decoders
+        self._is_lenient = is_lenient
+        self._untyped, self._rest = (None, None) if expression is None else expression.split(frozenset(decoders))
+        if expression is not None:
+            expression.check(types.get("key"), types.get("value"))
+        wanted = {one.column for one in outputs} | set(() if expression is None else expression.columns)
+        if not self._is_lenient and decoders:
+            wanted.add("offset")  # for the error
+        self.columns: tuple[str, ...] = tuple(name for name in COLUMNS if name in wanted)
+        self._schema: pyarrow.Schema | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """Offsets, times and partitions outside of which no record passes."""
+        return Bounds(EVERY, EVERY, EVERY) if self.expression is None else self.expression.bounds()
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Schema of the result."""
+        if self._schema is None:
+            import pyarrow
+
+            from kafkalog._core.arrow.capsules import schema_of
+
+            raw = pyarrow.schema(_Capsule(schema_of(kinds_of(self.columns))))
+            self._schema = self.batch(pyarrow.RecordBatch.from_pylist([], raw)).schema
+        return self._schema
+
+    def mask(self, batch: pyarrow.RecordBatch) -> pyarrow.BooleanArray | None:
+        """Return which rows pass, null for those that do not count; None if there is no expression.
+
+        Rows that the untyped part of the expression rules out are not decoded.
+        """
+        import pyarrow.compute as pc
+
+        mask = None if self._untyped is None else self._untyped.mask(batch)
+        if self._rest is None:
+            return mask
+        if mask is None:
+            return self._rest.mask(self._decoded(batch, self._rest.typed_roots)[0])
+        chosen = pc.fill_null(mask, False)
+        some = self._rest.mask(self._decoded(batch.filter(chosen), self._rest.typed_roots)[0])
+        return pc.replace_with_mask(chosen, chosen, some)
+
+    def batch(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """Return the rows of a batch of the scan that pass, with the columns of the result.
+
+        Raises InvalidRecord, with the offset, for a key or value that does not decode, unless `on_undecodable` is
+        "null".
+        """
+        if self._untyped is not None:
+            batch = _filtered(batch, self._untyped)
+        errors: dict[str, Any] = {}
+        if self._rest is not None:
+            batch, errors = self._decoded(batch, self._rest.typed_roots)
+            if errors:
+                batch, errors = _with_errors(batch, errors, self._rest)
+            else:
+                batch = _filtered(batch, self._rest)
+        wanted = frozenset(one.field.root if one.field is not None else one.column for one in self._outputs)
+        batch, more = self._decoded(batch, wanted - (self._rest.typed_roots if self._rest is not None else frozenset()))
+        return self._selected(batch, errors | more)
+
+    def _decoded(
+        self, batch: pyarrow.RecordBatch, roots: frozenset[str]
+    ) -> tuple[pyarrow.RecordBatch, dict[str, pyarrow.Array]]:
+        """Return the batch with these of its columns decoded, and the texts of errors, if there are any, by column."""
+        errors = {}
+        for root, decoder in self._decoders.items():
+            if root not in roots:
+                continue
+            import pyarrow.compute as pc
+
+            at = batch.schema.get_field_index(root)
+            raw = batch.column(at)
+            found = decoder.decode(raw)
+            if found.failed:
+                self.undecodable += found.failed
+                if not self._is_lenient:
+                    raise _undecodable(batch, root, found.errors)
+                errors[root] = found.errors
+            batch = batch.set_column(at, root, found.values)
+            if _SIZES[root] not in batch.schema.names:
+                batch = batch.append_column(_SIZES[root], pc.binary_length(raw))
+        return batch, errors
+
+    def _selected(self, batch: pyarrow.RecordBatch, errors: dict[str, Any]) -> pyarrow.RecordBatch:
+        import pyarrow
+
+        from kafkalog.where.columns import Rows
+
+        rows = Rows(batch)
+        arrays = [
+            batch.column(batch.schema.get_field_index(one.column)) if one.field is None else rows.field(one.field)
+            for one in self._outputs
+        ]
+        names = [one.name for one in self._outputs]
+        if self._is_lenient:
+            for root in self._decoders:
+                names.append(f"{root}_error")
+                found = errors.get(root)
+                arrays.append(pyarrow.nulls(batch.num_rows, pyarrow.string()) if found is None else found)
+        return pyarrow.RecordBatch.from_arrays(arrays, names)
+
+
+class _Capsule:
+    """An Arrow schema capsule as an object that pyarrow reads."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_schema__(self) -> object:
+        return self._capsule
+
+
+def _filtered(batch: pyarrow.RecordBatch, expression: Expression) -> pyarrow.RecordBatch:
+    mask = expression.mask(batch)
+    return batch if mask.true_count == len(mask) else batch.filter(mask)
+
+
+def _with_errors(
+    batch: pyarrow.RecordBatch, errors: dict[str, Any], expression: Expression
+) -> tuple[pyarrow.RecordBatch, dict[str, Any]]:
+    mask = expression.mask(batch)
+    return batch.filter(mask), {root: one.filter(mask) for root, one in errors.items()}
+
+
+def _undecodable(batch: pyarrow.RecordBatch, root: str, errors: pyarrow.StringArray) -> InvalidRecord:
+    import pyarrow.compute as pc
+
+    row = pc.index(pc.is_valid(errors), True).as_py()
+    offset = batch.column(batch.schema.get_field_index("offset"))[row].as_py()
+    return InvalidRecord(
+        f"the {root} does not decode: {errors[row].as_py()}", offset=offset,
+        hint="on_undecodable='null' gives null, and the reason in a column of its own",
+    )  # fmt: skip
+
+
+def selection_of(columns: Iterable[str] | None, given: Mapping[str, Any]) -> Selection:
+    """Return the selection of a scan's typed keywords (`TYPED_OPTIONS`); raise IllegalArgument for wrong ones."""
+    lenient = given.get("on_undecodable") or "raise"
+    if lenient not in ("null", "raise"):
+        raise IllegalArgument(f"on_undecodable is {lenient!r}", hint="give 'null' or 'raise'")
+    project = given.get("project")
+    if project is not None and columns is not None:
+        raise IllegalArgument("both columns and project are given", hint="name all wanted fields in project")
+    if given.get("on_undecodable") is not None and given.get("key") is None and given.get("value") is None:
+        raise IllegalArgument("on_undecodable is given, but nothing is decoded", hint="give value= or key= as well")
+    expression = _expression(given.get("where"))
+    outputs = _columns(columns) if project is None else _projected(project)
+    decoders = _decoders(outputs, expression, given)
+    _check_arrow()
+    selection = Selection(outputs, expression, decoders, lenient == "null")
+    for one in outputs:
+        if one.field is not None:
+            _check_path(one.field, decoders)
+    return selection
+
+
+def _check_arrow() -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise MissingPackage(f"typed scans need pyarrow ({error})", hint="pip install 'kafkalog[arrow]'") from None
+
+
+def _check_path(field: Field, decoders: Mapping[str, ColumnDecoder]) -> None:
+    import pyarrow
+
+    from kafkalog.where.columns import field_type
+
+    key, value = (decoders[root].arrow_type if root in decoders else pyarrow.binary() for root in ("key", "value"))
+    field_type(field, key, value)
+
+
+def _expression(where: object) -> Expression | None:
+    if where is None or isinstance(where, Expression):
+        return where
+    return parse(where)  # type: ignore[arg-type]  # raises TypeError for what is no text
+
+
+def _columns(columns: Iterable[str] | None) -> list[_Output]:
+    names = [COLUMNS[kind] for kind in kinds_of(columns)]
+    return [_Output(name, None, name) for name in names]
+
+
+def _projected(project: Projection) -> list[_Output]:
+    """Return the columns of a projection: paths by their texts, or by the names of a mapping."""
+    if isinstance(project, str):
+        raise TypeError(f"project is a str: give a list, [{project!r}], or a dict of names and paths")
+    pairs = [*project.items()] if isinstance(project, Mapping) else [(text, text) for text in project]
+    if not pairs:
+        raise IllegalArgument("no field is given", hint="project is a list such as ['offset', 'value.order.total']")
+    fields = [(name, parse_field(text)) for name, text in pairs]
+    if len({name for name, _ in fields}) < len(fields):
+        raise IllegalArgument("a field is given twice", hint="give a dict of names and paths")
+    return [_Output(name, field, COLUMN_OF[field.root]) for name, field in fields]
+
+
+def _decoders(
+    outputs: list[_Output], expression: Expression | None, given: Mapping[str, Any]
+) -> dict[str, ColumnDecoder]:
+    found: dict[str, ColumnDecoder] = {}
+    options = {name: given[name] for name in SCHEMA_OPTIONS if given.get(name) is not None}
+    names = [root for root in ("value", "key") if isinstance(given.get(root), str)]
+    if options and not names:
+        raise IllegalArgument(f"{next(iter(options))} is given, but nothing is decoded by it", hint="give value='avro'")
+    for root in ("key", "value"):
+        asked = given.get(root)
+        if asked is None:
+            continue
+        if not isinstance(asked, str):
+            if not hasattr(asked, "decode") or not hasattr(asked, "arrow_type"):
+                raise TypeError(f"{root} is a {type(asked).__name__}: give a decoder's name, such as 'avro'")
+            found[root] = asked
+            continue
+        # one schema is that of the value, if both are decoded
+        own = {name: one for name, one in options.items() if name not in _OF_ONE_TYPE or root == names[0]}
+        found[root] = _named_decoder(asked, root, outputs, expression, own)
+    return found
+
+
+def _named_decoder(
+    name: str, root: str, outputs: list[_Output], expression: Expression | None, options: dict[str, Any]
+) -> ColumnDecoder:
+    from kafkalog import values
+
+    if name == "json" and not options and (paths := _wanted_paths(root, outputs, expression)) is not None:
+        options["fields"] = paths
+    return values.decoder(name, **options)
+
+
+def _wanted_paths(
+    root: str, outputs: list[_Output], expression: Expression | None
+) -> dict[tuple[str, ...], Kind | None] | None:
+    """Return the paths that are needed of a key or value, with the kinds that constants imply; None if it is whole."""
+    found: dict[tuple[str, ...], Kind | None] = {}
+    for one in outputs:
+        if one.field is None and one.column == root:
+            return None
+        if one.field is not None and one.field.root == root:
+            found.setdefault(one.field.path[1:], None)
+    for path, kind in ({} if expression is None else expression.hints[root]).items():
+        found[path] = kind
+    if expression is not None:
+        for path in expression.names.key if root == "key" else expression.names.value:
+            found.setdefault(path, None)
+    return None if () in found else found

@@ -1,0 +1,118 @@
+"""TypedScan: columns of a log as a predicate, decoders and a projection leave them, read on use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.log.pruning import PrunedScan
+from kafkalog.log.scan import LogScan
+from kafkalog.log.selection import Selection, selection_of
+from kafkalog.util.polars_frames import polars_frame
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from kafkalog.log.log import Log
+
+__all__ = ["TypedScan", "typed_scan"]
+
+
+def typed_scan(
+    log: Log,
+    start: int,
+    stop: int,
+    columns: Iterable[str] | None,
+    typed: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> TypedScan:
+    """Return the typed scan of [start, stop) of a log for its typed keywords and the options of a `LogScan`."""
+    selection = selection_of(columns, typed)
+    if selection.expression is None:
+        return TypedScan(LogScan(log, start, stop, selection.columns, **options), selection)
+    return TypedScan(PrunedScan(log, start, stop, selection.columns, selection.bounds, **options), selection)
+
+
+class TypedScan:
+    """The records of a scan that pass a predicate, as typed columns, read on use; `log.scan` returns it.
+
+    It has the face of a `LogScan`: iteration yields record batches, here those of pyarrow, and DuckDB, Polars and
+    pyarrow read it in bounded memory, any number of times. `undecodable` is the number of keys and values that did not
+    decode, in the reading that began last.
+
+    >>> scan = log.scan(where="key == 'u-1'", project=["offset", "size"])
+    >>> scan
+    <TypedScan orders-0 [0, 2): offset, size where key == 'u-1'>
+    >>> scan.table().to_pydict(), scan.columns, scan.undecodable
+    ({'offset': [0], 'size': [5]}, ('offset', 'size'), 0)
+    """
+
+    __slots__ = ("scan", "selection")
+
+    def __init__(self, scan: LogScan, selection: Selection) -> None:
+        self.scan = scan
+        self.selection = selection
+
+    @property
+    def start(self) -> int:
+        """First offset that is read."""
+        return self.scan.start
+
+    @property
+    def stop(self) -> int:
+        """Offset before which reading ends."""
+        return self.scan.stop
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.schema.names)
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Schema of the record batches."""
+        return self.selection.schema
+
+    @property
+    def undecodable(self) -> int:
+        """Number of keys and values that did not decode, in the reading that began last."""
+        return self.selection.undecodable
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow
+
+        selection = self.selection
+        selection.undecodable = 0
+        for piece in self.scan:
+            batch = selection.batch(pyarrow.record_batch(piece))
+            if batch.num_rows:
+                yield batch
+
+    def table(self) -> pyarrow.Table:
+        """Return all rows as a pyarrow Table."""
+        import pyarrow
+
+        return pyarrow.Table.from_batches(list(self), self.schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all rows as a pandas DataFrame, converted by pyarrow."""
+        return self.table().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all rows as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
+        return polars_frame(self)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import pyarrow
+
+        return pyarrow.RecordBatchReader.from_batches(self.schema, iter(self)).__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        scan = self.scan
+        where = "" if self.selection.expression is None else f" where {self.selection.expression}"
+        return f"<TypedScan {scan.log.name} [{scan.start}, {scan.stop}): {', '.join(self.columns)}{where}>"

@@ -1,0 +1,13 @@
+"""Predicates on records: one small expression language, evaluated on Arrow columns.
+
+>>> from kafkalog import where
+>>> expression = where.parse("offset >= 100 and key like 'eu-%'")
+>>> expression.columns, expression.bounds().offsets
+(('key', 'offset'), ((100, 9223372036854775807),))
+"""
+
+from kafkalog.where.bounds import Bounds
+from kafkalog.where.expression import Expression, Names, parse, parse_field
+from kafkalog.where.nodes import Field
+
+__all__ = ["Bounds", "Expression", "Field", "Names", "parse", "parse_field"]

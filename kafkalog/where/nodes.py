@@ -1,0 +1,182 @@
+"""The tree of an expression. Nodes are immutable; `str` of a node is text that parses to the same node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from decimal import Decimal
+from typing import Final
+
+__all__ = [
+    "And", "Compare", "Constant", "Field", "In", "IsNull", "Like", "Literal", "Matches", "Node", "Not", "Or", "Truth",
+    "fields_of",
+]  # fmt: skip
+
+Constant = int | Decimal | str | bytes | bool | None
+_PLAIN_NAME: Final = re.compile(r"[^\W\d][\w$@-]*")
+OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""Comparisons that are true where the given one is false."""
+MIRRORED: Final = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+"""Comparisons with both sides exchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a record: `("offset",)`, `("header", "trace")`, `("value", "order", "total")`."""
+
+    path: tuple[str, ...]
+    position: int = attribute(default=0, compare=False)
+
+    @property
+    def root(self) -> str:
+        """Name of the part of the record."""
+        return self.path[0]
+
+    def __str__(self) -> str:
+        return ".".join([self.root, *map(_name, self.path[1:])])
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: Constant
+    position: int = attribute(default=0, compare=False)
+
+    def __str__(self) -> str:
+        value = self.value
+        if value is None or isinstance(value, bool):
+            return {None: "null", True: "true", False: "false"}[value]
+        if isinstance(value, bytes):
+            return f"x'{value.hex()}'"
+        if isinstance(value, str):
+            return _quoted(value)
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`left operator right`; the left side is a field."""
+
+    operator: str
+    left: Field
+    right: Field | Literal
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """`field in (…)`."""
+
+    field: Field
+    values: tuple[Literal, ...]
+
+    def __str__(self) -> str:
+        return f"{self.field} in ({', '.join(map(str, self.values))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`field like 'pattern'`, with % for any text and _ for one character."""
+
+    field: Field
+    pattern: str
+    position: int = attribute(default=0, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.field} like {_quoted(self.pattern)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """`field matches 'pattern'`: the regular expression is found somewhere in the text."""
+
+    field: Field
+    pattern: str
+    position: int = attribute(default=0, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.field} matches {_quoted(self.pattern)}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`field is null`."""
+
+    field: Field
+
+    def __str__(self) -> str:
+        return f"{self.field} is null"
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A boolean field alone."""
+
+    field: Field
+
+    def __str__(self) -> str:
+        return str(self.field)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`not part`."""
+
+    part: Node
+
+    def __str__(self) -> str:
+        part = self.part
+        if isinstance(part, IsNull):
+            return f"{part.field} is not null"
+        return f"not ({part})" if isinstance(part, (And, Or)) else f"not {part}"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts."""
+
+    parts: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(f"({part})" if isinstance(part, (And, Or)) else str(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of the parts."""
+
+    parts: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(f"({part})" if isinstance(part, Or) else str(part) for part in self.parts)
+
+
+Node = And | Or | Not | Compare | In | Like | Matches | IsNull | Truth
+
+
+def fields_of(node: Node) -> Iterator[Field]:
+    """Yield the fields in the order of the text, each as often as it occurs."""
+    if isinstance(node, (And, Or)):
+        for part in node.parts:
+            yield from fields_of(part)
+    elif isinstance(node, Not):
+        yield from fields_of(node.part)
+    elif isinstance(node, Compare):
+        yield node.left
+        if isinstance(node.right, Field):
+            yield node.right
+    else:
+        yield node.field
+
+
+def _name(text: str) -> str:
+    return text if _PLAIN_NAME.fullmatch(text) else '"' + text.replace('"', '""') + '"'
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,96 @@
+"""The option `where`: a task returns the rows that `log.scan` does, and a plan leaves out what it rules out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkalog
+from kafkalog.errors import IllegalArgument
+from kafkalog.spark.batch_plan import plan_batch
+from kafkalog.spark.reading import arrow_batches
+from tests.spark.topics import TIME, batch_positions, first_segment, flip, make_topic, rows_of, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONDITIONS = [
+    "key like 'k1%' and offset < 50",
+    "key matches '^k[0-9]?7$' or header.trace is not null",
+    f"time >= {TIME + 40} and time < '2023-11-14T22:13:20.060Z'",
+    "not (value == 'v3' or offset >= 6)",
+    "partition == 1 and size == 2",
+    "offset in (3, 99) and key_size > 1",
+    "offset > 1000",
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two partitions of 100 records, and one with headers in each."""
+    make_topic(tmp_path / "data", partitions=2)
+    for partition in (0, 1):
+        with kafkalog.open(tmp_path / "data" / f"orders-{partition}", "a") as log:
+            log.append([kafkalog.Record(b"last", b"h", TIME + 100, {"trace": b"x"})])
+    return tmp_path / "data"
+
+
+def library_rows(data: Path, where: str) -> list[tuple[Any, ...]]:
+    """Partition, offset, key and value of the rows that a scan of each log returns."""
+    found: list[tuple[Any, ...]] = []
+    for partition in (0, 1):
+        with kafkalog.open(data / f"orders-{partition}") as log:
+            rows = log.scan(["partition", "offset", "key", "value"], where=where).table().to_pylist()
+            assert [row["offset"] for row in rows] == [one.offset for one in log.records(where=where)]
+            found += [tuple(row.values()) for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_tasks_return_the_rows_of_the_library(data: Path, where: str) -> None:
+    options = source_options(data, where=where)
+    rows = [(row["partition"], row["offset"], row["key"], row["value"]) for row in rows_of(options)]
+    assert sorted(rows) == library_rows(data, where)
+
+
+def test_batches_keep_spark_s_types_and_the_columns_asked_for(data: Path) -> None:
+    for names in ("headers,timestamp", "timestampType", "headers,key,value,topic,partition,offset,timestamp"):
+        plain, options = source_options(data, columns=names), source_options(data, columns=names, where="size >= 3")
+        (whole, *_), (found, *_) = (
+            [batch for one in plan_batch(o) for batch in arrow_batches(one, o.columns, o)] for o in (plain, options)
+        )
+        assert found.schema.equals(whole.schema) and found.num_rows == 91
+        assert found.slice(90).to_pylist() == whole.slice(100).to_pylist()
+
+
+def test_a_plan_leaves_out_what_the_condition_rules_out(data: Path) -> None:
+    def planned(where: str) -> list[tuple[int, int, int]]:
+        return [(one.partition, one.start, one.stop) for one in plan_batch(source_options(data, where=where))]
+
+    assert planned("partition == 1 and offset >= 10 and offset < 20") == [(1, 10, 20)]
+    assert planned("offset > 5 and offset < 5") == planned(f"time > {TIME + 1000}") == []
+    assert planned("key == 'k1'") == [(0, 0, 101), (1, 0, 101)]
+
+
+def test_damage_that_is_skipped(data: Path) -> None:
+    path = first_segment(data)
+    (_, _), (position, _), *_ = batch_positions(path)
+    flip(path, position + 70)
+    options = source_options(data, where="partition == 0 and key like 'k%'", onDamage="skip")
+    assert [row["offset"] for row in rows_of(options)] == [*range(25), *range(50, 100)]
+
+
+def test_a_wrong_condition_is_told_when_the_options_are_read(data: Path) -> None:
+    for where, message in [("ofset > 1", "did you mean offset"), ("key > 1", "key is bytes"), ("value.a > 1", "bytes")]:
+        with pytest.raises(IllegalArgument, match=message):
+            source_options(data, where=where)
+
+
+@pytest.mark.spark
+def test_spark_returns_the_rows_of_the_library(spark: "SparkSession", data: Path) -> None:
+    for where in CONDITIONS:
+        frame = spark.read.format("kafkalog").options(subscribe="orders", where=where).load(str(data))
+        rows = sorted((row.partition, row.offset, row.key, row.value) for row in frame.collect())
+        assert [(p, o, bytes(k), bytes(v)) for p, o, k, v in rows] == library_rows(data, where)
+        few = frame.where("offset >= 5")
+        assert few.count() == sum(offset >= 5 for _, offset, _, _ in library_rows(data, where))

@@ -1,0 +1,174 @@
+"""Pruning loses no row: logs of all formats and codecs with times in any order, compacted logs; what is not read."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog import where
+from kafkalog.errors import CorruptRecord
+from kafkalog.log.log import Log
+from kafkalog.log.pruning import PrunedScan
+from kafkalog.log.scan import LogScan
+from kafkalog.where.nodes import And, Compare, In, IsNull, Literal, Node, Not, Or
+from tests.fuzz_cases import KINDS
+from tests.transactional import made
+from tests.where.expressions import evaluate, fields
+from tests.where.logs import Batch, as_row, write_log
+
+T = 1_700_000_000_000
+MOMENTS = st.one_of(st.just(-1), st.integers(0, 20).map(lambda n: T + n))
+BATCHES = st.builds(
+    lambda kind, times, stamped: Batch(*kind, tuple(times), T + 7 if stamped and kind[0] == 2 else None),
+    st.sampled_from(KINDS), st.lists(MOMENTS, min_size=1, max_size=4), st.booleans(),
+)  # fmt: skip
+SIGNS = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
+TERMS: st.SearchStrategy[Node] = st.one_of(
+    st.builds(Compare, SIGNS, fields([("time",)]), st.integers(-2, 22).map(lambda n: Literal(T + n))),
+    st.builds(Compare, SIGNS, fields([("offset",)]), st.integers(-1, 30).map(Literal)),
+    st.builds(In, fields([("offset",)]), st.lists(st.integers(0, 30).map(Literal), min_size=1, max_size=3).map(tuple)),
+    st.builds(Compare, SIGNS, fields([("partition",)]), st.integers(2, 4).map(Literal)),
+    st.builds(Compare, SIGNS, fields([("key",)]), st.just(Literal("k1"))),
+    st.builds(IsNull, fields([("header", "trace")])),
+)
+NODES = st.recursive(
+    TERMS,
+    lambda inner: st.one_of(
+        st.builds(Not, inner), st.tuples(inner, inner).map(And), st.tuples(inner, inner).map(And),
+        st.tuples(inner, inner).map(Or),
+    ),  # fmt: skip
+    max_leaves=5,
+)
+
+
+def check(log: Log, node: Node, **bounds: int) -> None:
+    """The rows of a scan and of `records` are those records for which the expression is true."""
+    expression = where.Expression(node)
+    expected = [one for one in log.records(**bounds) if evaluate(node, as_row(log, one)) is True]
+    assert list(log.records(where=expression, **bounds)) == expected
+    found = log.scan(["offset", "key"], where=expression, **bounds).table()
+    assert found["offset"].to_pylist() == [one.offset for one in expected]
+    assert found["key"].to_pylist() == [one.key for one in expected]
+
+
+@settings(max_examples=150)
+@given(st.lists(BATCHES, min_size=1, max_size=8), st.integers(1, 4), st.lists(NODES, min_size=1, max_size=4))
+def test_no_row_is_lost_in_any_format(batches: list[Batch], per_segment: int, nodes: list[Node]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_log(Path(folder) / "t-3", batches, per_segment)
+        with kafkalog.open(Path(folder) / "t-3") as log:
+            for node in nodes:
+                check(log, node)
+            check(log, nodes[0], start=min(2, log.end_offset), stop=-1)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(MOMENTS, st.booleans()), min_size=1, max_size=25), st.lists(NODES, min_size=1, max_size=4))
+def test_no_row_is_lost_with_indexes_and_after_compaction(
+    written: list[tuple[int, bool]], nodes: list[Node]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"index_interval_bytes": 1, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
+        with kafkalog.open(Path(folder) / "t-3", "a", **options) as log:
+            for number, (time, rolls) in enumerate(written):
+                log.append([(b"k%d" % (number % 5), b"v%d" % number, time)])
+                if rolls:
+                    log.roll()
+            for node in nodes:
+                check(log, node)
+            log.compact()
+            for node in nodes:
+                check(log, node)
+        with kafkalog.open(Path(folder) / "t-3") as log:
+            for node in nodes:
+                check(log, node)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """40 batches of 100 records in four segments, a record a second."""
+    directory = tmp_path / "t-3"
+    with kafkalog.open(directory, "a") as log:
+        for base in range(0, 4000, 100):
+            log.append([(b"k%d" % (n % 7), b"v" * 100, T + 1000 * n) for n in range(base, base + 100)])
+            if base in (900, 1900, 2900):
+                log.roll()
+    return directory
+
+
+def decoded(scan: LogScan) -> int:
+    """The number of offsets in the batches that a scan decodes."""
+    chunks = list(scan._chunks())
+    rows = [(one.batches, n) for one in chunks for n in range(one.first, one.last)]
+    return sum(batches.last_offset_of(n) + 1 - batches.base_offset(n) for batches, n in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "most"),
+    [
+        ("offset >= 3950", range(3950, 4000), 100),
+        ("offset in (5, 1500, 3999)", [5, 1500, 3999], 300),
+        (f"time >= {T + 3_950_000}", range(3950, 4000), 100),
+        ("time >= '2023-11-14T23:19:10Z'", range(3950, 4000), 100),
+        (f"time >= {T + 3_950_000} and offset < 3960", range(3950, 3960), 100),
+        (f"time > {T + 4_000_000}", [], 0),
+        ("partition == 2", [], 0),
+        ("offset > 10 and offset < 5", [], 0),
+        ("key == 'k1' and offset < 10", [1, 8], 100),
+    ],
+)
+def test_what_headers_and_indexes_rule_out_is_not_read(
+    path: Path, text: str, expected: list[int] | range, most: int
+) -> None:
+    with kafkalog.open(path) as log:
+        scan = log.scan(["offset"], where=text)
+        assert scan.table()["offset"].to_pylist() == list(expected)
+        assert isinstance(scan.scan, PrunedScan) and decoded(scan.scan) <= most
+
+
+def test_batches_of_log_append_time_are_left_out_above_too(tmp_path: Path) -> None:
+    batches = [Batch(2, KINDS[-5][1], (T, T, T), T + n) for n in range(10)]
+    write_log(tmp_path / "t-3", batches, 20)
+    with kafkalog.open(tmp_path / "t-3") as log:
+        scan = log.scan(["offset"], where=f"time == {T + 4}")
+        assert scan.table()["offset"].to_pylist() == [12, 13, 14]
+        assert isinstance(scan.scan, PrunedScan) and decoded(scan.scan) == 3
+
+
+def test_damage_is_raised_after_the_rows_before_it(path: Path) -> None:
+    segment = path / f"{2000:020d}.log"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    with kafkalog.open(path) as log:
+        found = []
+        with pytest.raises(CorruptRecord, match="offset"):
+            for record in log.records(where="key == 'k1'"):
+                found.append(record.offset)
+        assert found[-1] > 2000
+        skipped: list[kafkalog.Skipped] = []
+        rest = [one.offset for one in log.records(where="key == 'k1'", on_damage="skip", skipped=skipped)]
+        assert rest[: len(found)] == found and rest[-1] == 3998 and len(skipped) == 1
+        assert log.scan(["offset"], where="offset == 3999").table()["offset"].to_pylist() == [3999]
+
+
+def test_committed_reads(tmp_path: Path) -> None:
+    events = [("plain", 0, 2), ("data", 7, 3), ("data", 8, 2), ("abort", 7, 0), ("commit", 8, 0), ("data", 9, 1)]
+    written = made(events)
+    written.write(tmp_path / "t-3")
+    with kafkalog.open(tmp_path / "t-3") as log:
+        wanted = written.committed()
+        assert wanted == [0, 1, 5, 6]
+        for text in ("offset >= 0", "time > 0", "value like 'v%'"):
+            assert [one.offset for one in log.records(where=text, isolation="read_committed")] == wanted
+            scan = log.scan(["offset"], where=text, isolation="read_committed")
+            assert scan.table()["offset"].to_pylist() == wanted
+
+
+def test_scans_are_equal_by_what_they_read(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        one, same, other = (log.scan(where=text).scan for text in ("offset > 5", "offset > 5", "offset > 6"))
+        assert one == same and hash(one) == hash(same) and one != other

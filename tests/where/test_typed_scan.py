@@ -1,0 +1,179 @@
+"""Typed scans: filtered, decoded and projected columns for every reader; what is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog.errors import CorruptRecord, IllegalArgument, InvalidRecord
+from kafkalog.log.scan import LogScan
+from tests.trees import ROOT
+from tests.where.logs import JsonDecoder
+
+T = 1_700_000_000_000
+ORDER = pa.struct([("n", pa.int64()), ("customer", pa.struct([("country", pa.string())])), ("ok", pa.bool_())])
+COUNTRIES = ["DE", "FR", None]
+
+
+def order(n: int) -> bytes:
+    return json.dumps({"n": n, "customer": {"country": COUNTRIES[n % 3]}, "ok": n % 2 == 0}).encode()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """300 orders, plain and compressed; every 100th value is no JSON, one is null."""
+    directory = tmp_path / "orders-0"
+    with kafkalog.open(directory, "a") as log:
+        for base in range(0, 300, 50):
+            rows = []
+            for n in range(base, base + 50):
+                value = b"{" if n % 100 == 99 else None if n == 7 else order(n)
+                rows.append((b"k%d" % (n % 4), value, T + n))
+            log.append(rows, compression="zstd" if base % 100 else "none")
+        log.append([kafkalog.Record(order(300), b"k0", T + 300, {"trace": b"x"})])
+    return directory
+
+
+def decoder() -> JsonDecoder:
+    return JsonDecoder(ORDER)
+
+
+def test_where_and_project(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        scan = log.scan(
+            where="value.customer.country == 'FR' and value.n > 290", value=decoder(), on_undecodable="null",
+            project={"offset": "offset", "country": "value.customer.country", "size": "size", "k": "key"},
+        )  # fmt: skip
+        rows = scan.table().to_pylist()
+        wanted = [n for n in range(291, 301) if n % 3 == 1 and n != 299]
+        assert [row["offset"] for row in rows] == wanted
+        assert rows[0] == {
+            "offset": 292, "country": "FR", "size": len(order(292)), "k": b"k0", "value_error": None
+        }
+        assert scan.columns == ("offset", "country", "size", "k", "value_error") == tuple(scan.schema.names)
+        assert repr(scan).startswith("<TypedScan orders-0 [0, 301): offset, country, size, k, value_error where val")
+
+
+def test_typed_columns_without_a_condition(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        scan = log.scan(["offset", "value"], value=decoder(), on_undecodable="null")
+        table = scan.table()
+        assert table.schema == scan.schema and table.schema.field("value").type == ORDER
+        assert table["value"].to_pylist()[:2] == [json.loads(order(0)), json.loads(order(1))]
+        assert [table["value"][n].as_py() for n in (7, 99)] == [None, None]
+        assert [n for n, text in enumerate(table["value_error"].to_pylist()) if text] == [99, 199, 299]
+        assert scan.undecodable == 3
+        assert list(scan) and scan.undecodable == 3  # of the last reading, not of all
+
+
+def test_what_does_not_decode_raises_with_its_offset(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        with pytest.raises(InvalidRecord, match="the value does not decode: .*on_undecodable='null'") as error:
+            log.scan(["value"], value=decoder()).table()
+        assert error.value.offset == 99
+        with pytest.raises(InvalidRecord) as error:
+            list(log.records(where="value.n > 5 and offset > 150", value=decoder()))
+        assert error.value.offset == 199
+        assert log.scan(["value"], value=decoder(), where="offset < 90").table().num_rows == 90
+
+
+def test_rows_that_cheap_conditions_rule_out_are_not_decoded(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        used = decoder()
+        scan = log.scan(["offset"], where="value.n >= 0 and key == 'k1' and offset < 50", value=used)
+        used.rows = 0
+        assert scan.table()["offset"].to_pylist() == list(range(1, 50, 4)) and used.rows == 13
+
+
+def test_records_by_a_condition_on_their_values(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        found = list(log.records(where="value.ok and value.n < 10", value=decoder(), on_undecodable="null"))
+        assert [one.offset for one in found] == [0, 2, 4, 6, 8] and found[0] == log[0]
+        assert [one.offset for one in log.records(where="header.trace == 'x'")] == [300]
+        with pytest.raises(IllegalArgument, match="value is given without where"):
+            log.records(value=decoder())
+
+
+def test_every_reader(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        options = {"value": decoder(), "on_undecodable": "null", "where": "value.n >= 298"}
+        options["project"] = ["value.n", "time"]
+        scan = log.scan(**options)
+        assert pa.table(scan)["value.n"].to_pylist() == [298, 300]
+        assert duckdb.sql('SELECT sum("value.n") FROM scan').fetchall() == [(598,)]
+        assert pl.DataFrame(scan)["value.n"].to_list() == log.to_polars(**options)["value.n"].to_list() == [298, 300]
+        assert log.to_pandas(**options)["value.n"].tolist() == log.table(**options)["value.n"].to_pylist() == [298, 300]
+        assert pa.schema(scan) == scan.schema
+        assert log.to_polars(["offset"])["offset"].to_list() == list(range(301))
+        assert log.scan(["key"], where="offset > 500").table().num_rows == 0
+
+
+def test_keys_and_values_by_name(path: Path) -> None:
+    pytest.importorskip("kafkalog.values")
+    with kafkalog.open(path) as log:
+        scan = log.scan(["key"], key="string", where="key == 'k1' and key_size == 2")
+        assert scan.schema.field("key").type == pa.string() and scan.table().num_rows == 75
+        with pytest.raises(IllegalArgument, match="key is text and 5 is a whole number"):
+            log.scan(key="string", where="key == 5")
+
+
+def test_a_plain_scan_stays_plain(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        assert type(log.scan(["key"], where=None, value=None)) is LogScan
+    code = f"""
+import sys, kafkalog
+with kafkalog.open({str(path)!r}) as log:
+    list(log.scan(["key"])), list(log.records()), log.table()
+assert not {{"pyarrow", "lark", "kafkalog.where.grammar"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+REFUSED = [
+    ({"where": "ofset > 5"}, "did you mean offset?"),
+    ({"where": "value.n > 5"}, "value is bytes.*value='json'"),
+    ({"where": "key > 5"}, "key is bytes and 5 is a whole number"),
+    ({"project": ["value.nn"], "value": JsonDecoder(ORDER)}, "value has no field 'nn'.*did you mean n?"),
+    ({"project": []}, "no field is given"),
+    ({"project": ["key", "key"]}, "given twice"),
+    ({"project": ["key"], "columns": ["key"]}, "both columns and project"),
+    ({"on_undecodable": "skip", "value": JsonDecoder(ORDER)}, "on_undecodable is 'skip'"),
+    ({"on_undecodable": "null"}, "nothing is decoded"),
+    ({"schema": "x.avsc"}, "schema is given, but nothing is decoded"),
+    ({"columns": ["vlaue"], "where": "offset > 1"}, "did you mean value?"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
+def test_what_is_refused(path: Path, options: dict[str, object], message: str) -> None:
+    with kafkalog.open(path) as log, pytest.raises(IllegalArgument, match=message):
+        log.scan(**options)
+
+
+def test_types_that_are_refused(path: Path) -> None:
+    with kafkalog.open(path) as log:
+        for options in ({"where": 5}, {"project": "key"}, {"value": 5}):
+            with pytest.raises(TypeError):
+                log.scan(**options)
+        with pytest.raises(TypeError, match="did you mean where?"):
+            log.scan(wher="offset > 5")
+        with pytest.raises(TypeError, match="did you mean where?"):
+            log.records(wher="offset > 5")
+
+
+def test_damage_comes_after_the_rows_before_it(path: Path) -> None:
+    segment = path / f"{0:020d}.log"
+    data = segment.read_bytes()
+    segment.write_bytes(data[:-40])
+    with kafkalog.open(path) as log:
+        rows = 0
+        with pytest.raises(CorruptRecord):
+            for batch in log.scan(["offset"], where="key like 'k%'"):
+                rows += batch.num_rows
+        assert rows == 300
