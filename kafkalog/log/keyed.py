@@ -1,0 +1,199 @@
+"""The part of `Log` that looks up records by key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Never
+
+from kafkalog.errors import IllegalArgument
+from kafkalog.reading.source import isolation_of, refreshed, skipped_of
+from kafkalog.util.keywords import unknown_keyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Buffer
+
+    from kafkalog._core.batch.record import Record
+    from kafkalog.keys.lookup import KeyLookup
+    from kafkalog.keys.manage import KeyIndexInfo
+    from kafkalog.keys.place import KeyIndexPlace
+    from kafkalog.log.log import Log
+    from kafkalog.storage.damage import Skipped
+
+_OPTIONS: Final = ("isolation", "on_damage", "skipped")
+KeyStore = str | os.PathLike[str] | None
+
+
+def place_of(log: Log, store: KeyStore = None) -> KeyIndexPlace:
+    """Return where the key indexes of a log lie: in `store`, by default the one that the log was opened with."""
+    from kafkalog.keys.place import KeyIndexPlace
+
+    return KeyIndexPlace(log._source.path, log._key_store if store is None else store, log._source.fs)
+
+
+def lookup_of(log: Log) -> KeyLookup:
+    """Return what looks up the keys of a log; the first call creates it."""
+    lookup = log._keys
+    if lookup is None:
+        from kafkalog.keys.lookup import KeyLookup
+
+        log._keys = lookup = KeyLookup(log._source, place_of(log))
+    return lookup
+
+
+def get(
+    log: Log,
+    key: Buffer,
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Record | None:
+    """Return the last record with this key, None if there is none; keywords as for `records`.
+
+    A tombstone is a record too: its value is None. Segments with a key index (`build_key_index`) answer from it, the
+    others are searched; the records at the log's end are kept by key in memory from the first look-up on. The key of
+    the record is always compared, so an index that does not fit never gives another answer than a search.
+
+    Raises TypeError for a key that is no bytes; CorruptRecord and InvalidRecord for damage in what has to be read.
+
+    >>> log.get(b"u-1").value, log.get(b"nobody")
+    (b'first', None)
+    """
+    if unknown:
+        raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
+    from kafkalog.keys.lookup import checked_key
+
+    level, damage = isolation_of(isolation), skipped_of(on_damage, skipped)
+    return lookup_of(log).get(checked_key(key), level, damage)
+
+
+def get_many(
+    log: Log,
+    keys: Iterable[Buffer],
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> list[Record | None]:
+    """Return the last record of each of many keys, None for those without one; errors and keywords as for `get`.
+
+    `keys` is a list or any iterable of bytes, or an Arrow array of binary or strings. Records that lie near each other
+    are read together, so one call for many keys takes less time than a call of `get` for each.
+
+    >>> log.get_many([b"u-1", b"nobody"])
+    [<Record @0 2024-01-02T03:04:05.000Z key=b'u-1' value=b'first' headers=0>, None]
+    """
+    if unknown:
+        raise unknown_keyword("get_many", unknown, ("keys", *_OPTIONS))
+    from kafkalog.keys.lookup import checked_keys
+
+    level, damage = isolation_of(isolation), skipped_of(on_damage, skipped)
+    return lookup_of(log).get_many(checked_keys(keys), level, damage)
+
+
+def history(
+    log: Log,
+    key: Buffer,
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Iterator[Record]:
+    """Yield all records with this key, oldest first, tombstones too; errors and keywords as for `records`.
+
+    Reading ends at the log end as of the call. Segments are looked up one after the other, as for `get`.
+
+    >>> [record.offset for record in log.history(b"u-1")]
+    [0]
+    """
+    if unknown:
+        raise unknown_keyword("history", unknown, ("key", *_OPTIONS))
+    from kafkalog.keys.lookup import checked_key
+
+    level, damage = isolation_of(isolation), skipped_of(on_damage, skipped)
+    refreshed(log._source)
+    return lookup_of(log).history(checked_key(key), level, damage, log)
+
+
+def contains(log: Log, key: object) -> bool:
+    """Return True if the log has a record with this key, or this very record."""
+    from kafkalog._core.batch.record import Record
+
+    if isinstance(key, Record):
+        return any(record == key for record in log.records())
+    return get(log, key) is not None  # type: ignore[arg-type]
+
+
+def build_key_index(
+    log: Log, *, rebuild: bool = False, store: KeyStore = None, **unknown: Never
+) -> tuple[KeyIndexInfo, ...]:
+    """Build the key indexes of the closed segments that have none that fits, and return the state of all.
+
+    An index is a file of about 10 bytes a record, `<base offset>.keyindex`, beside the segment; a broker ignores it,
+    and a segment that is changed later is searched until its index is built again. With `rebuild` all are built. In
+    mode "r" the directory may be a broker's: `store` names another directory, for the indexes of any number of logs,
+    unless the log was opened with one (`key_index=`). Indexes of segments that are gone are removed.
+
+    Raises IllegalArgument in mode "r" without a store; CorruptRecord or InvalidRecord for a damaged segment, after the
+    indexes of the others were built; StorageError.
+
+    >>> log.roll(), [(info.base_offset, info.state, info.records) for info in log.build_key_index()]
+    (2, [(0, 'ok', 2)])
+    """
+    if unknown:
+        raise unknown_keyword("build_key_index", unknown, ("rebuild", "store"))
+    from kafkalog.keys.manage import build_indexes
+
+    source = refreshed(log._source)
+    infos = build_indexes(source, _own_place(log, "build", store), rebuild=rebuild)
+    if store is not None:
+        log._key_store, log._keys = store, None
+    if log._keys is not None:
+        log._keys.forget()
+    return infos
+
+
+def drop_key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> int:
+    """Remove all key indexes of the log and return their number; `store` as for `build_key_index`.
+
+    >>> log.drop_key_index()
+    0
+    """
+    if unknown:
+        raise unknown_keyword("drop_key_index", unknown, ("store",))
+    refreshed(log._source)
+    removed = _own_place(log, "drop", store).remove_others()
+    if log._keys is not None:
+        log._keys.forget()
+    return removed
+
+
+def key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> tuple[KeyIndexInfo, ...]:
+    """Return the closed segments, lowest offset first, with the state of each one's key index.
+
+    >>> log.key_index()
+    ()
+    """
+    if unknown:
+        raise unknown_keyword("key_index", unknown, ("store",))
+    from kafkalog.keys.manage import list_indexes
+
+    return list_indexes(refreshed(log._source), place_of(log, store))
+
+
+def _own_place(log: Log, doing: str, store: KeyStore) -> KeyIndexPlace:
+    """Return where to write indexes; raise IllegalArgument if that may be the directory of another process."""
+    place = place_of(log, store)
+    if place.is_beside and log.mode == "r":
+        raise IllegalArgument(
+            f'cannot {doing} key indexes beside the segments of {log.name}: mode "r" never writes there',
+            path=log.path,
+            hint='name a directory for them, store="…" or kafkalog.open(path, key_index="…"), or open the log in mode "a"',
+        )
+    return place
