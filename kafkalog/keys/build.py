@@ -46,7 +46,7 @@ class OpenedIndex(NamedTuple):
     """A key index that belongs to a segment."""
 
     header: KeyIndexHeader
-    index: KeyIndex
+    pages: KeyIndex
 
 
 def take_keys(walk: KeyWalk, chunk: Chunk) -> None:
@@ -66,7 +66,8 @@ def new_secret() -> bytes:
 def build_segment(segment: Segment, bound: int, place: KeyIndexPlace, secret: bytes) -> KeyIndexHeader:
     """Write the key index of a closed segment, whose offsets are below `bound`, and return its header.
 
-    Raises CorruptRecord, InvalidRecord, IllegalArgument (an unknown codec) for a segment that is not sound, StorageError.
+    Raises CorruptRecord, InvalidRecord or IllegalArgument (an unknown codec) for a segment that is not sound,
+    StorageError.
     """
     base_offset, size = segment.base_offset, segment.size
     before = _status(segment)

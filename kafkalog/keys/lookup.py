@@ -10,7 +10,7 @@ from kafkalog._core.batch.record import Record
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_picker import KeyPicker
 from kafkalog._core.keys.key_walk import hash_key, hash_keys
-from kafkalog.errors import CorruptIndex, OffsetOutOfRange, StorageError
+from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
 from kafkalog.keys.parts import NOT_FOUND, Part, Parts
 from kafkalog.reading.chunks import check_tail, record_tables, records
 from kafkalog.reading.source import end_of, refresh
@@ -50,9 +50,9 @@ def checked_key(key: object) -> bytes:
 
 def checked_keys(keys: object) -> list[bytes]:
     """Return keys as a list of bytes: of an iterable, or of an Arrow array of binary or strings."""
-    if hasattr(keys, "to_pylist"):  # an Arrow array or a column of one
-        keys = keys.to_pylist()
-        return [key.encode() if isinstance(key, str) else checked_key(key) for key in keys]
+    to_list = getattr(keys, "to_pylist", None)
+    if to_list is not None:  # an Arrow array or a column of one
+        return [key.encode() if isinstance(key, str) else checked_key(key) for key in to_list()]
     if type(keys) is list and all(type(key) is bytes for key in keys):
         return keys
     if isinstance(keys, (str, bytes, bytearray, memoryview)):
@@ -75,8 +75,13 @@ class KeyLookup:
         with self._parts.lock:
             self._parts.forget()
 
-    def get(self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:
-        """Return the last record with this key that a reader with this isolation sees, None if there is none."""
+    def get(self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:
+        """Return the last record with this key that a reader with this isolation sees, None if there is none.
+
+        Raises TypeError for a key that is no bytes-like object.
+        """
+        if type(key) is not bytes:
+            key = checked_key(key)
         for attempt in range(ATTEMPTS):
             refresh(self._source)
             try:
@@ -134,16 +139,23 @@ class KeyLookup:
                     data = part.segment.records.read(position, size + OFFSET_BYTES)
                     return pick(data, offset)
             return record_at_offset(part.segment, offset, self._source)
-        except (StorageError, CorruptIndex):
+        except (IllegalArgument, StorageError):  # the file was cut or deleted
             return None
 
     def history(
-        self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, owner: object = None
+        self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, owner: object = None
     ) -> Iterator[Record]:
-        """Yield all records with this key, oldest first, up to the end of reading at the first one."""
+        """Return an iterator of all records with this key, oldest first, up to the end of reading as of the call.
+
+        Raises TypeError for a key that is no bytes-like object.
+        """
+        start, end = self._source.log_start_offset, end_of(self._source, isolation)
+        return self._history(checked_key(key), start, end, isolation, skipped, owner)
+
+    def _history(
+        self, key: bytes, start: int, end: int, isolation: Isolation, skipped: list[Skipped] | None, owner: object
+    ) -> Iterator[Record]:
         source = self._source
-        refresh(source)
-        start, end = source.log_start_offset, end_of(source, isolation)
         next_offset = start
         while next_offset < end:
             refresh(source)
@@ -169,9 +181,10 @@ class KeyLookup:
         return found
 
     def get_many(
-        self, keys: list[bytes], isolation: Isolation, skipped: list[Skipped] | None
+        self, given: Iterable[Buffer], isolation: Isolation, skipped: list[Skipped] | None
     ) -> list[Record | None]:
-        """Return the last record of each key, None for those without one."""
+        """Return the last record of each key, None for those without one; TypeError as for `get`."""
+        keys = checked_keys(given)
         refresh(self._source)
         try:
             with self._parts.lock:

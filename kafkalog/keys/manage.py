@@ -5,7 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog.errors import CorruptIndex, FormatError, IllegalArgument, KafkalogError, StorageError
+from kafkalog.errors import (
+    CorruptIndex,
+    CorruptRecord,
+    FormatError,
+    IllegalArgument,
+    InvalidRecord,
+    KafkalogError,
+    StorageError,
+)
 from kafkalog.keys.build import build_segment, new_secret, open_index
 from kafkalog.keys.format import read_header
 from kafkalog.storage.lazy_file import LazyFile
@@ -14,6 +22,7 @@ from kafkalog.storage.names import SWAP_SUFFIX
 if TYPE_CHECKING:
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.reading.source import LogSource
+    from kafkalog.storage.segments import LogSegments
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -46,6 +55,8 @@ def _info(segment: Any, place: KeyIndexPlace) -> KeyIndexInfo:
         return KeyIndexInfo(base, state, 0, 0, path)
     if opened is None:
         return KeyIndexInfo(base, "missing", 0, 0, path)
+    if not opened.pages.is_sound():
+        return KeyIndexInfo(base, "damaged", 0, 0, path)
     return KeyIndexInfo(base, "ok", opened.header.records, opened.header.file_bytes, path)
 
 
@@ -55,7 +66,7 @@ def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = Fa
     Indexes of segments that are gone are removed. A segment that is damaged gets none: the others are built, and then
     its error is raised. Raises CorruptRecord, InvalidRecord, StorageError.
     """
-    segments = source.segments
+    segments: LogSegments[Any] = source.segments
     place.remove_others(segment.base_offset for segment in segments[:-1])
     secret = _common_secret(place)
     failure: KafkalogError | None = None
@@ -65,7 +76,7 @@ def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = Fa
         if rebuild or info.state != "ok":
             try:
                 info = _built(segment, following.base_offset, place, secret)
-            except (FormatError, IllegalArgument) as error:
+            except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
                 failure = failure or error
                 continue
         infos.append(info)

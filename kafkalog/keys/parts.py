@@ -18,6 +18,7 @@ from kafkalog.keys.build import new_secret, open_index, take_keys
 from kafkalog.keys.format import FileStamp, stamp_of
 from kafkalog.reading.chunks import batch_chunks
 from kafkalog.reading.source import truncation_count, was_truncated
+from kafkalog.storage.readonly.view import LogView
 
 if TYPE_CHECKING:
     from kafkalog.keys.place import KeyIndexPlace
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 PAGES_BYTES: Final = 256 << 20
 """Memory for the pages of all indexes of a log; beyond it they are given back and read again when needed."""
+CALLS_BETWEEN_CHECKS: Final = 255
+"""A mask: the memory of the pages is counted once in so many calls, which read at most as many pages a segment."""
 NOT_FOUND: Final = -1
 _LAST_CHUNK_BYTES: Final = 61
 
@@ -38,7 +41,9 @@ class Part:
 
     __slots__ = ("base_offset", "bound", "index", "secret", "segment")
 
-    def __init__(self, segment: Any, base_offset: int, bound: int, secret: bytes, index: KeyIndex | KeyMap | None) -> None:
+    def __init__(
+        self, segment: Any, base_offset: int, bound: int, secret: bytes, index: KeyIndex | KeyMap | None
+    ) -> None:
         self.segment = segment
         self.base_offset = base_offset
         self.bound = bound
@@ -76,6 +81,8 @@ class Parts:
         self._truncations = -1
         self._last_batch: tuple[int, bytes] | None = None
         self._read_end = -1
+        self._calls = 0
+        self._view_state: object = None
 
     def forget(self) -> None:
         """Look for the indexes again: some were built or dropped."""
@@ -91,8 +98,16 @@ class Parts:
         if segments is not self._segments:
             self._follow_segments(segments)
             self._segments = segments
-        self._follow_end(segments, skipped)
-        self._limit_memory()
+        source = self._source
+        if isinstance(source, LogView):
+            if source.state is not self._view_state:
+                self._follow_end(segments, skipped)
+                self._view_state = source.state if self._read_end >= 0 else None
+        elif source.log_end_offset != self._read_end or source.truncation_count != self._truncations:
+            self._follow_end(segments, skipped)
+        self._calls += 1
+        if not self._calls & CALLS_BETWEEN_CHECKS:
+            self._limit_memory()
         return self._parts
 
     def _follow_segments(self, segments: LogSegments[Any]) -> None:
@@ -131,7 +146,7 @@ class Parts:
             opened = None
         if opened is None:
             return Part(segment, base, bound, self._secret, None)
-        return Part(segment, base, bound, opened.header.secret, opened.index)
+        return Part(segment, base, bound, opened.header.secret, opened.pages)
 
     def _begin_tail(self, base_offset: int) -> None:
         self._tail = KeyMap(self._secret, base_offset)
@@ -145,11 +160,11 @@ class Parts:
         """Put the keys of the batches that were appended into the map; begin again after a truncation."""
         source, end = self._source, self._source.log_end_offset
         truncations = truncation_count(source)
-        if truncations != self._truncations or (end != self._read_end and not self._is_same_log(segments)):
+        if truncations != self._truncations or not self._is_same_log(segments):
             self._truncations = truncations
             self._begin_tail(self._tail_base)
         if end == self._read_end:
-            return
+            return  # in mode "r" something else of the log changed
         start = max(self._covered, source.log_start_offset)
         assert self._tail is not None
         try:
@@ -187,14 +202,14 @@ class Parts:
     # Searches
 
     def search(
-        self, part: Part, secret: bytes, hashes: bytes, start: int, stop: int, every: bool, skipped: list[Skipped] | None
+        self, part: Part, hashes: bytes, start: int, stop: int, every: bool, skipped: list[Skipped] | None
     ) -> KeyFinder:
         """Return the offsets in [start, stop) of a part without an index at which keys with these hashes lie.
 
         Raises as `Log.records` does.
         """
         start, stop = max(start, part.base_offset), min(stop, part.bound)
-        finder = KeyFinder(secret, hashes, start, max(start, stop), every)
+        finder = KeyFinder(part.secret, hashes, start, max(start, stop), every)
         for chunk in self._chunks(start, stop, skipped):
             take_keys(finder, chunk)
         return finder
@@ -215,7 +230,7 @@ class Parts:
                 return found if found >= start else NOT_FOUND
             part.drop_index()
         hashes = secret_hash.to_bytes(8, "little")
-        finder = self.search(part, part.secret, hashes, start, below, False, skipped)
+        finder = self.search(part, hashes, start, below, False, skipped)
         return int.from_bytes(finder.last_offsets, "little", signed=True)
 
     def find_all(
@@ -228,7 +243,7 @@ class Parts:
                 return found
             part.drop_index()
         hashes = secret_hash.to_bytes(8, "little")
-        return self.search(part, part.secret, hashes, start, stop, True, skipped).take_found()
+        return self.search(part, hashes, start, stop, True, skipped).take_found()
 
     def find_last_many(
         self, part: Part, hashes: bytes, found: bytearray, below: int, start: int, skipped: list[Skipped] | None
@@ -244,7 +259,7 @@ class Parts:
                 return
             found[:] = before
             part.drop_index()
-        last = self.search(part, part.secret, hashes, start, below, False, skipped).last_offsets
+        last = self.search(part, hashes, start, below, False, skipped).last_offsets
         numbers, own = memoryview(found).cast("q"), memoryview(last).cast("q")
         for i, offset in enumerate(own):
             if numbers[i] < 0 <= offset:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Never
 
-from kafkalog.errors import IllegalArgument
+from kafkalog.errors import IllegalArgument, KafkalogError
 from kafkalog.reading.source import isolation_of, refreshed, skipped_of
+from kafkalog.util.events import Event, add
 from kafkalog.util.keywords import unknown_keyword
 
 if TYPE_CHECKING:
@@ -20,8 +23,11 @@ if TYPE_CHECKING:
     from kafkalog.keys.manage import KeyIndexInfo
     from kafkalog.keys.place import KeyIndexPlace
     from kafkalog.log.log import Log
+    from kafkalog.log.writable import WritableLog
     from kafkalog.storage.damage import Skipped
 
+_LOG: Final = logging.getLogger(__name__)
+BUILD_TASK: Final = "build-key-index"
 _OPTIONS: Final = ("isolation", "on_damage", "skipped")
 KeyStore = str | os.PathLike[str] | None
 
@@ -65,10 +71,8 @@ def get(
     """
     if unknown:
         raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
-    from kafkalog.keys.lookup import checked_key
-
-    level, damage = isolation_of(isolation), skipped_of(on_damage, skipped)
-    return lookup_of(log).get(checked_key(key), level, damage)
+    lookup = log._keys or lookup_of(log)
+    return lookup.get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
 
 
 def get_many(
@@ -90,10 +94,7 @@ def get_many(
     """
     if unknown:
         raise unknown_keyword("get_many", unknown, ("keys", *_OPTIONS))
-    from kafkalog.keys.lookup import checked_keys
-
-    level, damage = isolation_of(isolation), skipped_of(on_damage, skipped)
-    return lookup_of(log).get_many(checked_keys(keys), level, damage)
+    return lookup_of(log).get_many(keys, isolation_of(isolation), skipped_of(on_damage, skipped))
 
 
 def history(
@@ -114,11 +115,8 @@ def history(
     """
     if unknown:
         raise unknown_keyword("history", unknown, ("key", *_OPTIONS))
-    from kafkalog.keys.lookup import checked_key
-
-    level, damage = isolation_of(isolation), skipped_of(on_damage, skipped)
     refreshed(log._source)
-    return lookup_of(log).history(checked_key(key), level, damage, log)
+    return lookup_of(log).history(key, isolation_of(isolation), skipped_of(on_damage, skipped), log)
 
 
 def contains(log: Log, key: object) -> bool:
@@ -187,6 +185,39 @@ def key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> tuple[Ke
     return list_indexes(refreshed(log._source), place_of(log, store))
 
 
+def index_when_rolled(log: Log, opened: WritableLog) -> None:
+    """Build the missing indexes of a log in the background now and whenever it rolls, until it is closed.
+
+    A failure is logged, and the segment is searched; `build_key_index` raises it.
+    """
+    tasks = opened.tasks
+    if tasks is None:
+        return
+    place, alive = place_of(log), weakref.ref(log)
+
+    def build() -> None:
+        from kafkalog.keys.manage import build_indexes
+
+        if opened.closed:
+            return
+        try:
+            build_indexes(opened.log, place)
+        except (KafkalogError, OSError) as error:
+            _LOG.warning("cannot build the key indexes of %s in the background: %s", opened.path, error)
+        owner = alive()
+        if owner is not None and owner._keys is not None:
+            owner._keys.forget()
+
+    def rolled(event: Event) -> None:
+        if opened.closed or alive() is None:
+            hook.remove()
+        elif event.path == opened.path:
+            tasks.schedule(BUILD_TASK, build)
+
+    hook = add("roll", rolled)
+    tasks.schedule(BUILD_TASK, build)
+
+
 def _own_place(log: Log, doing: str, store: KeyStore) -> KeyIndexPlace:
     """Return where to write indexes; raise IllegalArgument if that may be the directory of another process."""
     place = place_of(log, store)
@@ -194,6 +225,6 @@ def _own_place(log: Log, doing: str, store: KeyStore) -> KeyIndexPlace:
         raise IllegalArgument(
             f'cannot {doing} key indexes beside the segments of {log.name}: mode "r" never writes there',
             path=log.path,
-            hint='name a directory for them, store="…" or kafkalog.open(path, key_index="…"), or open the log in mode "a"',
+            hint='name a directory, store="…" or kafkalog.open(path, key_index="…"), or open the log in mode "a"',
         )
     return place

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, SupportsIndex, overl
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog
 from kafkalog.log import append as writing
-from kafkalog.log import columns, inspection
+from kafkalog.log import columns, inspection, keyed
 from kafkalog.log import compact as compacting
 from kafkalog.log import cursors as positions
 from kafkalog.log import cut as cutting
-from kafkalog.log import keyed
 from kafkalog.log import read as reading
 from kafkalog.reading.lookup import record_at
 from kafkalog.reading.source import refreshed

@@ -25,6 +25,7 @@ def open(
     sync: Sync = False,
     on_damage: OnDamage = "recover",
     progress: Callable[[RecoveryProgress], object] | None = None,
+    key_index: bool | str | os.PathLike[str] = False,
     **settings: object,
 ) -> Log:
     """Open the partition directory `path` (`<data directory>/<topic>-<number>`) and return a `Log`.
@@ -39,6 +40,10 @@ def open(
 
     A background thread flushes rolled segments, and deletes the files of removed segments `file_delete_delay_ms` after
     they were renamed, or when the log is closed. Other background jobs belong to `open_dirs` (docs/config.md).
+
+    `key_index` is a directory for key indexes (docs/keys.md), which look-ups and `build_key_index` then use; default:
+    beside the segments. In mode "a" a path, or True, also builds the index of each segment in the background when the
+    log rolls.
 
     Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
     `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
@@ -58,8 +63,15 @@ def open(
         given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
         given += ["progress"] * (progress is not None)
         if given or settings:
-            raise not_for_reading("open", [*given, *settings][0], ("path", "mode"))
-        return Log(_view(path), None)
+            raise not_for_reading("open", [*given, *settings][0], ("path", "mode", "key_index"))
+        if key_index is True:
+            raise IllegalArgument(
+                'key_index is True in mode "r", which builds no index', hint="name the directory of the indexes"
+            )
+        log = Log(_view(path), None)
+        if key_index is not False:
+            log._key_store = key_index
+        return log
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
     if isinstance(path, str) and "://" in path:
@@ -74,7 +86,13 @@ def open(
     opened = open_for_append(
         path, settings, sync=sync, on_damage=on_damage, progress=progress, scheduler=process_scheduler()
     )
-    return Log(opened.log, opened)
+    log = Log(opened.log, opened)
+    if key_index is not False:
+        from kafkalog.log.keyed import index_when_rolled
+
+        log._key_store = None if key_index is True else key_index
+        index_when_rolled(log, opened)
+    return log
 
 
 def _view(path: str | bytes | os.PathLike[str]) -> LogView:
@@ -91,7 +109,7 @@ def _check_setting(name: str) -> None:
     try:
         key_for(name)
     except UnknownConfig as error:
-        nearest = closest_match(name, ("path", "mode", "sync", "on_damage", "progress"))
+        nearest = closest_match(name, ("path", "mode", "sync", "on_damage", "progress", "key_index"))
         if nearest is not None:
             error.hint = f"did you mean {nearest}?"
         raise

@@ -133,6 +133,23 @@ cdef class KeyIndex:
         if self.searches == 0:
             self.drop_pages()
 
+    def is_sound(self) -> bool:
+        """True if each page can be read and matches its checksum; none is kept that was not there."""
+        cdef uint64_t i
+        for i in range(self.page_count):
+            if self.data[i] == NULL:
+                if self.load(i) == NULL:
+                    return False
+                if self.searches == 0:
+                    self.drop_page(i)
+        return True
+
+    cdef void drop_page(self, uint64_t number):
+        self.data[number] = NULL
+        self.held_bytes -= <int64_t>min(self.pages_bytes - number * PAGE_BYTES, <uint64_t>PAGE_BYTES)
+        Py_XDECREF(self.pages[number])
+        self.pages[number] = NULL
+
     cdef const uint8_t* load(self, uint64_t number) noexcept:
         """The bytes of a page, read and checked; NULL where that fails."""
         cdef uint64_t at = number * PAGE_BYTES
