@@ -75,10 +75,12 @@ class KeyLookup:
         with self._parts.lock:
             self._parts.forget()
 
-    def get(self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:
+    def get(
+        self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
+    ) -> Record | None:
         """Return the last record with this key that a reader with this isolation sees, None if there is none.
 
-        Raises TypeError for a key that is no bytes-like object.
+        `end`: the last one below that offset. Raises TypeError for a key that is no bytes-like object.
         """
         if type(key) is not bytes:
             key = checked_key(key)
@@ -86,17 +88,16 @@ class KeyLookup:
             refresh(self._source)
             try:
                 with self._parts.lock:
-                    return self._get(key, isolation, skipped, attempt == ATTEMPTS - 1)
+                    return self._get(key, isolation, skipped, end, attempt == ATTEMPTS - 1)
             except _Changed:
                 continue
         raise AssertionError("the last attempt does not raise")
 
-    def _get(self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, is_last: bool) -> Record | None:
+    def _get(
+        self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None, is_last: bool
+    ) -> Record | None:
         parts = self._parts.current(skipped)
-        source = self._source
-        start, end = source.log_start_offset, end_of(source, isolation)
-        if end == source.log_end_offset:
-            check_tail(source, end, skipped)
+        start, end = self._range(isolation, skipped, below_end)
         secret, hashed = b"", 0
         for part in reversed(parts):
             if part.base_offset >= end:
@@ -117,6 +118,16 @@ class KeyLookup:
             if part.base_offset <= start:
                 break
         return None
+
+    def _range(self, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None) -> tuple[int, int]:
+        """Return the offsets to look at, [start, end); raise the damage at the log's end if they reach it."""
+        source = self._source
+        end = end_of(source, isolation)
+        if below_end is not None and below_end < end:
+            end = below_end
+        elif end == source.log_end_offset:
+            check_tail(source, end, skipped)
+        return source.log_start_offset, end
 
     def _read(self, part: Part, offset: int, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:
         """Return the record at an offset if a reader with this isolation sees it; None if there is none."""
@@ -181,30 +192,27 @@ class KeyLookup:
         return found
 
     def get_many(
-        self, given: Iterable[Buffer], isolation: Isolation, skipped: list[Skipped] | None
+        self, given: Iterable[Buffer], isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
     ) -> list[Record | None]:
-        """Return the last record of each key, None for those without one; TypeError as for `get`."""
+        """Return the last record of each key, None for those without one; `end` and TypeError as for `get`."""
         keys = checked_keys(given)
         refresh(self._source)
         try:
             with self._parts.lock:
-                picker, parts, start = self._find_many(keys, isolation, skipped)
+                picker, parts = self._find_many(keys, isolation, skipped, end)
                 self._pick(picker, parts, isolation, skipped)
         except _Changed:
-            return [self.get(key, isolation, skipped) for key in keys]
+            return [self.get(key, isolation, skipped, end) for key in keys]
         found = picker.records
         for number in picker.missed:  # another key of the same hash, an aborted record, or a change of the log
-            found[number] = self.get(keys[number], isolation, skipped)
+            found[number] = self.get(keys[number], isolation, skipped, end)
         return found
 
     def _find_many(
-        self, keys: list[bytes], isolation: Isolation, skipped: list[Skipped] | None
-    ) -> tuple[KeyPicker, list[Part], int]:
+        self, keys: list[bytes], isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None
+    ) -> tuple[KeyPicker, list[Part]]:
         parts = self._parts.current(skipped)
-        source = self._source
-        start, end = source.log_start_offset, end_of(source, isolation)
-        if end == source.log_end_offset:
-            check_tail(source, end, skipped)
+        start, end = self._range(isolation, skipped, below_end)
         found = bytearray(b"\xff" * (8 * len(keys)))
         secret, hashes = b"", b""
         for part in reversed(parts):
@@ -215,7 +223,7 @@ class KeyLookup:
             self._parts.find_last_many(part, hashes, found, end, start, skipped)
             if part.base_offset <= start:
                 break
-        return KeyPicker(keys, found, start), parts, start
+        return KeyPicker(keys, found, start), parts
 
     def _pick(
         self, picker: KeyPicker, parts: list[Part], isolation: Isolation, skipped: list[Skipped] | None

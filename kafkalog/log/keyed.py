@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafkalog._core.batch.record import Record
+    from kafkalog.keys.latest import LatestRecords
     from kafkalog.keys.lookup import KeyLookup
     from kafkalog.keys.manage import KeyIndexInfo
     from kafkalog.keys.place import KeyIndexPlace
@@ -117,6 +118,30 @@ def history(
         raise unknown_keyword("history", unknown, ("key", *_OPTIONS))
     refreshed(log._source)
     return lookup_of(log).history(key, isolation_of(isolation), skipped_of(on_damage, skipped), log)
+
+
+def latest(
+    log: Log, *, in_memory: bool = False, isolation: str | None = None, **unknown: Never
+) -> LatestRecords:
+    """Return the latest state of the log: a read-only mapping from each key to its last record, which follows the log.
+
+    Keys whose last record is a tombstone are not in it. By default the mapping holds nothing in memory and is there at
+    once: an access is a look-up as by `get`, and iteration and `len` read the log. With `in_memory` it holds the live
+    keys and the offsets of their records, which takes one reading of the log; iteration and `len` then cost little.
+
+    >>> latest = log.latest()
+    >>> {key: record.value for key, record in latest.items()}
+    {b'u-1': b'first', b'u-2': b'second'}
+    >>> info = log.append([(b"u-1", b"third"), (b"u-2", None)])
+    >>> latest[b"u-1"].value, b"u-2" in latest, len(latest)
+    (b'third', False, 1)
+    """
+    if unknown:
+        raise unknown_keyword("latest", unknown, ("in_memory", "isolation"))
+    from kafkalog.keys.latest import LatestInMemory, LatestRecords
+
+    kind = LatestInMemory if in_memory else LatestRecords
+    return kind(refreshed(log._source), lookup_of(log), isolation_of(isolation), log)
 
 
 def contains(log: Log, key: object) -> bool:

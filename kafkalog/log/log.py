@@ -155,6 +155,7 @@ class Log:
     get = keyed.get
     get_many = keyed.get_many
     history = keyed.history
+    latest = keyed.latest
     __contains__ = keyed.contains
     build_key_index = keyed.build_key_index
     drop_key_index = keyed.drop_key_index

@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import kafkalog
 
-KEYS = [b"", b"a", b"b", b"key-3", b"key-4", b"a longer key of more than sixteen bytes", b"k" * 300]
+KEYS = [b"", b"a", b"b", b"key-3", b"key-4", b"a longer key of more than sixteen bytes", b"k" * 60]
 NOBODY = b"nobody"
 Key = st.sampled_from(KEYS)
 Value = st.one_of(st.none(), st.binary(max_size=60))
-SETTINGS = {"segment_bytes": 2000, "cleanup_policy": "compact", "file_delete_delay_ms": 0}
+SETTINGS = {"segment_bytes": 4000, "cleanup_policy": "compact", "file_delete_delay_ms": 0}
 
 
 def check(log: kafkalog.Log, isolation: str | None = None) -> None:
@@ -28,6 +28,12 @@ def check(log: kafkalog.Log, isolation: str | None = None) -> None:
     assert [log.get(key, isolation=isolation) for key in keys] == expected
     assert log.get_many(keys * 2, isolation=isolation) == expected * 2
     assert [list(log.history(key, isolation=isolation)) for key in keys] == [model.get(key, []) for key in keys]
+    live = {key: records[-1] for key, records in model.items() if records[-1].value is not None}
+    for in_memory in (False, True):
+        latest = log.latest(in_memory=in_memory, isolation=isolation)
+        assert dict(latest) == live and len(latest) == len(live)
+        assert list(latest) == sorted(live, key=lambda key: live[key].offset)
+        assert [key in latest for key in keys] == [key in live for key in keys]
     if isolation is None:
         assert [key in log for key in keys] == [key in model for key in keys]
 
@@ -44,6 +50,11 @@ class KeyedLog(RuleBasedStateMachine):
         self.open()
         self.reader = kafkalog.open(self.path)
         self.stored = kafkalog.open(self.path, key_index=self.store)
+        self.follow()
+
+    def follow(self) -> None:
+        """Mappings that live through whatever happens to their logs."""
+        self.mappings = [self.log.latest(in_memory=True), self.stored.latest(in_memory=True), self.stored.latest()]
 
     def open(self) -> None:
         self.log = kafkalog.open(self.path, "a", **SETTINGS)  # type: ignore[arg-type]
@@ -87,6 +98,7 @@ class KeyedLog(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.log.close()
         self.open()
+        self.follow()
 
     @rule()
     def reopen_reader(self) -> None:
@@ -98,6 +110,10 @@ class KeyedLog(RuleBasedStateMachine):
     def look_up(self, isolation: str | None) -> None:
         for log in (self.log, self.reader, self.stored):
             check(log, isolation)
+        last = {record.key: record for record in self.log}
+        live = {key: record for key, record in last.items() if record.value is not None}
+        for mapping in self.mappings:
+            assert dict(mapping) == live and len(mapping) == len(live)
 
     def teardown(self) -> None:
         if hasattr(self, "log"):
