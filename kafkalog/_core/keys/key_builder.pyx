@@ -8,12 +8,25 @@ from libc.string cimport memset
 from kafkalog._core.batch.layout cimport ERR_MEMORY, OK
 from kafkalog._core.batch.scan cimport BatchTable
 from kafkalog._core.keys.key_layout cimport (
-    MARK_RECORDS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of, directory_bytes, entry_of, tag_of,
+    MARK_RECORDS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of_high, directory_bytes, entry_of, relative_of, tag_of,
 )
 from kafkalog._core.keys.key_walk cimport KeyWalk
 
 cdef enum:
-    FIRST_ROOM = 1024
+    FIRST_ROOM = 64
+    FIRST_MARKS = 1024
+    STREAMS = 256                   # by the first byte of the hash, so that each one's part of a block fits the cache
+    STREAM_BITS = 8
+
+cdef struct Gathered:
+    uint32_t high                   # half of the hash, of which the first bits choose the bucket
+    uint32_t tag
+    uint32_t relative
+
+cdef struct Stream:
+    Gathered* items
+    int64_t count
+    int64_t room
 
 INDEX_PAGE_BYTES = PAGE_BYTES
 
@@ -22,6 +35,19 @@ cdef int by_number(const void* a, const void* b) noexcept nogil:
     cdef uint64_t first = (<const uint64_t*>a)[0]
     cdef uint64_t second = (<const uint64_t*>b)[0]
     return (first > second) - (first < second)
+
+
+cdef void sort_by_offset(uint64_t* entries, int64_t count) noexcept nogil:
+    """Sorts a small bucket, of several streams, by offset."""
+    cdef int64_t i, at
+    cdef uint64_t one
+    for i in range(1, count):
+        one = entries[i]
+        at = i
+        while at > 0 and relative_of(entries[at - 1]) > relative_of(one):
+            entries[at] = entries[at - 1]
+            at -= 1
+        entries[at] = one
 
 
 cdef void sort_entries(uint64_t* entries, int64_t count) noexcept nogil:
@@ -33,6 +59,16 @@ cdef void sort_entries(uint64_t* entries, int64_t count) noexcept nogil:
             return
 
 
+cdef bint grow(Stream* stream) noexcept nogil:
+    cdef int64_t wanted = max(2 * stream.room, <int64_t>FIRST_ROOM)
+    cdef void* items = realloc(stream.items, <size_t>wanted * sizeof(Gathered))
+    if items == NULL:
+        return False
+    stream.items = <Gathered*>items
+    stream.room = wanted
+    return True
+
+
 @cython.final
 cdef class KeyBuilder(KeyWalk):
     """Gathers the keys of a segment, 12 bytes each, and the places of its batches; `finish` makes them a block.
@@ -41,10 +77,8 @@ cdef class KeyBuilder(KeyWalk):
     2^32 long: ValueError. MemoryError.
     """
 
-    cdef uint64_t* hashes
-    cdef uint32_t* relatives
+    cdef Stream streams[STREAMS]
     cdef uint64_t* marks
-    cdef int64_t room
     cdef int64_t mark_room
     cdef readonly int64_t count
     cdef int64_t mark_count
@@ -60,32 +94,24 @@ cdef class KeyBuilder(KeyWalk):
         self.unmarked = MARK_RECORDS
 
     def __dealloc__(self):
-        free(self.hashes)
-        free(self.relatives)
+        self.forget()
         free(self.marks)
 
     cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil:
         cdef Py_ssize_t i
-        if self.count + count > self.room and not self.grow():
-            return ERR_MEMORY
+        cdef Stream* stream
+        cdef Gathered* item
         for i in range(count):
-            self.hashes[self.count + i] = hashes[i]
-            self.relatives[self.count + i] = <uint32_t>(offsets[i] - self.base_offset)
+            stream = &self.streams[hashes[i] >> (64 - STREAM_BITS)]
+            if stream.count == stream.room and not grow(stream):
+                return ERR_MEMORY
+            item = &stream.items[stream.count]
+            item.high = <uint32_t>(hashes[i] >> 32)
+            item.tag = tag_of(hashes[i])
+            item.relative = <uint32_t>(offsets[i] - self.base_offset)
+            stream.count += 1
         self.count += count
         return OK
-
-    cdef bint grow(self) noexcept nogil:
-        cdef int64_t wanted = max(2 * self.room, <int64_t>FIRST_ROOM)
-        cdef void* hashes = realloc(self.hashes, <size_t>wanted * sizeof(uint64_t))
-        if hashes == NULL:
-            return False
-        self.hashes = <uint64_t*>hashes
-        cdef void* relatives = realloc(self.relatives, <size_t>wanted * sizeof(uint32_t))
-        if relatives == NULL:
-            return False
-        self.relatives = <uint32_t*>relatives
-        self.room = wanted
-        return True
 
     def mark(self, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last) -> None:
         """Notes where rows `first` up to `last` of a table of the segment lie; their positions are those in the file."""
@@ -108,7 +134,7 @@ cdef class KeyBuilder(KeyWalk):
             self.marked_to = max(self.marked_to, batches.rows[i].last_offset + 1)
 
     cdef bint grow_marks(self) noexcept nogil:
-        cdef int64_t wanted = max(2 * self.mark_room, <int64_t>FIRST_ROOM)
+        cdef int64_t wanted = max(2 * self.mark_room, <int64_t>FIRST_MARKS)
         cdef void* marks = realloc(self.marks, <size_t>wanted * sizeof(uint64_t))
         if marks == NULL:
             return False
@@ -135,31 +161,30 @@ cdef class KeyBuilder(KeyWalk):
 
     cdef void forget(self) noexcept:
         """Begins the next block: its first batch has a mark."""
-        free(self.hashes)
-        free(self.relatives)
-        self.hashes = NULL
-        self.relatives = NULL
-        self.room = self.count = self.mark_count = 0
+        cdef int i
+        for i in range(STREAMS):
+            free(self.streams[i].items)
+            self.streams[i].items = NULL
+            self.streams[i].count = self.streams[i].room = 0
+        self.count = self.mark_count = 0
         self.unmarked = MARK_RECORDS
 
     cdef void fill(self, uint32_t* ends, uint64_t* entries, int bits, uint64_t directory) noexcept nogil:
         """Counts the entries of each bucket, lays them out in the order of their offsets, and sorts large buckets."""
         cdef uint64_t buckets = <uint64_t>1 << bits
-        cdef uint64_t i, at
+        cdef uint64_t i
         cdef uint32_t before = 0
         cdef uint32_t own
         cdef int64_t n
         memset(ends, 0, <size_t>directory)
-        for n in range(self.count):
-            ends[bucket_of(self.hashes[n], bits)] += 1
+        for n in range(STREAMS):
+            self.count_entries(&self.streams[n], ends, bits)
         for i in range(buckets):
             own = ends[i]
             ends[i] = before
             before += own
-        for n in range(self.count):
-            at = bucket_of(self.hashes[n], bits)
-            entries[ends[at]] = entry_of(tag_of(self.hashes[n]), self.relatives[n])
-            ends[at] += 1
+        for n in range(STREAMS):
+            self.place_entries(&self.streams[n], ends, entries, bits)
         # each number is where its bucket ends now: one further on it is where the next one begins
         i = buckets
         while i > 0:
@@ -169,5 +194,20 @@ cdef class KeyBuilder(KeyWalk):
         for i in range(buckets):
             if ends[i + 1] - ends[i] >= SORTED_FROM:
                 sort_entries(entries + ends[i], ends[i + 1] - ends[i])
+            elif bits < STREAM_BITS:
+                sort_by_offset(entries + ends[i], ends[i + 1] - ends[i])
         for n in range(self.mark_count):
             entries[self.count + n] = self.marks[n]
+
+    cdef void count_entries(self, const Stream* stream, uint32_t* counts, int bits) noexcept nogil:
+        cdef int64_t n
+        for n in range(stream.count):
+            counts[bucket_of_high(stream.items[n].high, bits)] += 1
+
+    cdef void place_entries(self, const Stream* stream, uint32_t* ends, uint64_t* entries, int bits) noexcept nogil:
+        cdef int64_t n
+        cdef uint64_t at
+        for n in range(stream.count):
+            at = bucket_of_high(stream.items[n].high, bits)
+            entries[ends[at]] = entry_of(stream.items[n].tag, stream.items[n].relative)
+            ends[at] += 1

@@ -21,6 +21,11 @@ cdef inline uint64_t bucket_of(uint64_t hashed, int bits) noexcept nogil:
     return hashed >> (64 - bits) if bits > 0 else 0
 
 
+cdef inline uint64_t bucket_of_high(uint32_t high, int bits) noexcept nogil:
+    """As bucket_of, of the upper half of a hash."""
+    return high >> (32 - bits) if bits > 0 else 0
+
+
 cdef inline uint32_t tag_of(uint64_t hashed) noexcept nogil:
     return <uint32_t>hashed
 
