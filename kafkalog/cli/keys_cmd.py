@@ -184,6 +184,10 @@ def get(
     return 1 if missing else 0
 
 
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
 def _print(partition: int, record: Record, as_json: bool) -> None:
     key, value = record.key or b"", record.value
     if as_json:
@@ -191,9 +195,9 @@ def _print(partition: int, record: Record, as_json: bool) -> None:
             "partition": partition,
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "key": key.decode("utf-8", "replace"),
-            "value": None if value is None else value.decode("utf-8", "replace"),
-            "headers": [[name, None if one is None else one.decode("utf-8", "replace")] for name, one in record.headers],
+            "key": _text(key),
+            "value": _text(value),
+            "headers": [[name, _text(data)] for name, data in record.headers],
         }
         print(json.dumps(row))
         return
