@@ -35,7 +35,7 @@ _HINT: Final = "the segment is searched instead; build the index again"
 
 
 class FileStamp(NamedTuple):
-    """What the system says of a segment's file; the same values mean the same content. Times are in ns."""
+    """A segment's file as the system describes it; the same values mean the same content. Times are in ns."""
 
     device: int
     inode: int
@@ -47,7 +47,7 @@ NO_STAMP: Final = FileStamp(0, 0, 0, 0)
 
 
 class KeyIndexHeader(NamedTuple):
-    """What a key index says of itself and of its segment; `digest` is that of the batches' headers.
+    """The description that a key index has of itself and of its segment; `digest` is that of the batches' headers.
 
     `next_offset` is the offset after the segment's last batch. `stamp` is NO_STAMP if the file had just been written.
     """

@@ -1,4 +1,4 @@
-"""Where the key indexes of a partition lie: beside its segments, or below a directory of their own."""
+"""The place of a partition's key indexes: beside its segments, or below a directory of their own."""
 
 from __future__ import annotations
 

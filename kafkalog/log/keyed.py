@@ -90,8 +90,8 @@ def get_many(
     `keys` is a list or any iterable of bytes, or an Arrow array of binary or strings. Records that lie near each other
     are read together, so one call for many keys takes less time than a call of `get` for each.
 
-    >>> log.get_many([b"u-1", b"nobody"])
-    [<Record @0 2024-01-02T03:04:05.000Z key=b'u-1' value=b'first' headers=0>, None]
+    >>> [record and record.value for record in log.get_many([b"u-1", b"nobody"])]
+    [b'first', None]
     """
     if unknown:
         raise unknown_keyword("get_many", unknown, ("keys", *_OPTIONS))
@@ -210,7 +210,23 @@ def key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> tuple[Ke
     return list_indexes(refreshed(log._source), place_of(log, store))
 
 
-def index_when_rolled(log: Log, opened: WritableLog) -> None:
+def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:
+    """Set the place of a log's key indexes, and in mode "a" build them in the background: `key_index` of `open`.
+
+    Raises IllegalArgument for True in mode "r", and for a place inside a data directory.
+    """
+    opened = log._opened
+    if key_index is True and opened is None:
+        raise IllegalArgument(
+            'key_index is True in mode "r", which builds no index', hint="name the directory of the indexes"
+        )
+    log._key_store = None if isinstance(key_index, bool) else key_index
+    place_of(log)  # it may be refused
+    if opened is not None:
+        _index_when_rolled(log, opened)
+
+
+def _index_when_rolled(log: Log, opened: WritableLog) -> None:
     """Build the missing indexes of a log in the background now and whenever it rolls, until it is closed.
 
     A failure is logged, and the segment is searched; `build_key_index` raises it.

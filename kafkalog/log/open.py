@@ -64,14 +64,7 @@ def open(
         given += ["progress"] * (progress is not None)
         if given or settings:
             raise not_for_reading("open", [*given, *settings][0], ("path", "mode", "key_index"))
-        if key_index is True:
-            raise IllegalArgument(
-                'key_index is True in mode "r", which builds no index', hint="name the directory of the indexes"
-            )
-        log = Log(_view(path), None)
-        if key_index is not False:
-            log._key_store = key_index
-        return log
+        return _indexed(Log(_view(path), None), key_index)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
     if isinstance(path, str) and "://" in path:
@@ -86,12 +79,20 @@ def open(
     opened = open_for_append(
         path, settings, sync=sync, on_damage=on_damage, progress=progress, scheduler=process_scheduler()
     )
-    log = Log(opened.log, opened)
-    if key_index is not False:
-        from kafkalog.log.keyed import index_when_rolled
+    return _indexed(Log(opened.log, opened), key_index)
 
-        log._key_store = None if key_index is True else key_index
-        index_when_rolled(log, opened)
+
+def _indexed(log: Log, key_index: bool | str | os.PathLike[str]) -> Log:
+    """Return the log with the place of its key indexes set; close it if the place is refused."""
+    if key_index is False:
+        return log
+    from kafkalog.log.keyed import set_key_index
+
+    try:
+        set_key_index(log, key_index)
+    except BaseException:
+        log.close()
+        raise
     return log
 
 

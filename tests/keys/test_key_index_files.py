@@ -249,3 +249,9 @@ def test_in_the_background(tmp_path: Path) -> None:
         while not index_file(path).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert log.key_index()[0].state == "ok" and list(log.history(b"a")) == list(log)
+
+
+def test_a_place_that_is_refused_leaves_no_open_log(path: Path) -> None:
+    with pytest.raises(IllegalArgument, match="data directory"):
+        kafkalog.open(path, "a", key_index=path.parent / "indexes")
+    kafkalog.open(path, "a", key_index=path.parent.parent / "store").close()
