@@ -19,9 +19,11 @@ READERS = (
     "records/convert.py", "records/refusals.py", "records/control.py", "records/schema.py", "records/message.py",
     "records/internal.py", "storage/index/aborted_txns.py", "storage/producer_snapshot.py",
     "storage/partition_metadata.py", "storage/leader_epoch.py", "util/checkpoint.py", "tools/dump/record_readers.py",
-    "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py",
+    "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py", "keys/format.py",
 )  # fmt: skip
-TARGETS = ("scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append")
+TARGETS = (
+    "scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append", "keys",
+)  # fmt: skip
 
 
 def readers() -> list[Extension]:

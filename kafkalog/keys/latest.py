@@ -98,7 +98,7 @@ class LatestRecords(Mapping[bytes, Record]):
 
 
 class LatestInMemory(LatestRecords):
-    """As `LatestRecords`, with the live keys and the offsets of their records in memory.
+    """`LatestRecords` with the live keys and the offsets of their records in memory.
 
     Creation reads the log once; later accesses read what was appended. Iteration and `len` take no reading.
     """

@@ -1,4 +1,4 @@
-"""The parts of a log that keys are looked up in: an index for each closed segment that has one, a map for the end of the log.
+"""The parts of a log that keys are looked up in: an index for each closed segment that has one, a map for the end.
 
 A part answers with offsets that may hold a key; whoever asks compares the key of the record.
 """
