@@ -1,4 +1,4 @@
-"""Look-ups by key in a log with a key index, warm: one at a time and in arrays, beside LMDB and SQLite on the same data.
+"""Look-ups by key in a log with a key index, warm: single ones and arrays, beside LMDB and SQLite on the same data.
 
 All three hold the same keys and values, in the page cache, and give each value as bytes. LMDB and SQLite do not check
 what they read; kafkalog verifies the checksum of each record's batch. KEYS is the number of keys (default 10,000,000).

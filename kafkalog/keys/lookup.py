@@ -9,7 +9,7 @@ from kafkalog._core.batch.pick import pick
 from kafkalog._core.batch.record import Record
 from kafkalog._core.keys.key_index import KeyIndex
 from kafkalog._core.keys.key_picker import KeyPicker
-from kafkalog._core.keys.key_walk import hash_key, hash_keys
+from kafkalog._core.keys.key_walk import are_bytes, hash_key, hash_keys
 from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
 from kafkalog.keys.parts import NOT_FOUND, Part, Parts
 from kafkalog.reading.chunks import check_tail, record_tables, records
@@ -53,8 +53,8 @@ def checked_keys(keys: object) -> list[bytes]:
     to_list = getattr(keys, "to_pylist", None)
     if to_list is not None:  # an Arrow array or a column of one
         return [key.encode() if isinstance(key, str) else checked_key(key) for key in to_list()]
-    if type(keys) is list and all(type(key) is bytes for key in keys):
-        return keys
+    if type(keys) is list and are_bytes(keys):
+        return keys.copy()  # the caller may change its own
     if isinstance(keys, (str, bytes, bytearray, memoryview)):
         raise TypeError(f"the keys are {type(keys).__name__}: give a list of keys")
     if not isinstance(keys, Iterable):

@@ -1,6 +1,8 @@
 """The records of many keys taken from tables of records, in the order of their offsets."""
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
+from cpython.sequence cimport PySequence_Fast_ITEMS
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcmp
@@ -8,6 +10,17 @@ from libc.string cimport memcmp
 from kafkalog._core.batch.decode cimport RecordPlace, RecordTable
 from kafkalog._core.batch.record cimport record_of
 from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.keys.key_walk import are_bytes
+
+cdef extern from *:
+    """
+    #define kl_prefetch_wanted(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch_wanted(const void* p) noexcept nogil
+
+cdef enum:
+    FAR_AHEAD = 24                  # keys whose places in the list are asked for so early
+    AHEAD = 12                      # ... and their bytes
 
 cdef struct Wanted:
     int64_t offset
@@ -43,10 +56,9 @@ cdef class KeyPicker:
         cdef Py_ssize_t i
         if given.size != 8 * len(keys):
             raise ValueError(f"{given.size} bytes of offsets for {len(keys)} keys")
-        for key in keys:
-            if not isinstance(key, bytes):
-                raise TypeError(f"a key is {type(key).__name__}, not bytes")
-        self.keys = keys
+        self.keys = keys[:]             # nobody else changes this one
+        if not are_bytes(self.keys) or len(self.keys) * 8 != given.size:
+            raise TypeError("a key is no bytes object")
         self.records = [None] * len(keys)
         self.missed = []
         self.wanted = <Wanted*>malloc(<size_t>max(len(keys), 1) * sizeof(Wanted))
@@ -104,10 +116,18 @@ cdef class KeyPicker:
             if row == table.count:
                 return
             self.at += 1
+            self.fetch_ahead()
             if table.offset_column[row] == wanted.offset and self.has_key(table, row, self.keys[wanted.number]):
                 self.records[wanted.number] = record_of(table, row)
             else:
                 self.missed.append(wanted.number)
+
+    cdef void fetch_ahead(self):
+        """Asks for the keys that come next: they lie anywhere in memory."""
+        if self.at + FAR_AHEAD < self.count:
+            kl_prefetch_wanted(&PySequence_Fast_ITEMS(self.keys)[self.wanted[self.at + FAR_AHEAD].number])
+            kl_prefetch_wanted(&PySequence_Fast_ITEMS(self.records)[self.wanted[self.at + FAR_AHEAD].number])
+            kl_prefetch_wanted(PySequence_Fast_ITEMS(self.keys)[self.wanted[self.at + AHEAD].number])
 
     cdef bint has_key(self, RecordTable table, Py_ssize_t row, bytes key):
         cdef RecordPlace* place = &table.places[row]

@@ -6,7 +6,9 @@ key of the record.
 """
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_Check, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
@@ -227,6 +229,14 @@ def hash_key(secret, key) -> int:
     cdef uint64_t hashed = hash_of_key(&own, <const uint8_t*>view.buf, view.len)
     PyBuffer_Release(&view)
     return hashed
+
+
+def are_bytes(list keys not None) -> bool:
+    """True if each item of the list is a bytes object, of no derived class."""
+    for key in keys:
+        if not PyBytes_CheckExact(key):
+            return False
+    return True
 
 
 def hash_keys(secret, list keys not None) -> bytes:
