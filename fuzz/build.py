@@ -19,14 +19,14 @@ READERS = (
     "records/convert.py", "records/refusals.py", "records/control.py", "records/schema.py", "records/message.py",
     "records/internal.py", "storage/index/aborted_txns.py", "storage/producer_snapshot.py",
     "storage/partition_metadata.py", "storage/leader_epoch.py", "util/checkpoint.py", "tools/dump/record_readers.py",
-    "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py",
+    "tools/dump/control_text.py", "tools/dump/remote_log_text.py", "tools/dump/batch_records.py", "keys/format.py",
     "values/avro_schema.py", "values/avro_columns.py", "values/avro_program.py", "values/avro_default.py",
     "values/json_schema.py", "values/json_types.py", "where/bounds.py", "where/fields.py", "where/grammar.py",
     "where/literals.py",
 )  # fmt: skip
 TARGETS = (
     "scan", "decode", "legacy", "decompress", "index", "render", "validate", "verify", "columns", "append", "avro",
-    "json_values", "protobuf_values", "where",
+    "json_values", "protobuf_values", "where", "keys",
 )  # fmt: skip
 
 

@@ -7,7 +7,10 @@ from hashlib import sha1
 from importlib import import_module
 from pathlib import Path
 
+from kafkalog._core.batch.scan import scan
 from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.keys.key_builder import KeyBuilder
+from kafkalog.keys.format import NO_STAMP, Block, KeyIndexHeader, packed
 from kafkalog.records.builder import RecordsBuilder
 from kafkalog.records.compression import compress
 from kafkalog.records.format import CompressionType
@@ -111,12 +114,32 @@ def expressions() -> list[bytes]:
     ]  # fmt: skip
 
 
+def key_indexes() -> list[bytes]:
+    """Indexes of no record, of a few and of many, and batches."""
+    made = batches()
+    for count in (0, 3, 3000):
+        builder = KeyBuilder(bytes(16), 0, 5000)
+        for first in range(0, count, 100):
+            made_of = RecordsBuilder(first)
+            for n in range(first, min(first + 100, count)):
+                made_of.append(T, b"key-%d" % n, b"v", [])
+            data = bytes(made_of.build())
+            table = scan(data)
+            builder.mark(table, 0, 1)
+            builder.take(data, table, 0, 1)
+        header = KeyIndexHeader(0, 5000, 9999, bytes(16), bytes(16), NO_STAMP, count)
+        made.append(packed(header, [Block(*builder.finish())]))
+    return made
+
+
 def main() -> None:
     """Writes the files of one target."""
-    makers = {"decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()], "avro": avro_values}
+    makers = {
+        "decompress": frames, "index": side_files, "append": lambda: [*ready(), *batches()], "avro": avro_values,
+        "where": expressions, "keys": key_indexes,
+    }  # fmt: skip
     if sys.argv[2] in ("json_values", "protobuf_values"):
         makers[sys.argv[2]] = import_module(f"fuzz.{sys.argv[2]}").seeds
-    makers["where"] = expressions
     made = makers.get(sys.argv[2], batches)
     folder = Path(sys.argv[1]) / sys.argv[2]
     folder.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,7 @@ COMMANDS = {
     "handover": ("kafkalog.cli.handover_cmd", "Register topics with the Kafka broker of their directories."),
     "import": ("kafkalog.cli.import_cmd", "Import records from Parquet, Arrow, JSON lines or a data directory."),
     "kept": ("kafkalog.cli.kept_cmd", "List, restore and remove records that recovery cut off and kept."),
+    "keys": ("kafkalog.cli.keys_cmd", "Build, list and drop key indexes, and get records by key."),
     "ls": ("kafkalog.cli.ls_cmd", "List the files of topics: length, bytes used, disk space, entries."),
     "mirror": ("kafkalog.cli.mirror_cmd", "Mirror topics of a Kafka cluster into data directories."),
     "offsets": ("kafkalog.cli.offsets_cmd", "Find offsets by time; show, move and delete readers' positions."),

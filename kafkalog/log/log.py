@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, SupportsIndex, overl
 from kafkalog._core.batch.record import Record
 from kafkalog.errors import IllegalArgument, LogClosed, ReadOnlyLog
 from kafkalog.log import append as writing
-from kafkalog.log import columns, inspection
+from kafkalog.log import columns, inspection, keyed
 from kafkalog.log import compact as compacting
 from kafkalog.log import cursors as positions
 from kafkalog.log import cut as cutting
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.inspect.parts import Epoch, IndexSummary
     from kafkalog.inspect.rows import Rows
     from kafkalog.inspect.segment import Segment
+    from kafkalog.keys.lookup import KeyLookup
     from kafkalog.log.slice import LogSlice
     from kafkalog.log.writable import WritableLog
     from kafkalog.reading.source import LogSource
@@ -58,13 +59,15 @@ class Log:
     TopicPartition(topic='orders', partition=0)
     """
 
-    __slots__ = ("__weakref__", "_opened", "_source", "path", "topic_partition")
+    __slots__ = ("__weakref__", "_key_store", "_keys", "_opened", "_source", "path", "topic_partition")
 
     def __init__(self, source: LogSource, opened: WritableLog | None) -> None:
         self.path: str = source.path if opened is None else opened.path
         self.topic_partition: TopicPartition = source.topic_partition
         self._source = source
         self._opened = opened
+        self._key_store: keyed.KeyStore = None
+        self._keys: KeyLookup | None = None
         if opened is not None and not opened.belongs_to_store:
             opened.keep_alive()  # last: from here on `__del__` closes the log after an interrupt
 
@@ -148,6 +151,15 @@ class Log:
     offset_for_time = reading.offset_for_time
     cursor = positions.cursor
     cursors = positions.cursors
+
+    get = keyed.get
+    get_many = keyed.get_many
+    history = keyed.history
+    latest = keyed.latest
+    __contains__ = keyed.contains
+    build_key_index = keyed.build_key_index
+    drop_key_index = keyed.drop_key_index
+    key_index = keyed.key_index
 
     scan = columns.scan
     table = columns.table

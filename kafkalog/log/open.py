@@ -25,6 +25,7 @@ def open(
     sync: Sync = False,
     on_damage: OnDamage = "recover",
     progress: Callable[[RecoveryProgress], object] | None = None,
+    key_index: bool | str | os.PathLike[str] = False,
     **settings: object,
 ) -> Log:
     """Open the partition directory `path` (`<data directory>/<topic>-<number>`) and return a `Log`.
@@ -39,6 +40,10 @@ def open(
 
     A background thread flushes rolled segments, and deletes the files of removed segments `file_delete_delay_ms` after
     they were renamed, or when the log is closed. Other background jobs belong to `open_dirs` (docs/config.md).
+
+    `key_index` is a directory for key indexes (docs/keys.md), which look-ups and `build_key_index` then use; default:
+    beside the segments. In mode "a" a path, or True, also builds the index of each segment in the background when the
+    log rolls.
 
     Mode "a" creates a missing data directory, but not its parent; if the open fails, it removes the directory again.
     `progress` is called while a log is recovered, with segments and bytes done and in total. If recovery cuts the log
@@ -58,8 +63,8 @@ def open(
         given = ["sync"] * (sync is not False) + ["on_damage"] * (on_damage != "recover")
         given += ["progress"] * (progress is not None)
         if given or settings:
-            raise not_for_reading("open", [*given, *settings][0], ("path", "mode"))
-        return Log(_view(path), None)
+            raise not_for_reading("open", [*given, *settings][0], ("path", "mode", "key_index"))
+        return _indexed(Log(_view(path), None), key_index)
     if mode != "a":
         raise IllegalArgument(f"mode is {mode!r}", hint="use 'r' to read, or 'a' to create or append")
     if isinstance(path, str) and "://" in path:
@@ -74,7 +79,21 @@ def open(
     opened = open_for_append(
         path, settings, sync=sync, on_damage=on_damage, progress=progress, scheduler=process_scheduler()
     )
-    return Log(opened.log, opened)
+    return _indexed(Log(opened.log, opened), key_index)
+
+
+def _indexed(log: Log, key_index: bool | str | os.PathLike[str]) -> Log:
+    """Return the log with the place of its key indexes set; close it if the place is refused."""
+    if key_index is False:
+        return log
+    from kafkalog.log.keyed import set_key_index
+
+    try:
+        set_key_index(log, key_index)
+    except BaseException:
+        log.close()
+        raise
+    return log
 
 
 def _view(path: str | bytes | os.PathLike[str]) -> LogView:
@@ -91,7 +110,7 @@ def _check_setting(name: str) -> None:
     try:
         key_for(name)
     except UnknownConfig as error:
-        nearest = closest_match(name, ("path", "mode", "sync", "on_damage", "progress"))
+        nearest = closest_match(name, ("path", "mode", "sync", "on_damage", "progress", "key_index"))
         if nearest is not None:
             error.hint = f"did you mean {nearest}?"
         raise

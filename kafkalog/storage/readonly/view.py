@@ -101,6 +101,11 @@ class LogView:
     # State as of the last look
 
     @property
+    def state(self) -> ViewState:
+        """Immutable result of the last look; another object after a look that found a change."""
+        return self._state
+
+    @property
     def log_start_offset(self) -> int:
         """First offset that can be read."""
         return self._state.start_offset

@@ -1,0 +1,115 @@
+"""Key indexes: header and pages, as they are and with right checksums; the keys of batches, gathered and found."""
+
+import os
+import struct
+from array import array
+
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.keys.key_builder import INDEX_PAGE_BYTES, KeyBuilder
+from kafkalog._core.keys.key_finder import KeyFinder
+from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
+from kafkalog._core.keys.key_map import KeyMap
+from kafkalog._core.keys.key_walk import SegmentDigest, hash_keys
+from kafkalog.errors import CorruptIndex
+from kafkalog.keys.format import MAGIC, read_header
+
+SEALS = True
+SECRET = bytes(16)
+HASHES = [0, 1, 2**32 - 1, 2**63, 2**64 - 1]
+MANY = array("Q", HASHES * 30)
+HEADER_BYTES = 136
+BLOCK_BYTES = 24
+END = 2**31
+
+
+class Content:
+    """A file that holds the data."""
+
+    path = "f"
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def pread(self, size: int, position: int) -> bytes:
+        """A part of the data."""
+        return self.content[position : position + size]
+
+    def stat(self) -> os.stat_result:
+        """Only its size is asked for."""
+        return os.stat_result((0, 0, 0, 0, 0, 0, len(self.content), 0, 0, 0))
+
+
+def run(data: memoryview) -> None:
+    """An index gives offsets of its segment, or says that it is damaged; what was gathered from batches is found."""
+    content = bytes(data)
+    if content[:8] == MAGIC:
+        opened(content)
+        opened(sealed(content))
+    else:
+        gathered(content)
+
+
+def sealed(content: bytes) -> bytes:
+    """The data with the checksums that it should have."""
+    if len(content) < HEADER_BYTES:
+        return content
+    blocks, pages = struct.unpack_from("<II", content, HEADER_BYTES - 8)
+    start = HEADER_BYTES + BLOCK_BYTES * blocks
+    end = start + 4 * pages
+    if end > len(content):
+        return content
+    body = memoryview(content)[end:]
+    sums = [crc32c(body[at : at + INDEX_PAGE_BYTES]) for at in range(0, INDEX_PAGE_BYTES * pages, INDEX_PAGE_BYTES)]
+    checked = content[16:start] + struct.pack(f"<{pages}I", *sums)
+    checksum = struct.pack("<I", crc32c(content[8:12] + checked))
+    return content[:12] + checksum + checked + content[end:]
+
+
+def opened(content: bytes) -> None:
+    """A file that may be an index."""
+    try:
+        header, index = read_header(Content(content))  # type: ignore[arg-type]
+    except CorruptIndex as error:
+        assert error.path == "f"
+        return
+    searched(index, header.base_offset, header.next_offset)
+
+
+def searched(index: KeyIndex, base: int, end: int) -> None:
+    """What is found lies in the segment."""
+    for hashed in HASHES:
+        found = index.find_last(hashed, end)
+        assert found in (-1, IS_DAMAGED) or base <= found < end
+        assert all(base <= offset < end for offset in index.find_all(hashed, base, end) or ())
+    offsets = array("q", [-1] * len(MANY))
+    index.find_last_many(MANY, end, offsets)
+    for offset in (base, (base + end) // 2, end - 1):
+        position, size = index.place(offset)
+        assert position == -1 or size > 0
+    index.release()
+    index.is_sound()
+
+
+def gathered(content: bytes) -> None:
+    """The keys of plain batches: an index, a map and a search agree."""
+    table = scan(content, check_crc=False, file_mode=True)
+    digest = SegmentDigest(SECRET)
+    digest.take(content, table, 0, len(table))
+    assert digest.batches == len(table)
+    if not all(0 <= one.base_offset <= one.last_offset < END for one in table):
+        return  # a segment has no such batch
+    hashes = hash_keys(SECRET, [b"", b"k", b"key"])
+    builder, held = KeyBuilder(SECRET, 0, END), KeyMap(SECRET, 0)
+    finder = KeyFinder(SECRET, hashes, 0, END)
+    sound = builder.take(content, table, 0, len(table))
+    assert held.take(content, table, 0, len(table)) == sound == finder.take(content, table, 0, len(table))
+    block, entries, bits, marks = builder.finish()
+    pages = [block[at : at + INDEX_PAGE_BYTES] for at in range(0, len(block), INDEX_PAGE_BYTES)]
+    index = KeyIndex(
+        Content(block).pread,
+        pages_at=0, pages_bytes=len(block), checksums=b"".join(crc32c(one).to_bytes(4, "little") for one in pages),
+        blocks=[(entries, bits, marks)], base_offset=0, next_offset=END, segment_bytes=len(content),
+    )  # fmt: skip
+    for hashed, last in zip(array("Q", hashes), array("q", finder.last_offsets), strict=True):
+        assert index.find_last(hashed, END) == last == held.find_last(hashed, END)

@@ -1,0 +1,384 @@
+"""The search in the key index of a segment: a page is read and checked when it is first needed, and kept.
+
+What a page says is never trusted beyond its checksum: each number is compared with its limits before it is used.
+"""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.crc cimport kl_crc32c
+from kafkalog._core.keys.key_layout cimport (
+    MOST_BITS, PAGE_BYTES, SORTED_FROM, bits_for, bucket_of, directory_bytes, entry_of, relative_of, tag_of,
+)
+from kafkalog._core.keys.key_walk cimport NO_OFFSET
+
+cdef enum:
+    DAMAGED_INDEX = -2
+    GROUP = 32                      # keys whose pages are on their way into the cache together
+    FOUND_NOTHING = -1
+
+IS_DAMAGED = DAMAGED_INDEX
+MOST_BLOCK_BITS = MOST_BITS
+
+cdef extern from *:
+    """
+    #define kl_prefetch_index(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch_index(const void* p) noexcept nogil
+
+
+cdef struct Block:
+    uint64_t start                  # where its directory begins, in the pages
+    uint64_t entries_at
+    uint64_t marks_at
+    uint32_t entries
+    uint32_t marks
+    int bits
+
+
+def bucket_bits(uint64_t entries) -> int:
+    """The number of bits of a hash that choose the bucket, in a block with so many entries."""
+    return bits_for(entries)
+
+
+def block_bytes(uint64_t entries, int bits, uint64_t marks) -> int:
+    """The size of a block."""
+    return directory_bytes(bits) + 8 * (entries + marks)
+
+
+@cython.final
+cdef class KeyIndex:
+    """The blocks of one file, with `pages_bytes` of pages from `pages_at` on; `checksums` are those of the pages.
+
+    read: returns `size` bytes of the file from a position, fewer at its end. blocks: (entries, bits, marks) of each, one
+    behind the other, with rising offsets. A search gives IS_DAMAGED where a page does not match its checksum, holds
+    numbers beyond their limits, or cannot be read: `error` then has the reason if `read` raised one. Threads: safe under
+    the GIL, which a search of many keys gives up. ValueError for sizes that do not fit together.
+    """
+
+    cdef object read
+    cdef Block* blocks
+    cdef Py_ssize_t block_count
+    cdef PyObject** pages           # bytes objects
+    cdef const uint8_t** data       # what is in them, NULL before it is checked
+    cdef uint32_t* checksums
+    cdef uint64_t page_count
+    cdef uint64_t pages_at
+    cdef uint64_t pages_bytes
+    cdef int64_t base_offset
+    cdef int64_t span               # offsets that the segment may have
+    cdef int64_t segment_bytes
+    cdef int searches               # in progress, without the GIL
+    cdef readonly int64_t held_bytes
+    cdef readonly object error
+
+    def __cinit__(
+        self, read, *, uint64_t pages_at, uint64_t pages_bytes, bytes checksums not None, list blocks not None,
+        int64_t base_offset, int64_t next_offset, int64_t segment_bytes,
+    ):
+        cdef Py_ssize_t i
+        cdef uint64_t at = 0
+        cdef Block* block
+        self.read = read
+        self.pages_at = pages_at
+        self.pages_bytes = pages_bytes
+        self.page_count = (pages_bytes + PAGE_BYTES - 1) // PAGE_BYTES
+        self.base_offset = base_offset
+        self.span = next_offset - base_offset
+        self.segment_bytes = segment_bytes
+        if self.span < 0 or self.page_count != <uint64_t>len(checksums) // 4 or len(checksums) % 4:
+            raise ValueError("the sizes of a key index do not fit together")
+        self.blocks = <Block*>PyMem_Calloc(max(len(blocks), 1), sizeof(Block))
+        self.pages = <PyObject**>PyMem_Calloc(self.page_count + 1, sizeof(void*))
+        self.data = <const uint8_t**>PyMem_Calloc(self.page_count + 1, sizeof(void*))
+        self.checksums = <uint32_t*>PyMem_Calloc(self.page_count + 1, sizeof(uint32_t))
+        if self.blocks == NULL or self.pages == NULL or self.data == NULL or self.checksums == NULL:
+            raise MemoryError("no memory for a key index")
+        memcpy(self.checksums, PyBytes_AS_STRING(checksums), <size_t>len(checksums))
+        for i in range(len(blocks)):
+            block = &self.blocks[i]
+            block.entries, block.bits, block.marks = blocks[i]
+            if not 0 <= block.bits <= MOST_BITS:
+                raise ValueError("the sizes of a key index do not fit together")
+            block.start = at
+            block.entries_at = at + directory_bytes(block.bits)
+            block.marks_at = block.entries_at + 8 * <uint64_t>block.entries
+            at = block.marks_at + 8 * <uint64_t>block.marks
+        self.block_count = len(blocks)
+        if at != pages_bytes:
+            raise ValueError("the sizes of a key index do not fit together")
+
+    def __dealloc__(self):
+        if self.pages != NULL:
+            self.drop_pages()
+        PyMem_Free(self.blocks)
+        PyMem_Free(self.pages)
+        PyMem_Free(self.data)
+        PyMem_Free(self.checksums)
+
+    cdef void drop_pages(self):
+        cdef uint64_t i
+        for i in range(self.page_count):
+            self.data[i] = NULL
+            Py_XDECREF(self.pages[i])
+            self.pages[i] = NULL
+        self.held_bytes = 0
+
+    def release(self) -> None:
+        """Gives back the pages, unless a search without the GIL uses them."""
+        if self.searches == 0:
+            self.drop_pages()
+
+    def is_sound(self) -> bool:
+        """True if each page can be read and matches its checksum; none is kept that was not there."""
+        cdef uint64_t i
+        for i in range(self.page_count):
+            if self.data[i] == NULL:
+                if self.load(i) == NULL:
+                    return False
+                if self.searches == 0:
+                    self.drop_page(i)
+        return True
+
+    cdef void drop_page(self, uint64_t number):
+        self.data[number] = NULL
+        self.held_bytes -= <int64_t>min(self.pages_bytes - number * PAGE_BYTES, <uint64_t>PAGE_BYTES)
+        Py_XDECREF(self.pages[number])
+        self.pages[number] = NULL
+
+    cdef const uint8_t* load(self, uint64_t number) noexcept:
+        """The bytes of a page, read and checked; NULL where that fails."""
+        cdef uint64_t at = number * PAGE_BYTES
+        cdef Py_ssize_t size = <Py_ssize_t>min(self.pages_bytes - at, <uint64_t>PAGE_BYTES)
+        try:
+            page = self.read(size, self.pages_at + at)
+        except Exception as error:
+            self.error = error
+            return NULL
+        if not PyBytes_Check(page) or PyBytes_GET_SIZE(page) != size:
+            return NULL
+        if kl_crc32c(0, <const uint8_t*>PyBytes_AS_STRING(page), <size_t>size) != self.checksums[number]:
+            return NULL
+        if self.data[number] == NULL:
+            Py_INCREF(page)
+            self.pages[number] = <PyObject*>page
+            self.data[number] = <const uint8_t*>PyBytes_AS_STRING(page)
+            self.held_bytes += size
+        return self.data[number]
+
+    cdef const uint8_t* at(self, uint64_t place) noexcept nogil:
+        """The bytes at a place in the pages, as many as are behind it in its page; NULL where they are not sound."""
+        cdef uint64_t number = place // PAGE_BYTES
+        cdef const uint8_t* page = self.data[number]
+        if page == NULL:
+            with gil:
+                page = self.load(number)
+            if page == NULL:
+                return NULL
+        return page + place % PAGE_BYTES
+
+    cdef int bucket(self, const Block* block, uint64_t hashed, uint64_t* first, uint64_t* last) noexcept nogil:
+        """The entries of a hash's bucket, `first` up to `last` (exclusive); DAMAGED_INDEX where they cannot be right."""
+        cdef uint64_t place = block.start + 4 * bucket_of(hashed, block.bits)
+        cdef const uint8_t* p = self.at(place)
+        cdef const uint8_t* q = self.at(place + 4)
+        cdef uint32_t number
+        if p == NULL or q == NULL:
+            return DAMAGED_INDEX
+        memcpy(&number, p, 4)
+        first[0] = number
+        memcpy(&number, q, 4)
+        last[0] = number
+        return 0 if first[0] <= last[0] <= block.entries else DAMAGED_INDEX
+
+    cdef int entry(self, const Block* block, uint64_t number, uint64_t* out) noexcept nogil:
+        cdef const uint8_t* p = self.at(block.entries_at + 8 * number)
+        if p == NULL:
+            return DAMAGED_INDEX
+        memcpy(out, p, 8)
+        return 0 if relative_of(out[0]) < self.span else DAMAGED_INDEX
+
+    cdef int64_t count_below(self, const Block* block, uint64_t first, uint64_t last, uint64_t limit) noexcept nogil:
+        """The number of the first of the entries [first, last), which rise, at or above `limit`."""
+        cdef uint64_t middle, found
+        while first < last:
+            middle = (first + last) >> 1
+            if self.entry(block, middle, &found) != 0:
+                return DAMAGED_INDEX
+            if found < limit:
+                first = middle + 1
+            else:
+                last = middle
+        return <int64_t>first
+
+    cdef int64_t last_in(self, const Block* block, uint64_t hashed, int64_t below) noexcept nogil:
+        """The last offset below `below`, relative to the base, of a hash in one block; or NO_OFFSET, DAMAGED_INDEX."""
+        cdef uint64_t first, last, found
+        cdef int64_t number
+        cdef uint32_t tag = tag_of(hashed)
+        if self.bucket(block, hashed, &first, &last) != 0:
+            return DAMAGED_INDEX
+        if last - first >= SORTED_FROM:
+            number = self.count_below(block, first, last, entry_of(tag, 0) + <uint64_t>below)
+            if number < 0:
+                return DAMAGED_INDEX
+            if <uint64_t>number == first:
+                return NO_OFFSET
+            if self.entry(block, <uint64_t>number - 1, &found) != 0:
+                return DAMAGED_INDEX
+            return relative_of(found) if found >> 32 == tag else NO_OFFSET
+        while last > first:
+            last -= 1
+            if self.entry(block, last, &found) != 0:
+                return DAMAGED_INDEX
+            if found >> 32 == tag and relative_of(found) < below:
+                return relative_of(found)
+        return NO_OFFSET
+
+    cdef int64_t last_below(self, uint64_t hashed, int64_t below) noexcept nogil:
+        """The last offset below `below` of a hash in any block; or NO_OFFSET, DAMAGED_INDEX."""
+        cdef Py_ssize_t i = self.block_count
+        cdef int64_t relative
+        if below <= self.base_offset:
+            return NO_OFFSET
+        below = min(below - self.base_offset, self.span)
+        while i > 0:
+            i -= 1
+            relative = self.last_in(&self.blocks[i], hashed, below)
+            if relative != NO_OFFSET:
+                return relative if relative < 0 else self.base_offset + relative
+        return NO_OFFSET
+
+    def find_last(self, uint64_t hashed, int64_t below) -> int:
+        """The last offset below `below` of a record with this hash, -1 where there is none, or IS_DAMAGED."""
+        return self.last_below(hashed, below)
+
+    def find_all(self, uint64_t hashed, int64_t start, int64_t stop) -> list[int] | None:
+        """The offsets in [start, stop) of the records with this hash, rising; None if the index is damaged."""
+        cdef list found = []
+        cdef Py_ssize_t i
+        cdef uint64_t first, last, entry
+        cdef int64_t number, offset
+        cdef uint32_t tag = tag_of(hashed)
+        for i in range(self.block_count):
+            if self.bucket(&self.blocks[i], hashed, &first, &last) != 0:
+                return None
+            if last - first >= SORTED_FROM:
+                number = self.count_below(&self.blocks[i], first, last, entry_of(tag, 0))
+                if number < 0:
+                    return None
+                first = <uint64_t>number
+            while first < last:
+                if self.entry(&self.blocks[i], first, &entry) != 0:
+                    return None
+                offset = self.base_offset + relative_of(entry)
+                if entry >> 32 == tag and start <= offset < stop:
+                    found.append(offset)
+                first += 1
+                if entry >> 32 > tag and last - first >= SORTED_FROM:
+                    break
+        return found
+
+    def find_last_many(self, hashes, int64_t below, found) -> bool:
+        """Writes the last offset below `below` of each hash (8 bytes each) to `found` where that has -1.
+
+        False if the index is damaged; `found` may have some offsets then.
+        """
+        cdef Held given = hold(hashes)
+        cdef Held out = hold(found)
+        cdef int64_t count = given.size // 8
+        cdef bint sound = True
+        if out.size != 8 * count or given.size % 8 or out.view.readonly:
+            raise ValueError(f"{out.size} bytes for the offsets of {given.size} bytes of hashes")
+        self.searches += 1
+        with nogil:
+            sound = self.find_group(<const uint64_t*>given.data, <int64_t*>out.data, count, below)
+        self.searches -= 1
+        return sound
+
+    cdef bint find_group(self, const uint64_t* hashes, int64_t* found, int64_t count, int64_t below) noexcept nogil:
+        """As find_last_many: with the directory's lines, then the entries', on their way for GROUP keys at a time."""
+        cdef int64_t done = 0
+        cdef int64_t i, n, offset
+        while done < count:
+            n = min(count - done, <int64_t>GROUP)
+            if self.block_count == 1:
+                self.prefetch(&self.blocks[0], hashes + done, found + done, n)
+            for i in range(done, done + n):
+                if found[i] == NO_OFFSET:
+                    offset = self.last_below(hashes[i], below)
+                    if offset == DAMAGED_INDEX:
+                        return False
+                    found[i] = offset
+            done += n
+        return True
+
+    cdef void prefetch(self, const Block* block, const uint64_t* hashes, const int64_t* found, int64_t n) noexcept nogil:
+        """Asks for the lines that the search will read; only of pages that are there."""
+        cdef int64_t i
+        cdef uint64_t place
+        cdef uint32_t first
+        cdef const uint8_t* page
+        for i in range(n):
+            place = block.start + 4 * bucket_of(hashes[i], block.bits)
+            page = self.data[place // PAGE_BYTES]
+            if page != NULL and found[i] == NO_OFFSET:
+                kl_prefetch_index(page + place % PAGE_BYTES)
+        for i in range(n):
+            place = block.start + 4 * bucket_of(hashes[i], block.bits)
+            page = self.data[place // PAGE_BYTES]
+            if page == NULL or found[i] != NO_OFFSET:
+                continue
+            memcpy(&first, page + place % PAGE_BYTES, 4)
+            if first >= block.entries:
+                continue
+            place = block.entries_at + 8 * <uint64_t>first
+            page = self.data[place // PAGE_BYTES]
+            if page != NULL:
+                kl_prefetch_index(page + place % PAGE_BYTES)
+
+    def place(self, int64_t offset) -> tuple[int, int]:
+        """(position, size) of the batches among which the one with this offset is; (-1, 0) where that is not known."""
+        cdef Py_ssize_t i
+        cdef uint64_t low, high, middle, mark, behind
+        cdef Block* block
+        cdef uint64_t limit
+        cdef const uint8_t* p
+        if not self.base_offset <= offset < self.base_offset + self.span:
+            return -1, 0
+        limit = (<uint64_t>(offset - self.base_offset) + 1) << 32
+        for i in range(self.block_count):
+            block = &self.blocks[self.block_count - 1 - i]
+            low, high = 0, block.marks
+            while low < high:
+                middle = (low + high) >> 1
+                p = self.at(block.marks_at + 8 * middle)
+                if p == NULL:
+                    return -1, 0
+                memcpy(&mark, p, 8)
+                if mark < limit:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == 0:
+                continue
+            p = self.at(block.marks_at + 8 * (low - 1))
+            if p == NULL:
+                return -1, 0
+            memcpy(&mark, p, 8)
+            behind = <uint64_t>self.segment_bytes
+            if low < block.marks:
+                p = self.at(block.marks_at + 8 * low)
+                if p == NULL:
+                    return -1, 0
+                memcpy(&behind, p, 8)
+                behind = <uint64_t>relative_of(behind)
+            mark = <uint64_t>relative_of(mark)
+            if mark >= behind:
+                return -1, 0
+            return <int64_t>mark, <int64_t>(behind - mark)
+        return -1, 0

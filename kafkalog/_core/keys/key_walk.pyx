@@ -1,0 +1,290 @@
+"""The walk over the keys of batches, with one call for all batches of a chunk; no Python object for a record.
+
+What becomes of a key says the class that derives from it: an index of a segment, a map in memory, a search. Keys are
+hashed with SipHash and a secret, so that keys of one hash cannot be chosen; whoever uses what was found compares the
+key of the record.
+"""
+cimport cython
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_Check, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from kafkalog._core.batch.batch_range cimport ERR_BATCH_RANGE, ends_below_base
+from kafkalog._core.batch.check cimport BatchRow, place_of
+from kafkalog._core.batch.decode import STATUS_TEXT
+from kafkalog._core.batch.fields cimport Fields, take_record, take_small_record
+from kafkalog._core.batch.layout cimport (
+    CODEC_MASK, CONTROL_BIT, ERR_COMPRESSED, ERR_COUNT_HIGH, ERR_COUNT_LOW, ERR_COUNT_NEGATIVE, ERR_MAGIC, ERR_MEMORY,
+    ERR_SHORT, ERR_WRAPPER_NESTED, OK, V2_RECORDS_AT,
+)
+from kafkalog._core.batch.legacy_message cimport Message, take_fields, take_frame
+from kafkalog._core.batch.scan cimport BatchTable
+from kafkalog._core.bytes.buffers cimport Held, hold
+from kafkalog._core.bytes.cursor cimport Cursor
+from kafkalog._core.bytes.siphash cimport FOUR_WORDS, KL_HAS_FOUR, SipKey, siphash_128, siphash_four
+from kafkalog._core.bytes.wrap cimport added
+
+cdef extern from *:
+    """
+    #define kl_prefetch_keys(p) __builtin_prefetch(p)
+    """
+    void kl_prefetch_keys(const void* p) noexcept nogil
+
+cdef enum:
+    HEADER_BYTES = V2_RECORDS_AT    # of a batch, which its digest takes
+
+
+cdef int take_secret(object secret, SipKey* into) except -1:
+    cdef bytes given = bytes(secret)
+    if len(given) != SECRET_BYTES:
+        raise ValueError(f"a secret has {SECRET_BYTES} bytes, not {len(given)}")
+    memcpy(into, PyBytes_AS_STRING(given), SECRET_BYTES)
+    return 0
+
+
+cdef class KeyWalk:
+    """The state of a walk over the records with offsets in a range; `records` counts those with a key that it met.
+
+    Control records and records without a key are left out. Damage ends a `take` with `status` and the place of it, as
+    in a RecordTable. One thread.
+    """
+
+    cdef int begin(self, object secret, int64_t start_offset, int64_t stop_offset) except -1:
+        take_secret(secret, &self.secret)
+        self.next_offset = start_offset
+        self.stop_offset = stop_offset
+        self.error_batch = -1
+        self.error_position = -1
+        self.error_record = -1
+        return 0
+
+    @property
+    def error_text(self) -> str:
+        return STATUS_TEXT[self.status]
+
+    def take(self, buf, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t base_position=0) -> bool:
+        """Takes the keys of rows `first` up to `last` (exclusive) of a batch table made from this very buffer.
+
+        False where `status` says what is damaged. The batches are plain ones (arena.pyx makes them so), `base_position`
+        is the one that the scan was given. MemoryError.
+        """
+        cdef Held held = hold(buf)
+        cdef Py_ssize_t i
+        cdef BatchRow* row
+        cdef int status = OK
+        cdef int settled
+        if first < 0 or last > batches.count or first > last:
+            raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
+        if self.busy:
+            raise RuntimeError("another thread uses this walk")
+        for i in range(first, last):
+            if place_of(&batches.rows[i], base_position, held.size) < 0:
+                raise ValueError(f"batch {i} of the table lies outside the {held.size} bytes given")
+        self.busy = True
+        with nogil:
+            for i in range(first, last):
+                row = &batches.rows[i]
+                status = self.take_batch(held.data + place_of(row, base_position, held.size), row)
+                if status != OK:
+                    break
+            settled = self.settle()
+        self.busy = False
+        if status == ERR_MEMORY or settled == ERR_MEMORY:
+            raise MemoryError("no memory for the keys")
+        if status != OK:
+            self.status = status
+            self.error_batch = i
+            self.error_position += place_of(row, base_position, held.size)
+        return status == OK
+
+    cdef int take_batch(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
+        """OK, or what is wrong with the batch."""
+        if row.base_offset >= self.stop_offset and row.magic >= 2:
+            return OK
+        if ends_below_base(row):
+            return self.damaged(ERR_BATCH_RANGE, 0, -1)
+        if row.magic >= 2 and row.attributes & CONTROL_BIT:
+            return OK
+        if row.magic < 0 or row.magic > 2:
+            return self.damaged(ERR_MAGIC, 0, 0)
+        if row.attributes & CODEC_MASK:
+            return self.damaged(ERR_COMPRESSED, 0, 0)
+        if row.magic < 2:
+            return self.take_messages(batch, row)
+        if row.count < 0:
+            return self.damaged(ERR_COUNT_NEGATIVE, 0, 0)
+        if row.size < V2_RECORDS_AT:
+            return self.damaged(ERR_COUNT_HIGH, 0, 0)
+        return self.take_records(batch, row)
+
+    cdef int take_records(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
+        cdef Cursor c
+        cdef Fields f
+        cdef int64_t i
+        cdef int64_t offset
+        cdef int status = OK
+        cdef const uint8_t* start
+        c.p = batch + V2_RECORDS_AT
+        c.end = batch + row.size
+        for i in range(row.count):
+            start = c.p
+            kl_prefetch_keys(start + 768)
+            if start == c.end:
+                status = ERR_COUNT_HIGH
+            elif not take_small_record(&c, &f):
+                status = take_record(&c, &f)
+            if status != OK:
+                return self.damaged(status, start - batch, i)
+            offset = added(row.base_offset, f.offset_delta)
+            if offset >= self.next_offset and offset < self.stop_offset:
+                self.next_offset = offset + 1
+                if f.key_size >= 0:
+                    status = self.wait(f.key, f.key_size, offset)
+                    if status != OK:
+                        return status
+        return OK if c.p == c.end else self.damaged(ERR_COUNT_LOW, c.p - batch, row.count)
+
+    cdef int take_messages(self, const uint8_t* batch, const BatchRow* row) noexcept nogil:
+        """The messages of a v0 or v1 set; one that is cut off at its end ends it, as in the reference."""
+        cdef Cursor c
+        cdef Message m
+        cdef int status
+        cdef int64_t i = 0
+        cdef const uint8_t* start
+        c.p = batch
+        c.end = batch + row.size
+        while True:
+            start = c.p
+            status = take_frame(&c, &m)
+            if status == ERR_SHORT:
+                return OK
+            if status == OK:
+                status = ERR_WRAPPER_NESTED if m.attributes & CODEC_MASK else take_fields(&m)
+            if status != OK:
+                return self.damaged(status, start - batch, i)
+            if m.offset >= self.next_offset and m.offset < self.stop_offset:
+                self.next_offset = m.offset + 1
+                if m.key_size >= 0:
+                    status = self.wait(m.key, m.key_size, m.offset)
+                    if status != OK:
+                        return status
+            i += 1
+
+    cdef int damaged(self, int status, int64_t position, int64_t record) noexcept nogil:
+        """Notes where in its batch a record is not sound; the position is made one of the chunk later."""
+        self.error_position = position
+        self.error_record = record
+        return status
+
+    cdef int wait(self, const uint8_t* key, Py_ssize_t size, int64_t offset) noexcept nogil:
+        """Lets a key wait for its group."""
+        self.keys[self.waits] = key
+        self.sizes[self.waits] = size
+        self.offsets[self.waits] = offset
+        self.waits += 1
+        return OK if self.waits < HASHED_TOGETHER else self.settle()
+
+    cdef int settle(self) noexcept nogil:
+        """Puts the keys that wait, since their bytes go."""
+        cdef uint64_t hashes[HASHED_TOGETHER]
+        cdef Py_ssize_t count = self.waits
+        self.hash_waiting(hashes)
+        self.waits = 0
+        self.records += count
+        return self.put(hashes, self.offsets, count)
+
+    cdef void hash_waiting(self, uint64_t* hashes) noexcept nogil:
+        """The hashes of all keys that wait, four at a time where they are alike."""
+        cdef uint64_t second[4]
+        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t words
+        cdef const Py_ssize_t* sizes
+        while i < self.waits:
+            sizes = self.sizes + i
+            words = sizes[0] >> 3
+            if (
+                i + 4 <= self.waits and words < FOUR_WORDS and KL_HAS_FOUR()
+                and sizes[1] >> 3 == words and sizes[2] >> 3 == words and sizes[3] >> 3 == words
+            ):
+                siphash_four(&self.secret, self.keys + i, sizes, hashes + i, second)
+                i += 4
+            else:
+                hashes[i] = hash_of_key(&self.secret, self.keys[i], sizes[0])
+                i += 1
+
+    cdef int put(self, const uint64_t* hashes, const int64_t* offsets, Py_ssize_t count) noexcept nogil:
+        """Takes hashes and offsets of keys, in rising order of the offsets; OK or ERR_MEMORY."""
+        return OK
+
+
+def hash_key(secret, key) -> int:
+    """The hash of one key, as an unsigned number of 64 bits."""
+    cdef SipKey own
+    cdef Py_buffer view
+    take_secret(secret, &own)
+    PyObject_GetBuffer(key, &view, PyBUF_SIMPLE)
+    cdef uint64_t hashed = hash_of_key(&own, <const uint8_t*>view.buf, view.len)
+    PyBuffer_Release(&view)
+    return hashed
+
+
+def are_bytes(list keys not None) -> bool:
+    """True if each item of the list is a bytes object, of no derived class."""
+    for key in keys:
+        if not PyBytes_CheckExact(key):
+            return False
+    return True
+
+
+def hash_keys(secret, list keys not None) -> bytes:
+    """The hashes of a list of bytes objects, eight bytes each; TypeError for anything else in it."""
+    cdef SipKey own
+    cdef Py_ssize_t i
+    cdef Py_ssize_t count = len(keys)
+    take_secret(secret, &own)
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, 8 * count)
+    cdef uint64_t* hashes = <uint64_t*>PyBytes_AS_STRING(out)
+    for i in range(count):
+        key = keys[i]
+        if not PyBytes_Check(key):
+            raise TypeError(f"key {i} is {type(key).__name__}, not bytes")
+        hashes[i] = hash_of_key(&own, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+    return out
+
+
+@cython.final
+cdef class SegmentDigest:
+    """The digest of the headers of a segment's batches, checksums included: another segment has another one."""
+
+    cdef SipKey secret
+    cdef uint64_t words[2]
+    cdef readonly int64_t batches
+
+    def __cinit__(self, secret):
+        take_secret(secret, &self.secret)
+
+    def take(self, buf, BatchTable batches not None, Py_ssize_t first, Py_ssize_t last, int64_t base_position=0) -> None:
+        """Takes the headers of rows `first` up to `last` of a batch table made from this very buffer."""
+        cdef Held held = hold(buf)
+        cdef uint8_t hashed[SECRET_BYTES + HEADER_BYTES]
+        cdef Py_ssize_t i
+        cdef int64_t at, size
+        if first < 0 or last > batches.count or first > last:
+            raise ValueError(f"rows {first} to {last} of a table of {batches.count} batches")
+        for i in range(first, last):
+            at = place_of(&batches.rows[i], base_position, held.size)
+            if at < 0:
+                raise ValueError(f"batch {i} of the table lies outside the {held.size} bytes given")
+            size = min(batches.rows[i].size, <int64_t>HEADER_BYTES)
+            memcpy(hashed, self.words, SECRET_BYTES)
+            memcpy(hashed + SECRET_BYTES, held.data + at, <size_t>size)
+            siphash_128(&self.secret, hashed, SECRET_BYTES + size, self.words)
+            self.batches += 1
+
+    @property
+    def value(self) -> bytes:
+        """The 16 bytes of the digest of what was taken so far."""
+        return (<const char*>self.words)[:SECRET_BYTES]

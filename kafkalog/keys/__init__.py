@@ -1,0 +1,1 @@
+"""Key indexes of a log's segments, and look-ups of records by key (docs/keys.md)."""

@@ -1,0 +1,183 @@
+"""The latest state of a log by key: a mapping that is read only and follows the log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.batch.record import Record
+from kafkalog.keys.lookup import checked_key
+from kafkalog.reading.chunks import records
+from kafkalog.reading.source import end_of, refresh, truncation_count
+from kafkalog.storage.readonly.view import LogView
+
+if TYPE_CHECKING:
+    from kafkalog.keys.lookup import KeyLookup
+    from kafkalog.reading.source import LogSource
+    from kafkalog.types import Isolation
+
+CHUNK_KEYS: Final = 4096
+"""Keys whose latest records are looked up together in an iteration."""
+
+
+class LatestRecords(Mapping[bytes, Record]):
+    """The last record of each key, without keys whose last record is a tombstone; it follows the log.
+
+    Each access sees the log as it is then. Nothing is held in memory but the pages of the key index that were used and
+    the keys of the active segment: a key is looked up as by `Log.get`. Iteration goes over the records in their order
+    and yields each key at its last record; `len` counts in the same way, once for each state of the log.
+
+    Threads: safe; an iterator belongs to one thread.
+
+    >>> latest = log.latest()
+    >>> latest[b"u-1"].value, b"nobody" in latest, sorted(latest)
+    (b'first', False, [b'u-1', b'u-2'])
+    """
+
+    __slots__ = ("_counted", "_isolation", "_lookup", "_owner", "_source")
+
+    def __init__(self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object) -> None:
+        self._source = source
+        self._lookup = lookup
+        self._isolation = isolation
+        self._owner = owner
+        self._counted: tuple[object, int] = None, 0
+
+    def _find(self, key: bytes) -> Record | None:
+        """Return the last record of a key unless that is a tombstone."""
+        record = self._lookup.get(key, self._isolation, None)
+        return None if record is None or record.value is None else record
+
+    def __getitem__(self, key: bytes) -> Record:
+        record = self._find(checked_key(key))
+        if record is None:
+            raise KeyError(key)
+        return record
+
+    def __contains__(self, key: object) -> bool:
+        return self._find(checked_key(key)) is not None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (key for record in self._records() if (key := record.key) is not None)
+
+    def _records(self) -> Iterator[Record]:
+        """Yield the latest records in the order of their offsets, as of the call."""
+        refresh(self._source)
+        source, isolation = self._source, self._isolation
+        end = end_of(source, isolation)
+        found = records(source, source.log_start_offset, end, self._owner, committed=isolation == "committed")
+        waiting: list[Record] = []
+        for record in found:
+            if record.key is not None:
+                waiting.append(record)
+                if len(waiting) == CHUNK_KEYS:
+                    yield from self._latest_of(waiting, end)
+                    waiting = []
+        yield from self._latest_of(waiting, end)
+
+    def _latest_of(self, candidates: list[Record], end: int) -> Iterator[Record]:
+        """Yield those of the records that are the last of their keys below `end`."""
+        last = {record.key: record for record in candidates if record.key is not None}
+        ordered = sorted(last.items(), key=lambda item: item[1].offset)
+        latest = self._lookup.get_many([key for key, _ in ordered], self._isolation, None, end)
+        for (_, record), found in zip(ordered, latest, strict=True):
+            if record.value is not None and found is not None and found.offset == record.offset:
+                yield record
+
+    def __len__(self) -> int:
+        refresh(self._source)
+        source = self._source
+        state = source.log_start_offset, end_of(source, self._isolation), truncation_count(source), source.segments
+        if self._counted[0] != state:
+            self._counted = state, sum(1 for _ in self._records())
+        return self._counted[1]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._source.name}>"
+
+
+class LatestInMemory(LatestRecords):
+    """`LatestRecords` with the live keys and the offsets of their records in memory.
+
+    Creation reads the log once; later accesses read what was appended. Iteration and `len` take no reading.
+    """
+
+    __slots__ = ("_last", "_lock", "_next", "_offsets", "_start", "_truncations", "_view_state")
+
+    def __init__(self, source: LogSource, lookup: KeyLookup, isolation: Isolation, owner: object) -> None:
+        super().__init__(source, lookup, isolation, owner)
+        self._lock = threading.Lock()
+        self._begin()
+        with self._lock:
+            self._follow_locked()
+
+    def _begin(self) -> None:
+        self._offsets: dict[bytes, int] = {}  # in the order of the offsets; guarded by self._lock
+        self._last: Record | None = None  # read last, to notice that another process cut the log below it
+        self._view_state: object = None
+        self._next = self._start = self._source.log_start_offset
+        self._truncations = truncation_count(self._source)
+
+    def _follow_locked(self) -> None:
+        """Read what was appended, and drop what was deleted or truncated."""
+        refresh(self._source)
+        source, isolation = self._source, self._isolation
+        start, end = source.log_start_offset, end_of(source, isolation)
+        if truncation_count(source) != self._truncations or end < self._next or not self._is_same():
+            self._begin()
+            start, end = self._start, end_of(source, isolation)
+        if start > self._start:
+            self._start = start
+            while self._offsets and (first := next(iter(self._offsets.items())))[1] < start:
+                del self._offsets[first[0]]
+        offsets, last, next_offset = self._offsets, None, max(self._next, start)
+        if next_offset >= end:
+            return
+        for record in records(source, next_offset, end, self._owner, committed=isolation == "committed"):
+            last, key = record, record.key
+            if key is None:
+                continue
+            offsets.pop(key, None)
+            if record.value is not None:
+                offsets[key] = record.offset
+        self._next = end
+        if last is not None:
+            self._last = Record(last.value, last.key, last.timestamp, last.headers, last.offset)
+
+    def _is_same(self) -> bool:
+        """Return False if the last record that was read is not there any more: the log was cut and written again."""
+        source, last = self._source, self._last
+        if not isinstance(source, LogView) or source.state is self._view_state:
+            return True
+        self._view_state = source.state
+        if last is None or last.offset < source.log_start_offset:
+            return True
+        found = records(source, last.offset, last.offset + 1, committed=self._isolation == "committed")
+        return next(found, None) == last
+
+    def _find(self, key: bytes) -> Record | None:
+        with self._lock:
+            self._follow_locked()
+            offset = self._offsets.get(key)
+        if offset is None:
+            return None
+        record = next(records(self._source, offset, offset + 1), None)
+        if record is not None and record.key == key:
+            return record
+        return super()._find(key)  # the log changed meanwhile
+
+    def __contains__(self, key: object) -> bool:
+        with self._lock:
+            self._follow_locked()
+            return checked_key(key) in self._offsets
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._lock:
+            self._follow_locked()
+            return iter(list(self._offsets))
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._follow_locked()
+            return len(self._offsets)

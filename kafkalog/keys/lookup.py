@@ -1,0 +1,256 @@
+"""Look-ups by key in one log: the last record of a key, all of them, and those of many keys at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkalog._core.batch.pick import pick
+from kafkalog._core.batch.record import Record
+from kafkalog._core.keys.key_index import KeyIndex
+from kafkalog._core.keys.key_picker import KeyPicker
+from kafkalog._core.keys.key_walk import are_bytes, hash_key, hash_keys
+from kafkalog.errors import IllegalArgument, OffsetOutOfRange, StorageError
+from kafkalog.keys.parts import NOT_FOUND, Part, Parts
+from kafkalog.reading.chunks import check_tail, record_tables, records
+from kafkalog.reading.source import end_of, refresh
+from kafkalog.storage.fast_lookup import LARGEST_WINDOW_BYTES, OFFSET_BYTES, record_at_offset
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kafkalog.keys.place import KeyIndexPlace
+    from kafkalog.reading.source import LogSource
+    from kafkalog.storage.damage import Skipped
+    from kafkalog.types import Isolation
+
+ATTEMPTS: Final = 8
+"""Number of looks at a log that its owner is changing, before what is missing is passed over."""
+NEAR_OFFSETS: Final = 512
+"""Offsets between two wanted records up to which those between them are read too."""
+
+
+class _Changed(Exception):
+    """The log was changed below a look-up: a record that was found is not there any more."""
+
+
+def checked_key(key: object) -> bytes:
+    """Return a key as bytes; raise TypeError for anything that is no bytes-like object."""
+    if type(key) is bytes:
+        return key
+    if isinstance(key, str):
+        raise TypeError("a key is a str: encode it first, key.encode()")
+    if key is None:
+        raise TypeError("a record without a key cannot be looked up: give bytes")
+    try:
+        return bytes(memoryview(key))  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"a key is {type(key).__name__}: give bytes") from None
+
+
+def checked_keys(keys: object) -> list[bytes]:
+    """Return keys as a list of bytes: of an iterable, or of an Arrow array of binary or strings."""
+    to_list = getattr(keys, "to_pylist", None)
+    if to_list is not None:  # an Arrow array or a column of one
+        return [key.encode() if isinstance(key, str) else checked_key(key) for key in to_list()]
+    if type(keys) is list and are_bytes(keys):
+        return keys.copy()  # the caller may change its own
+    if isinstance(keys, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"the keys are {type(keys).__name__}: give a list of keys")
+    if not isinstance(keys, Iterable):
+        raise TypeError(f"the keys are {type(keys).__name__}: give a list of keys")
+    return [checked_key(key) for key in keys]
+
+
+class KeyLookup:
+    """Look-ups in the log of `source`, whose key indexes lie at `place`. Threads: safe."""
+
+    def __init__(self, source: LogSource, place: KeyIndexPlace) -> None:
+        self.place = place
+        self._source = source
+        self._parts = Parts(source, place)
+
+    def forget(self) -> None:
+        """Look for the indexes again: some were built or dropped."""
+        with self._parts.lock:
+            self._parts.forget()
+
+    def get(
+        self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
+    ) -> Record | None:
+        """Return the last record with this key that a reader with this isolation sees, None if there is none.
+
+        `end`: the last one below that offset. Raises TypeError for a key that is no bytes-like object.
+        """
+        if type(key) is not bytes:
+            key = checked_key(key)
+        for attempt in range(ATTEMPTS):
+            refresh(self._source)
+            try:
+                with self._parts.lock:
+                    return self._get(key, isolation, skipped, end, attempt == ATTEMPTS - 1)
+            except _Changed:
+                continue
+        raise AssertionError("the last attempt does not raise")
+
+    def _get(
+        self, key: bytes, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None, is_last: bool
+    ) -> Record | None:
+        parts = self._parts.current(skipped)
+        start, end = self._range(isolation, skipped, below_end)
+        secret, hashed = b"", 0
+        for part in reversed(parts):
+            if part.base_offset >= end:
+                continue
+            if part.secret != secret:
+                secret, hashed = part.secret, hash_key(part.secret, key)
+            below = end
+            while True:
+                offset = self._parts.find_last(part, hashed, below, start, skipped)
+                if offset == NOT_FOUND:
+                    break
+                record = self._read(part, offset, isolation, skipped)
+                if record is None and isolation != "committed" and skipped is None and not is_last:
+                    raise _Changed
+                if record is not None and record.key == key:
+                    return record
+                below = offset
+            if part.base_offset <= start:
+                break
+        return None
+
+    def _range(self, isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None) -> tuple[int, int]:
+        """Return the offsets to look at, [start, end); raise the damage at the log's end if they reach it."""
+        source = self._source
+        end = end_of(source, isolation)
+        if below_end is not None and below_end < end:
+            end = below_end
+        elif end == source.log_end_offset:
+            check_tail(source, end, skipped)
+        return source.log_start_offset, end
+
+    def _read(self, part: Part, offset: int, isolation: Isolation, skipped: list[Skipped] | None) -> Record | None:
+        """Return the record at an offset if a reader with this isolation sees it; None if there is none."""
+        if isolation != "committed":
+            record = self._read_fast(part, offset)
+            if record is not None:
+                return record
+        try:
+            found = records(self._source, offset, offset + 1, committed=isolation == "committed", skipped=skipped)
+            return next(found, None)
+        except OffsetOutOfRange:  # truncated or deleted meanwhile
+            return None
+
+    def _read_fast(self, part: Part, offset: int) -> Record | None:
+        """Return the record with one read; None if that cannot decide."""
+        try:
+            if isinstance(part.index, KeyIndex):
+                position, size = part.index.place(offset)
+                if 0 < size <= LARGEST_WINDOW_BYTES:
+                    data = part.segment.records.read(position, size + OFFSET_BYTES)
+                    return pick(data, offset)
+            return record_at_offset(part.segment, offset, self._source)
+        except (IllegalArgument, StorageError):  # the file was cut or deleted
+            return None
+
+    def history(
+        self, key: Buffer, isolation: Isolation, skipped: list[Skipped] | None, owner: object = None
+    ) -> Iterator[Record]:
+        """Return an iterator of all records with this key, oldest first, up to the end of reading as of the call.
+
+        Raises TypeError for a key that is no bytes-like object.
+        """
+        start, end = self._source.log_start_offset, end_of(self._source, isolation)
+        return self._history(checked_key(key), start, end, isolation, skipped, owner)
+
+    def _history(
+        self, key: bytes, start: int, end: int, isolation: Isolation, skipped: list[Skipped] | None, owner: object
+    ) -> Iterator[Record]:
+        source = self._source
+        next_offset = start
+        while next_offset < end:
+            refresh(source)
+            with self._parts.lock:
+                part = self._part_of(next_offset, skipped)
+                stop = min(end, part.bound)
+                hashed = hash_key(part.secret, key)
+                offsets = self._parts.find_all(part, hashed, next_offset, stop, skipped)
+            for first, last in _runs(offsets):
+                for record in records(source, first, last, owner, committed=isolation == "committed", skipped=skipped):
+                    if record.key == key:
+                        yield record
+            next_offset = stop
+        if end == source.log_end_offset:
+            check_tail(source, end, skipped)
+
+    def _part_of(self, offset: int, skipped: list[Skipped] | None) -> Part:
+        found = None
+        for part in self._parts.current(skipped):
+            if found is None or part.base_offset <= offset:
+                found = part
+        assert found is not None
+        return found
+
+    def get_many(
+        self, given: Iterable[Buffer], isolation: Isolation, skipped: list[Skipped] | None, end: int | None = None
+    ) -> list[Record | None]:
+        """Return the last record of each key, None for those without one; `end` and TypeError as for `get`."""
+        keys = checked_keys(given)
+        refresh(self._source)
+        try:
+            with self._parts.lock:
+                picker, parts = self._find_many(keys, isolation, skipped, end)
+                self._pick(picker, parts, isolation, skipped)
+        except _Changed:
+            return [self.get(key, isolation, skipped, end) for key in keys]
+        found = picker.records
+        for number in picker.missed:  # another key of the same hash, an aborted record, or a change of the log
+            found[number] = self.get(keys[number], isolation, skipped, end)
+        return found
+
+    def _find_many(
+        self, keys: list[bytes], isolation: Isolation, skipped: list[Skipped] | None, below_end: int | None
+    ) -> tuple[KeyPicker, list[Part]]:
+        parts = self._parts.current(skipped)
+        start, end = self._range(isolation, skipped, below_end)
+        found = bytearray(b"\xff" * (8 * len(keys)))
+        secret, hashes = b"", b""
+        for part in reversed(parts):
+            if part.base_offset >= end:
+                continue
+            if part.secret != secret:
+                secret, hashes = part.secret, hash_keys(part.secret, keys)
+            self._parts.find_last_many(part, hashes, found, end, start, skipped)
+            if part.base_offset <= start:
+                break
+        return KeyPicker(keys, found, start), parts
+
+    def _pick(
+        self, picker: KeyPicker, parts: list[Part], isolation: Isolation, skipped: list[Skipped] | None
+    ) -> None:
+        """Read the records at the offsets wanted: near ones together, others one by one."""
+        at, committed = 0, isolation == "committed"
+        while (offset := picker.offset) >= 0:
+            while parts[at].bound <= offset:
+                at += 1
+            if not picker.is_near(NEAR_OFFSETS):
+                picker.take_one(self._read(parts[at], offset, isolation, skipped))
+                continue
+            stop = picker.run_end(NEAR_OFFSETS)
+            for table in record_tables(self._source, offset, stop, committed=committed, skipped=skipped):
+                picker.take(table)
+            picker.pass_over(stop)
+
+
+def _runs(offsets: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield ranges [first, stop) of offsets that lie near each other."""
+    first = last = -1
+    for offset in offsets:
+        if first >= 0 and offset - last <= NEAR_OFFSETS:
+            last = offset
+            continue
+        if first >= 0:
+            yield first, last + 1
+        first = last = offset
+    if first >= 0:
+        yield first, last + 1

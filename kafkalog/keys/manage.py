@@ -1,0 +1,103 @@
+"""The key indexes of a whole log: building, listing and removing them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.errors import (
+    CorruptIndex,
+    CorruptRecord,
+    FormatError,
+    IllegalArgument,
+    InvalidRecord,
+    KafkalogError,
+    StorageError,
+)
+from kafkalog.keys.build import build_segment, new_secret, open_index
+from kafkalog.keys.format import read_header
+from kafkalog.storage.lazy_file import LazyFile
+from kafkalog.storage.names import SWAP_SUFFIX
+
+if TYPE_CHECKING:
+    from kafkalog.keys.place import KeyIndexPlace
+    from kafkalog.reading.source import LogSource
+    from kafkalog.storage.segments import LogSegments
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class KeyIndexInfo(NamedTuple):
+    """A closed segment and its key index.
+
+    `state` is "ok", "missing", "stale" (made of another segment, or of what this one was before) or "damaged";
+    `records` counts those with a key, `size` is in bytes, both 0 without an index that fits.
+    """
+
+    base_offset: int
+    state: str
+    records: int
+    size: int
+    path: str
+
+
+def list_indexes(source: LogSource, place: KeyIndexPlace) -> tuple[KeyIndexInfo, ...]:
+    """Return the closed segments of a log, lowest offset first, with the state of each one's index."""
+    return tuple(_info(segment, place) for segment in source.segments[:-1])
+
+
+def _info(segment: Any, place: KeyIndexPlace) -> KeyIndexInfo:
+    base, path = segment.base_offset, place.path_of(segment.base_offset)
+    try:
+        opened = open_index(segment, place)
+    except CorruptIndex as error:
+        state = "stale" if "not that of its segment" in str(error) else "damaged"
+        return KeyIndexInfo(base, state, 0, 0, path)
+    if opened is None:
+        return KeyIndexInfo(base, "missing", 0, 0, path)
+    if not opened.pages.is_sound():
+        return KeyIndexInfo(base, "damaged", 0, 0, path)
+    return KeyIndexInfo(base, "ok", opened.header.records, opened.header.file_bytes, path)
+
+
+def build_indexes(source: LogSource, place: KeyIndexPlace, *, rebuild: bool = False) -> tuple[KeyIndexInfo, ...]:
+    """Build the missing, stale and damaged indexes of the closed segments, all of them with `rebuild`; return all.
+
+    Indexes of segments that are gone are removed. A segment that is damaged gets none: the others are built, and then
+    its error is raised. Raises CorruptRecord, InvalidRecord, StorageError.
+    """
+    segments: LogSegments[Any] = source.segments
+    place.remove_others(segment.base_offset for segment in segments[:-1])
+    secret = _common_secret(place)
+    failure: KafkalogError | None = None
+    infos: list[KeyIndexInfo] = []
+    for segment, following in zip(segments[:-1], segments[1:], strict=True):
+        info = _info(segment, place)
+        if rebuild or info.state != "ok":
+            try:
+                info = _built(segment, following.base_offset, place, secret)
+            except (CorruptRecord, InvalidRecord, FormatError, IllegalArgument) as error:
+                failure = failure or error
+                continue
+        infos.append(info)
+    if failure is not None:
+        raise failure
+    return tuple(infos)
+
+
+def _built(segment: Any, bound: int, place: KeyIndexPlace, secret: bytes) -> KeyIndexInfo:
+    if segment.path.endswith(SWAP_SUFFIX):
+        raise StorageError("the segment is being replaced by its owner", path=segment.path, hint="try again")
+    header = build_segment(segment, bound, place, secret)
+    base = segment.base_offset
+    return KeyIndexInfo(base, "ok", header.records, header.file_bytes, place.path_of(base))
+
+
+def _common_secret(place: KeyIndexPlace) -> bytes:
+    """Return the secret of an index there is, so that a key is hashed once for all segments; else another one."""
+    for base in place.base_offsets():
+        try:
+            return read_header(LazyFile(place.path_of(base), place.fs, "r"))[0].secret
+        except (CorruptIndex, OSError):
+            continue
+    return new_secret()

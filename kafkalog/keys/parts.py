@@ -1,0 +1,266 @@
+"""The parts of a log that keys are looked up in: an index for each closed segment that has one, a map for the end.
+
+A part answers with offsets that may hold a key; whoever asks compares the key of the record.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog._core.keys.key_finder import KeyFinder
+from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
+from kafkalog._core.keys.key_map import KeyMap
+from kafkalog.errors import CorruptIndex, StorageError
+from kafkalog.keys.build import new_secret, open_index, take_keys
+from kafkalog.keys.format import FileStamp, stamp_of
+from kafkalog.reading.chunks import batch_chunks
+from kafkalog.reading.source import truncation_count, was_truncated
+from kafkalog.storage.readonly.view import LogView
+
+if TYPE_CHECKING:
+    from kafkalog.keys.place import KeyIndexPlace
+    from kafkalog.reading.chunks import Chunk
+    from kafkalog.reading.source import LogSource
+    from kafkalog.storage.damage import Skipped
+    from kafkalog.storage.segments import LogSegments
+
+_LOG: Final = logging.getLogger(__name__)
+PAGES_BYTES: Final = 256 << 20
+"""Memory for the pages of all indexes of a log; beyond it they are given back and read again when needed."""
+CALLS_BETWEEN_CHECKS: Final = 255
+"""A mask: the memory of the pages is counted once in so many calls, which read at most as many pages a segment."""
+NOT_FOUND: Final = -1
+_LAST_CHUNK_BYTES: Final = 61
+
+
+class Part:
+    """Offsets in [base_offset, bound) of one segment, or of the log's end. Threads: under the lock of the `Parts`."""
+
+    __slots__ = ("base_offset", "bound", "index", "secret", "segment")
+
+    def __init__(
+        self, segment: Any, base_offset: int, bound: int, secret: bytes, index: KeyIndex | KeyMap | None
+    ) -> None:
+        self.segment = segment
+        self.base_offset = base_offset
+        self.bound = bound
+        self.secret = secret
+        self.index = index
+        """None: the segment is searched."""
+
+    def drop_index(self) -> None:
+        """Search the segment from here on: its index is damaged."""
+        index, self.index = self.index, None
+        error = index.error if isinstance(index, KeyIndex) else None
+        _LOG.warning(
+            "the key index of segment %d of %s is damaged, the segment is searched instead%s",
+            self.base_offset, self.segment.path, "" if error is None else f": {error}",
+        )  # fmt: skip
+
+
+class Parts:
+    """The parts of one log, lowest offset first, as of the last `current`; they follow the log.
+
+    `place` is where the indexes of closed segments lie. Threads: under `lock`.
+    """
+
+    def __init__(self, source: LogSource, place: KeyIndexPlace) -> None:
+        self.place = place
+        self.lock = threading.Lock()
+        self._source = source
+        self._segments: object = None
+        self._closed: dict[int, tuple[FileStamp, int, Part]] = {}
+        self._parts: list[Part] = []
+        self._secret = new_secret()
+        self._tail: KeyMap | None = None
+        self._tail_base = -1
+        self._covered = -1
+        self._truncations = -1
+        self._last_batch: tuple[int, bytes] | None = None
+        self._read_end = -1
+        self._calls = 0
+        self._view_state: object = None
+
+    def forget(self) -> None:
+        """Look for the indexes again: some were built or dropped."""
+        self._segments = None
+        self._closed = {}
+
+    def current(self, skipped: list[Skipped] | None = None) -> list[Part]:
+        """Return the parts of the log as it is; with `skipped` damage at the log's end is recorded there.
+
+        Raises CorruptRecord and InvalidRecord for damage at the log's end, StorageError.
+        """
+        segments = self._source.segments
+        if segments is not self._segments:
+            self._follow_segments(segments)
+            self._segments = segments
+        source = self._source
+        if isinstance(source, LogView):
+            if source.state is not self._view_state:
+                self._follow_end(segments, skipped)
+                self._view_state = source.state if self._read_end >= 0 else None
+        elif source.log_end_offset != self._read_end or source.truncation_count != self._truncations:
+            self._follow_end(segments, skipped)
+        self._calls += 1
+        if not self._calls & CALLS_BETWEEN_CHECKS:
+            self._limit_memory()
+        return self._parts
+
+    def _follow_segments(self, segments: LogSegments[Any]) -> None:
+        """Open the indexes of the closed segments that are new or were changed."""
+        known, self._closed = self._closed, {}
+        parts: list[Part] = []
+        for segment, following in zip(segments[:-1], segments[1:], strict=True):
+            base, bound = segment.base_offset, following.base_offset
+            stamp = self._stamp(segment)
+            held = known.get(base)
+            if held is None or held[:2] != (stamp, segment.size) or held[2].bound != bound:
+                part = self._opened(segment, bound)
+            else:
+                part = held[2]
+                part.segment = segment
+            self._closed[base] = stamp, segment.size, part
+            parts.append(part)
+        active = segments[-1]
+        if active.base_offset != self._tail_base:
+            self._begin_tail(active.base_offset)
+        parts.append(Part(active, active.base_offset, 2**63 - 1, self._secret, self._tail))
+        self._parts = parts
+
+    def _stamp(self, segment: Any) -> FileStamp:
+        try:
+            return stamp_of(self._source.fs.stat(segment.path))
+        except OSError as error:
+            raise StorageError.from_os(error, "get the status of the segment", path=segment.path) from error
+
+    def _opened(self, segment: Any, bound: int) -> Part:
+        base = segment.base_offset
+        try:
+            opened = open_index(segment, self.place)
+        except CorruptIndex as error:
+            _LOG.warning("%s", error)
+            opened = None
+        if opened is None:
+            return Part(segment, base, bound, self._secret, None)
+        return Part(segment, base, bound, opened.header.secret, opened.pages)
+
+    def _begin_tail(self, base_offset: int) -> None:
+        self._tail = KeyMap(self._secret, base_offset)
+        self._tail_base = self._covered = base_offset
+        self._last_batch = None
+        self._read_end = -1
+        if self._parts:
+            self._parts[-1].index = self._tail
+
+    def _follow_end(self, segments: LogSegments[Any], skipped: list[Skipped] | None) -> None:
+        """Put the keys of the batches that were appended into the map; begin again after a truncation."""
+        source, end = self._source, self._source.log_end_offset
+        truncations = truncation_count(source)
+        if truncations != self._truncations or not self._is_same_log(segments):
+            self._truncations = truncations
+            self._begin_tail(self._tail_base)
+        if end == self._read_end:
+            return  # in mode "r" something else of the log changed
+        start = max(self._covered, source.log_start_offset)
+        assert self._tail is not None
+        try:
+            for chunk in batch_chunks(source, start, end, skipped=skipped) if start < end else ():
+                take_keys(self._tail, chunk)
+                self._note_last(chunk)
+        except BaseException:
+            self._begin_tail(self._tail_base)  # it may hold some of the keys of a chunk
+            raise
+        if was_truncated(source, truncations):
+            self._truncations = -1
+        elif not skipped:
+            self._read_end = end
+
+    def _note_last(self, chunk: Chunk) -> None:
+        row = chunk.last - 1
+        position = chunk.batches.position(row)
+        at = position - chunk.position
+        self._covered = chunk.next_offset
+        self._last_batch = position, bytes(chunk.data[at : at + _LAST_CHUNK_BYTES])
+
+    def _is_same_log(self, segments: LogSegments[Any]) -> bool:
+        """Return False if another process cut the active segment: its last batch in the map is not there any more."""
+        if self._last_batch is None:
+            return True
+        position, header = self._last_batch
+        return bytes(segments[-1].records.read(position, len(header))) == header
+
+    def _limit_memory(self) -> None:
+        indexes = [part.index for part in self._parts if isinstance(part.index, KeyIndex)]
+        if sum(index.held_bytes for index in indexes) > PAGES_BYTES:
+            for index in indexes:
+                index.release()
+
+    # Searches
+
+    def search(
+        self, part: Part, hashes: bytes, start: int, stop: int, every: bool, skipped: list[Skipped] | None
+    ) -> KeyFinder:
+        """Return the offsets in [start, stop) of a part without an index at which keys with these hashes lie.
+
+        Raises as `Log.records` does.
+        """
+        start, stop = max(start, part.base_offset), min(stop, part.bound)
+        finder = KeyFinder(part.secret, hashes, start, max(start, stop), every)
+        for chunk in self._chunks(start, stop, skipped):
+            take_keys(finder, chunk)
+        return finder
+
+    def _chunks(self, start: int, stop: int, skipped: list[Skipped] | None) -> Iterator[Chunk]:
+        if start >= stop:
+            return iter(())
+        return batch_chunks(self._source, start, stop, sequential=True, skipped=skipped)
+
+    def find_last(
+        self, part: Part, secret_hash: int, below: int, start: int, skipped: list[Skipped] | None
+    ) -> int:
+        """Return the last offset in [start, below) of a part that may hold a key with this hash; NOT_FOUND."""
+        index = part.index
+        if index is not None:
+            found = index.find_last(secret_hash, below)
+            if found != IS_DAMAGED:
+                return found if found >= start else NOT_FOUND
+            part.drop_index()
+        hashes = secret_hash.to_bytes(8, "little")
+        finder = self.search(part, hashes, start, below, False, skipped)
+        return int.from_bytes(finder.last_offsets, "little", signed=True)
+
+    def find_all(
+        self, part: Part, secret_hash: int, start: int, stop: int, skipped: list[Skipped] | None
+    ) -> list[int]:
+        """Return all offsets in [start, stop) of a part that may hold a key with this hash, rising."""
+        if part.index is not None:
+            found = part.index.find_all(secret_hash, start, min(stop, part.bound))
+            if found is not None:
+                return found
+            part.drop_index()
+        hashes = secret_hash.to_bytes(8, "little")
+        return self.search(part, hashes, start, stop, True, skipped).take_found()
+
+    def find_last_many(
+        self, part: Part, hashes: bytes, found: bytearray, below: int, start: int, skipped: list[Skipped] | None
+    ) -> None:
+        """Write the last offset in a part of each hash to `found` where that has -1."""
+        index = part.index
+        if isinstance(index, KeyMap):
+            index.find_last_many(hashes, below, found)
+            return
+        if index is not None:
+            before = bytes(found)
+            if index.find_last_many(hashes, below, found):
+                return
+            found[:] = before
+            part.drop_index()
+        last = self.search(part, hashes, start, below, False, skipped).last_offsets
+        numbers, own = memoryview(found).cast("q"), memoryview(last).cast("q")
+        for i, offset in enumerate(own):
+            if numbers[i] < 0 <= offset:
+                numbers[i] = offset

@@ -1,0 +1,271 @@
+"""The part of `Log` that looks up records by key."""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Never
+
+from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.reading.source import isolation_of, refreshed, skipped_of
+from kafkalog.util.events import Event, add
+from kafkalog.util.keywords import unknown_keyword
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Buffer
+
+    from kafkalog._core.batch.record import Record
+    from kafkalog.keys.latest import LatestRecords
+    from kafkalog.keys.lookup import KeyLookup
+    from kafkalog.keys.manage import KeyIndexInfo
+    from kafkalog.keys.place import KeyIndexPlace
+    from kafkalog.log.log import Log
+    from kafkalog.log.writable import WritableLog
+    from kafkalog.storage.damage import Skipped
+
+_LOG: Final = logging.getLogger(__name__)
+BUILD_TASK: Final = "build-key-index"
+_OPTIONS: Final = ("isolation", "on_damage", "skipped")
+KeyStore = str | os.PathLike[str] | None
+
+
+def place_of(log: Log, store: KeyStore = None) -> KeyIndexPlace:
+    """Return where the key indexes of a log lie: in `store`, by default the one that the log was opened with."""
+    from kafkalog.keys.place import KeyIndexPlace
+
+    return KeyIndexPlace(log._source.path, log._key_store if store is None else store, log._source.fs)
+
+
+def lookup_of(log: Log) -> KeyLookup:
+    """Return what looks up the keys of a log; the first call creates it."""
+    lookup = log._keys
+    if lookup is None:
+        from kafkalog.keys.lookup import KeyLookup
+
+        log._keys = lookup = KeyLookup(log._source, place_of(log))
+    return lookup
+
+
+def get(
+    log: Log,
+    key: Buffer,
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Record | None:
+    """Return the last record with this key, None if there is none; keywords as for `records`.
+
+    A tombstone is a record too: its value is None. Segments with a key index (`build_key_index`) answer from it, the
+    others are searched; the records at the log's end are kept by key in memory from the first look-up on. The key of
+    the record is always compared, so an index that does not fit never gives another answer than a search.
+
+    Raises TypeError for a key that is no bytes; CorruptRecord and InvalidRecord for damage in what has to be read.
+
+    >>> log.get(b"u-1").value, log.get(b"nobody")
+    (b'first', None)
+    """
+    if unknown:
+        raise unknown_keyword("get", unknown, ("key", *_OPTIONS))
+    lookup = log._keys or lookup_of(log)
+    return lookup.get(key, isolation_of(isolation), skipped_of(on_damage, skipped))
+
+
+def get_many(
+    log: Log,
+    keys: Iterable[Buffer],
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> list[Record | None]:
+    """Return the last record of each of many keys, None for those without one; errors and keywords as for `get`.
+
+    `keys` is a list or any iterable of bytes, or an Arrow array of binary or strings. Records that lie near each other
+    are read together, so one call for many keys takes less time than a call of `get` for each.
+
+    >>> [record and record.value for record in log.get_many([b"u-1", b"nobody"])]
+    [b'first', None]
+    """
+    if unknown:
+        raise unknown_keyword("get_many", unknown, ("keys", *_OPTIONS))
+    return lookup_of(log).get_many(keys, isolation_of(isolation), skipped_of(on_damage, skipped))
+
+
+def history(
+    log: Log,
+    key: Buffer,
+    *,
+    isolation: str | None = None,
+    on_damage: str = "raise",
+    skipped: list[Skipped] | None = None,
+    **unknown: Never,
+) -> Iterator[Record]:
+    """Yield all records with this key, oldest first, tombstones too; errors and keywords as for `records`.
+
+    Reading ends at the log end as of the call. Segments are looked up one after the other, as for `get`.
+
+    >>> [record.offset for record in log.history(b"u-1")]
+    [0]
+    """
+    if unknown:
+        raise unknown_keyword("history", unknown, ("key", *_OPTIONS))
+    refreshed(log._source)
+    return lookup_of(log).history(key, isolation_of(isolation), skipped_of(on_damage, skipped), log)
+
+
+def latest(
+    log: Log, *, in_memory: bool = False, isolation: str | None = None, **unknown: Never
+) -> LatestRecords:
+    """Return the latest state of the log: a read-only mapping from each key to its last record, which follows the log.
+
+    Keys whose last record is a tombstone are not in it. By default the mapping holds nothing in memory and is there at
+    once: an access is a look-up as by `get`, and iteration and `len` read the log. With `in_memory` it holds the live
+    keys and the offsets of their records, which takes one reading of the log; iteration and `len` then cost little.
+
+    >>> latest = log.latest()
+    >>> {key: record.value for key, record in latest.items()}
+    {b'u-1': b'first', b'u-2': b'second'}
+    >>> info = log.append([(b"u-1", b"third"), (b"u-2", None)])
+    >>> latest[b"u-1"].value, b"u-2" in latest, len(latest)
+    (b'third', False, 1)
+    """
+    if unknown:
+        raise unknown_keyword("latest", unknown, ("in_memory", "isolation"))
+    from kafkalog.keys.latest import LatestInMemory, LatestRecords
+
+    kind = LatestInMemory if in_memory else LatestRecords
+    return kind(refreshed(log._source), lookup_of(log), isolation_of(isolation), log)
+
+
+def contains(log: Log, key: object) -> bool:
+    """Return True if the log has a record with this key, or this very record."""
+    from kafkalog._core.batch.record import Record
+
+    if isinstance(key, Record):
+        return any(record == key for record in log.records())
+    return get(log, key) is not None  # type: ignore[arg-type]
+
+
+def build_key_index(
+    log: Log, *, rebuild: bool = False, store: KeyStore = None, **unknown: Never
+) -> tuple[KeyIndexInfo, ...]:
+    """Build the key indexes of the closed segments that have none that fits, and return the state of all.
+
+    An index is a file of about 10 bytes a record, `<base offset>.keyindex`, beside the segment; a broker ignores it,
+    and a segment that is changed later is searched until its index is built again. With `rebuild` all are built. In
+    mode "r" the directory may be a broker's: `store` names another directory, for the indexes of any number of logs,
+    unless the log was opened with one (`key_index=`). Indexes of segments that are gone are removed.
+
+    Raises IllegalArgument in mode "r" without a store; CorruptRecord or InvalidRecord for a damaged segment, after the
+    indexes of the others were built; StorageError.
+
+    >>> log.roll(), [(info.base_offset, info.state, info.records) for info in log.build_key_index()]
+    (2, [(0, 'ok', 2)])
+    """
+    if unknown:
+        raise unknown_keyword("build_key_index", unknown, ("rebuild", "store"))
+    from kafkalog.keys.manage import build_indexes
+
+    source = refreshed(log._source)
+    infos = build_indexes(source, _own_place(log, "build", store), rebuild=rebuild)
+    if store is not None:
+        log._key_store, log._keys = store, None
+    if log._keys is not None:
+        log._keys.forget()
+    return infos
+
+
+def drop_key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> int:
+    """Remove all key indexes of the log and return their number; `store` as for `build_key_index`.
+
+    >>> log.drop_key_index()
+    0
+    """
+    if unknown:
+        raise unknown_keyword("drop_key_index", unknown, ("store",))
+    refreshed(log._source)
+    removed = _own_place(log, "drop", store).remove_others()
+    if log._keys is not None:
+        log._keys.forget()
+    return removed
+
+
+def key_index(log: Log, *, store: KeyStore = None, **unknown: Never) -> tuple[KeyIndexInfo, ...]:
+    """Return the closed segments, lowest offset first, with the state of each one's key index.
+
+    >>> log.key_index()
+    ()
+    """
+    if unknown:
+        raise unknown_keyword("key_index", unknown, ("store",))
+    from kafkalog.keys.manage import list_indexes
+
+    return list_indexes(refreshed(log._source), place_of(log, store))
+
+
+def set_key_index(log: Log, key_index: bool | str | os.PathLike[str]) -> None:
+    """Set the place of a log's key indexes, and in mode "a" build them in the background: `key_index` of `open`.
+
+    Raises IllegalArgument for True in mode "r", and for a place inside a data directory.
+    """
+    opened = log._opened
+    if key_index is True and opened is None:
+        raise IllegalArgument(
+            'key_index is True in mode "r", which builds no index', hint="name the directory of the indexes"
+        )
+    log._key_store = None if isinstance(key_index, bool) else key_index
+    place_of(log)  # it may be refused
+    if opened is not None:
+        _index_when_rolled(log, opened)
+
+
+def _index_when_rolled(log: Log, opened: WritableLog) -> None:
+    """Build the missing indexes of a log in the background now and whenever it rolls, until it is closed.
+
+    A failure is logged, and the segment is searched; `build_key_index` raises it.
+    """
+    tasks = opened.tasks
+    if tasks is None:
+        return
+    place, alive = place_of(log), weakref.ref(log)
+
+    def build() -> None:
+        from kafkalog.keys.manage import build_indexes
+
+        if opened.closed:
+            return
+        try:
+            build_indexes(opened.log, place)
+        except (KafkalogError, OSError) as error:
+            _LOG.warning("cannot build the key indexes of %s in the background: %s", opened.path, error)
+        owner = alive()
+        if owner is not None and owner._keys is not None:
+            owner._keys.forget()
+
+    def rolled(event: Event) -> None:
+        if opened.closed or alive() is None:
+            hook.remove()
+        elif event.path == opened.path:
+            tasks.schedule(BUILD_TASK, build)
+
+    hook = add("roll", rolled)
+    tasks.schedule(BUILD_TASK, build)
+
+
+def _own_place(log: Log, doing: str, store: KeyStore) -> KeyIndexPlace:
+    """Return where to write indexes; raise IllegalArgument if that may be the directory of another process."""
+    place = place_of(log, store)
+    if place.is_beside and log.mode == "r":
+        raise IllegalArgument(
+            f'cannot {doing} key indexes beside the segments of {log.name}: mode "r" never writes there',
+            path=log.path,
+            hint='name a directory, store="…" or kafkalog.open(path, key_index="…"), or open the log in mode "a"',
+        )
+    return place

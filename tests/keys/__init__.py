@@ -1,0 +1,1 @@
+"""Key indexes: their files, and look-ups by key with and without them."""

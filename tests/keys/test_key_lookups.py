@@ -1,0 +1,184 @@
+"""Look-ups by key in logs with transactions, old formats, keys of one hash, large buckets and several blocks."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkalog
+from kafkalog._core.batch.scan import scan
+from kafkalog._core.bytes.crc import crc32c
+from kafkalog._core.keys.key_builder import KeyBuilder
+from kafkalog._core.keys.key_finder import KeyFinder
+from kafkalog._core.keys.key_index import IS_DAMAGED, KeyIndex
+from kafkalog._core.keys.key_map import KeyMap
+from kafkalog._core.keys.key_walk import hash_key, hash_keys
+from kafkalog.keys import build, lookup, parts
+from tests import transactional
+from tests.builder import R, batch
+from tests.transactional import Log as TransactionalLog
+
+SECRET = bytes(range(16))
+KeyList = st.lists(st.one_of(st.none(), st.integers(0, 12).map(lambda n: b"key-%d" % n)), min_size=1, max_size=200)
+
+
+def built(keys: list[bytes | None]) -> tuple[KeyIndex, KeyMap, dict[bytes, list[int]]]:
+    """An index, a map and the offsets of one batch of records with these keys, base offset 100."""
+    data = batch([R(b"v", key) for key in keys], base_offset=100)
+    table = scan(data)
+    end = 100 + len(keys)
+    builder, found = KeyBuilder(SECRET, 100, end), KeyMap(SECRET, 100)
+    builder.mark(table, 0, 1)
+    assert builder.take(data, table, 0, 1) and found.take(data, table, 0, 1)
+    block, entries, bits, marks = builder.finish()
+    pages = [block[at : at + 16384] for at in range(0, len(block), 16384)]
+    index = KeyIndex(
+        lambda size, at: block[at : at + size],
+        pages_at=0, pages_bytes=len(block), blocks=[(entries, bits, marks)],
+        checksums=b"".join(crc32c(page).to_bytes(4, "little") for page in pages),
+        base_offset=100, next_offset=end, segment_bytes=len(data),
+    )  # fmt: skip
+    model: dict[bytes, list[int]] = {}
+    for offset, key in enumerate(keys, 100):
+        if key is not None:
+            model.setdefault(key, []).append(offset)
+    return index, found, model
+
+
+@given(keys=KeyList, repeats=st.integers(1, 40), below=st.integers(0, 10_000))
+@settings(max_examples=60)
+def test_an_index_and_a_map_find_what_was_put(keys: list[bytes | None], repeats: int, below: int) -> None:
+    """Many records of one key make a bucket that is sorted; the answer is the same."""
+    index, held, model = built(keys * repeats)
+    for key in [*{key for key in keys if key is not None}, b"nobody"]:
+        hashed, offsets = hash_key(SECRET, key), model.get(key, [])
+        lower = [offset for offset in offsets if offset < below]
+        for search in (index, held):
+            assert search.find_all(hashed, 0, 2**40) == offsets
+            assert search.find_all(hashed, 101, below) == [offset for offset in lower if offset >= 101]
+            assert search.find_last(hashed, below) == (lower[-1] if lower else -1)
+            out = bytearray(b"\xff" * 16)
+            search.find_last_many(hash_keys(SECRET, [key, key]), 2**40, out)
+            assert memoryview(out).cast("q").tolist() == [offsets[-1] if offsets else -1] * 2
+    assert index.place(100) == (0, index.place(100)[1]) and index.place(99) == (-1, 0)
+
+
+def test_a_page_that_cannot_be_read_is_told() -> None:
+    index, _, _ = built([b"a", b"b"])
+    assert index.is_sound()
+
+    def fail(size: int, at: int) -> bytes:
+        raise OSError("no")
+
+    sizes = {"pages_at": 0, "pages_bytes": 8, "base_offset": 0, "next_offset": 5, "segment_bytes": 9}
+    broken = KeyIndex(fail, checksums=b"\0" * 4, blocks=[(0, 0, 0)], **sizes)  # type: ignore[arg-type]
+    assert broken.find_last(1, 5) == IS_DAMAGED and broken.find_all(1, 0, 5) is None
+    assert not broken.find_last_many(b"\0" * 8, 5, bytearray(b"\xff" * 8)) and isinstance(broken.error, OSError)
+    short = KeyIndex(lambda size, at: b"", checksums=b"\0" * 4, blocks=[(0, 0, 0)], **sizes)  # type: ignore[arg-type]
+    assert short.find_last(1, 5) == IS_DAMAGED and not short.is_sound()
+    with pytest.raises(ValueError, match="do not fit together"):
+        KeyIndex(fail, checksums=b"\0" * 8, blocks=[(0, 0, 0)], **sizes)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60))
+def test_pages_that_match_their_checksums_may_still_be_wrong(seed: int, size: int) -> None:
+    """Numbers beyond their limits are noticed, whatever the checksum says."""
+    pages = random.Random(seed).randbytes(8 + 16 * 8)
+    if size % 2:
+        pages = bytes(8) + pages[8:]
+    index = KeyIndex(
+        lambda count, at: pages[at : at + count], pages_at=0, pages_bytes=len(pages),
+        checksums=crc32c(pages).to_bytes(4, "little"), blocks=[(8, 0, 8)], base_offset=10, next_offset=10 + size,
+        segment_bytes=50,
+    )  # fmt: skip
+    assert index.find_last(seed, 100) in (IS_DAMAGED, -1) or 10 <= index.find_last(seed, 100) < 10 + size
+    assert all(10 <= offset < 10 + size for offset in index.find_all(seed, 0, 2**40) or [])
+    position, length = index.place(10)
+    assert position == -1 or length > 0
+
+
+def test_keys_of_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of the record decides: here every key is looked up by the hash of one that is there."""
+    path = tmp_path / "t-0"
+    with kafkalog.open(path, "a") as log:
+        log.append([(b"a", b"1"), (b"a", b"2"), (b"b", b"3")])
+        log.roll()
+        log.build_key_index()
+        for _ in range(2):
+            monkeypatch.setattr(lookup, "hash_key", lambda secret, key: hash_key(secret, b"a"))
+            monkeypatch.setattr(lookup, "hash_keys", lambda secret, keys: hash_keys(secret, [b"a"] * len(keys)))
+            assert log.get(b"b") is None and list(log.history(b"b")) == []
+            assert log.get_many([b"a", b"b"]) == [log[1], None]
+            monkeypatch.undo()
+            log.drop_key_index()
+
+
+def test_committed_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aborted record is no answer for `read_committed`, nor one of an open transaction."""
+
+    def keyed(value: bytes, key: bytes | None = None, **more: int) -> R:
+        return R(value, key or b"key-%d" % (value[-1] % 3), **more)
+
+    monkeypatch.setattr(transactional, "R", keyed)
+    source = TransactionalLog()
+    events = [("plain", 0, 2), ("data", 7, 3), ("data", 8, 2), ("abort", 7, 0), ("roll", 0, 0), ("data", 7, 2)]
+    events += [("commit", 8, 0), ("plain", 0, 1), ("roll", 0, 0), ("commit", 7, 0), ("data", 9, 2), ("plain", 0, 1)]
+    for event in events:
+        source.add(event)
+    source.write(tmp_path / "data" / "t-0")
+    with kafkalog.open(tmp_path / "data" / "t-0") as log:
+        for store in (None, tmp_path / "store"):
+            if store is not None:
+                log.build_key_index(store=store)
+            for isolation in (None, "read_committed"):
+                model: dict[bytes, list[kafkalog.Record]] = {}
+                for record in log.records(isolation=isolation):
+                    if record.key is not None:
+                        model.setdefault(record.key, []).append(record)
+                everything = {record.key for record in log if record.key is not None}
+                assert len(everything) == 3
+                for key in everything:
+                    expected = model.get(key, [])
+                    assert list(log.history(key, isolation=isolation)) == expected
+                    assert log.get(key, isolation=isolation) == (expected[-1] if expected else None)
+                    assert log.get_many([key], isolation=isolation) == [expected[-1] if expected else None]
+
+
+def test_several_blocks_and_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "MOST_BLOCK_RECORDS", 3000)
+    monkeypatch.setattr(parts, "PAGES_BYTES", 20_000)
+    path = tmp_path / "t-0"
+    rng = random.Random(5)
+    with kafkalog.open(path, "a") as log:
+        model: dict[bytes, int] = {}
+        for _ in range(200):
+            keys = [b"key-%d" % rng.randrange(5000) for _ in range(100)]
+            info = log.append([(key, b"v" * 20) for key in keys])
+            model |= {key: info.first_offset + i for i, key in enumerate(keys)}
+        log.roll()
+        assert log.build_key_index()[0].records == 20_000
+        for key in rng.sample(sorted(model), 2000):
+            found = log.get(key)
+            assert found is not None and found.offset == model[key]
+        assert [record and record.offset for record in log.get_many(list(model))] == list(model.values())
+        key = max(model)
+        assert [record.offset for record in log.history(key)] == [record.offset for record in log if record.key == key]
+
+
+def test_arrow_keys(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    with kafkalog.open(tmp_path / "t-0", "a") as log:
+        log.append([(b"a", b"1"), (b"b", b"2")])
+        for array in (pyarrow.array(["b", "x"]), pyarrow.array([b"b", b"x"]), pyarrow.chunked_array([["b"], ["x"]])):
+            assert log.get_many(array) == [log[1], None]
+        assert log.get_many(key for key in (b"b", b"a")) == [log[1], log[0]]
+        assert log.get_many([]) == []
+
+
+def test_a_search_counts_no_hash_twice() -> None:
+    data = batch([R(b"v", key) for key in (b"a", b"b", None, b"a")])
+    finder = KeyFinder(SECRET, hash_keys(SECRET, [b"a", b"a", b"x"]), 0, 3, every=True)
+    assert finder.take(data, scan(data), 0, 1)
+    assert memoryview(finder.last_offsets).cast("q").tolist() == [0, 0, -1] and finder.take_found() == [0]
