@@ -297,11 +297,15 @@ class LogDirs:
         from kafkalog.dirs.scan import scan_topic
         from kafkalog.dirs.window import window_of
 
-        if (error := self._open().offline(f"topic {topic} may have partitions that are not available")) is not None:
-            raise error
-        logs = self.logs(topic)
+        logs = self._all_logs(topic)
         with window_of(logs, cursor, cursors, options) as window:
             return scan_topic(topic, logs, columns, order, window, **options)
+
+    def _all_logs(self, topic: str) -> list[Log]:
+        """Return the logs of a topic; raise StorageError while a directory is offline: it may have more of them."""
+        if (error := self._open().offline(f"topic {topic} may have partitions that are not available")) is not None:
+            raise error
+        return self.logs(topic)
 
     def __contains__(self, key: object) -> bool:
         store = self._open()
