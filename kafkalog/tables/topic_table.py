@@ -39,7 +39,7 @@ class TopicTable:
 
     `options` are keywords of `Log.scan`. `lateness_ms` is the most by which a record may be older than any record
     before it in its partition; None is any, and then an upper bound of time spares no reading. `window` gives the range
-    of a cursor. The last error of a reading is in `failure`, since an engine reports it as an error of its own.
+    of a cursor. The error of the last reading is in `failure`, since an engine reports it as an error of its own.
     Threads: any number may read.
     """
 
@@ -87,6 +87,7 @@ class TopicTable:
         """
         import pyarrow
 
+        self.failure = None
         names = self.schema.names if columns is None else [*columns]
         schema = pyarrow.schema([self.schema.field(name) for name in names])
         try:

@@ -104,7 +104,7 @@ class TopicTables:
 
     @property
     def failure(self) -> KafkalogError | None:
-        """The last error of a query's reading, with its own type; the engine reports it as an error of its own."""
+        """The error of the last reading of a table, with its own type; the engine reports it as one of its own."""
         return next((table.failure for table in self.tables.values() if table.failure is not None), None)
 
     def commit(self) -> dict[str, dict[int, int]]:
