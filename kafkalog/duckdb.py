@@ -62,7 +62,7 @@ def register(
             dataset = dataset_of(tables.tables[topic])
             _ = dataset.schema  # raises errors of the options here, not in DuckDB
             connection.register(name, dataset)
-            tables.on_close(lambda name=name: _unregister(connection, name))  # type: ignore[misc]
+            tables._on_close(lambda name=name: _unregister(connection, name))  # type: ignore[misc]
     except BaseException:
         tables.close()
         raise

@@ -57,6 +57,17 @@ class TopicTables:
     With a cursor, the tables have the records from its positions to the ends of the partitions, as of the first query
     of a topic; `commit()` stores these ends. Close it after use: it releases the cursor, and the directories if it
     opened them. Threads: queries from any, the rest from one at a time.
+
+    >>> import duckdb
+    >>> topic = dirs.create_topic("orders")
+    >>> info = dirs["orders", 0].append([b"first", b"second"])
+    >>> with duckdb.connect() as connection:
+    ...     tables = kafkalog.duckdb.register(connection, dirs, {"orders": "o"}, cursor="reports", cursors="cursors")
+    ...     tables, tables.names, connection.sql("SELECT count(*) FROM o").fetchall()
+    ...     tables.failure, tables.commit()
+    ...     tables.close()
+    (<TopicTables o>, {'orders': 'o'}, [(2,)])
+    (None, {'orders': {0: 2}})
     """
 
     def __init__(
@@ -98,7 +109,7 @@ class TopicTables:
             self._windows[topic] = TopicWindow(logs, self._cursor, store=self._cursors, isolation=self._isolation)
         return self._windows[topic]
 
-    def on_close(self, undo: Callable[[], object]) -> None:
+    def _on_close(self, undo: Callable[[], object]) -> None:
         """Call `undo` when the tables are closed."""
         self._undo.append(undo)
 

@@ -77,6 +77,6 @@ def test_an_error_of_the_arguments_releases_it(dirs: kafkalog.LogDirs, store: Pa
 def test_a_position_that_the_log_lost_is_an_error(dirs: kafkalog.LogDirs, store: Path) -> None:
     with dirs.scan("orders", cursor="reports", cursors=store) as scan:
         scan.commit()
-    dirs["orders", 0].truncate(1)
+    dirs["orders", 0].truncate_to(1)
     with pytest.raises(OffsetOutOfRange, match="reports"):
         dirs.scan("orders", cursor="reports", cursors=store)
