@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from kafkalog import aio as aio
     from kafkalog import control as control
     from kafkalog import decoders as decoders
+    from kafkalog import duckdb as duckdb
     from kafkalog import errors as errors
     from kafkalog import hooks as hooks
     from kafkalog import metrics as metrics
+    from kafkalog import polars as polars
     from kafkalog import values as values
     from kafkalog._core.batch.record import Record as Record
     from kafkalog.config.broker import BrokerConfig as BrokerConfig
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.types import TopicPartition as TopicPartition
     from kafkalog.util.descriptors import DESCRIPTORS as open_files
 
-_MODULES = ("aio", "control", "decoders", "errors", "hooks", "metrics", "values")
+_MODULES = ("aio", "control", "decoders", "duckdb", "errors", "hooks", "metrics", "polars", "values")
 _NAMES = {
     "BrokerConfig": ("config.broker", "BrokerConfig"),
     "EARLIEST": ("types", "EARLIEST_TIMESTAMP"),
@@ -60,8 +62,8 @@ _NAMES = {
 
 __all__ = [
     "EARLIEST", "LATEST", "BrokerConfig", "Log", "LogDirs", "LogSlice", "OffsetAndTimestamp", "Record", "RecordBatch",
-    "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "errors", "hooks", "metrics", "open",
-    "open_dirs", "open_files", "repair", "values", "verify",
+    "TopicPartition", "__version__", "aio", "control", "convert", "decoders", "duckdb", "errors", "hooks", "metrics",
+    "open", "open_dirs", "open_files", "polars", "repair", "values", "verify",
 ]  # fmt: skip
 
 

@@ -24,7 +24,8 @@ def layers() -> list[list[str]]:
 
 HEIGHT = {room: height for height, rooms in enumerate(layers()) for room in rooms}
 # the start of `kafkalog --version` has 0.15 s: these are imported where they are first used
-LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow", "pandas", "polars", "asyncio"}
+LATE = {"numpy", "rich", "cramjam", "crc32c", "deflate", "zstandard", "pyarrow", "pandas", "polars", "duckdb"}
+LATE.add("asyncio")
 SPARK = {"pyspark", "py4j"}
 OF_ARROW = {f"exchange/{name}.py" for name in ("line_rows", "offset_batches", "parquet_files", "row_files")}
 OF_ARROW |= {f"where/{name}.py" for name in ("columns", "comparing", "compiled", "texts")}

@@ -64,6 +64,11 @@ from kafkalog.server.client.settings import peer_settings
 from kafkalog.server.mirror.running import run_mirror
 run_mirror(["data"], [("127.0.0.1", 1)], ["t"], peer_settings({}), once=True)
 """
+TOPIC = """
+import kafkalog
+dirs = kafkalog.open_dirs("data", "a")
+dirs.create_topic("t")
+"""
 # feature -> (packages that are not there, code, extra that has them)
 FEATURES = {
     "to_pandas": (["pandas"], TABLE, "pandas"),
@@ -77,6 +82,10 @@ FEATURES = {
     "import": (["pyarrow"], 'from kafkalog.exchange.import_ import *\nimport_records([], "data")', "arrow"),
     "testing": (["kio"], SERVED, "server"),
     "mirror": (["kio"], MIRROR, "server"),
+    "topics by time": (["pyarrow"], TOPIC + 'dirs.scan("t", order="time")', "arrow"),
+    "to_polars": (["polars"], TOPIC + 'dirs["t"].to_polars()', "polars"),
+    "topics for DuckDB": (["pyarrow"], TOPIC + "kafkalog.duckdb.register(None, dirs)", "sql"),
+    "topics for Polars": (["polars"], TOPIC + 'kafkalog.polars.scan(dirs, "t")', "polars"),
     "decoder avro": (["fastavro"], DECODER.format(name="avro"), "schemas"),
     "decoder protobuf": (["google.protobuf"], DECODER.format(name="protobuf"), "schemas"),
 }

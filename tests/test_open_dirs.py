@@ -143,7 +143,7 @@ def test_a_log_that_cannot_be_flushed_stops_no_other(held: Held, tmp_path: Path)
     assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
 
 
-@pytest.mark.parametrize("key", ["orders", ("orders",), ("orders", "0"), (b"orders", 0), 0, ("t", 0, 0), ("t", None)])
+@pytest.mark.parametrize("key", [b"orders", ("orders",), ("orders", "0"), (b"orders", 0), 0, ("t", 0, 0), ("t", None)])
 def test_what_is_no_partition(held: Held, key: object) -> None:
     with pytest.raises(IllegalArgument, match='dirs\\["orders", 0\\]'):
         held.dirs[key]  # type: ignore[index]

@@ -89,7 +89,7 @@ def test_what_is_refused(dirs: kafkalog.LogDirs) -> None:
     with pytest.raises(IllegalArgument, match="size"):
         dirs.scan("orders", ["size"])
     with pytest.raises(TypeError, match="did you mean isolation"):
-        dirs.scan("orders", isolaton="read_committed")  # type: ignore[arg-type]
+        dirs.scan("orders", isolaton="read_committed")
 
 
 def test_a_partition_that_may_be_offline_is_not_left_out(tmp_path: Path) -> None:

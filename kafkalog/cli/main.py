@@ -42,6 +42,7 @@ COMMANDS = {
     "retain": ("kafkalog.cli.retain_cmd", "Delete segments that exceed retention; dry run by default."),
     "serve": ("kafkalog.cli.serve_cmd", "Serve topics to Kafka clients."),
     "spark": ("kafkalog.cli.spark_cmd", "Run jobs over many data directories on Spark."),
+    "sql": ("kafkalog.cli.sql_cmd", "Query topics with SQL, by DuckDB."),
     "stats": ("kafkalog.cli.stats_cmd", "Show records, batches, bytes, rates and compression of partitions."),
     "topics": ("kafkalog.cli.topics_cmd", "List, describe, create, alter and delete topics."),
     "transactions": ("kafkalog.cli.transactions_cmd", "List open transactions and their producers."),

@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
 from kafkalog.config.broker import BROKER_TABLE
 from kafkalog.config.topic import key_for
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.stats import Clean, CleanerReport
     from kafkalog.config.broker import BrokerConfig
     from kafkalog.dirs.readonly import DirsView
-    from kafkalog.dirs.scan import TopicScan
+    from kafkalog.dirs.scan import ArrowTopicScan, Order, TopicScan
+    from kafkalog.dirs.topic import TopicLogs
     from kafkalog.dirs.types import Directory, Topic
     from kafkalog.dirs.writable import LogStore
     from kafkalog.log.log import Log
@@ -137,7 +138,9 @@ def _check_setting(name: str) -> None:
 
 
 class LogDirs:
-    """The topics of data directories: `dirs["orders", 0]` is a `Log`, iteration yields the partitions.
+    """The topics of data directories: `dirs["orders", 0]` is a `Log`, `dirs["orders"]` all partitions of a topic.
+
+    Iteration yields the partitions.
 
     Threads: all methods may be called from any thread. A forked child cannot use it.
 
@@ -212,11 +215,20 @@ class LogDirs:
 
     # Partitions
 
-    def __getitem__(self, key: tuple[str, int]) -> Log:
-        """Return the log of a partition, the same object each time. It is closed with the directories.
+    @overload
+    def __getitem__(self, key: str) -> TopicLogs: ...
+    @overload
+    def __getitem__(self, key: tuple[str, int]) -> Log: ...
+    def __getitem__(self, key: str | tuple[str, int]) -> TopicLogs | Log:
+        """Return the log of a partition, the same object each time, or a topic; they are closed with the directories.
 
         Raises UnknownTopicOrPartition (a LookupError); StorageError if it may be in an offline directory; LogClosed.
         """
+        if isinstance(key, str):
+            from kafkalog.dirs.topic import TopicLogs
+
+            self.logs(key)  # raises its errors here
+            return TopicLogs(self, key)
         topic_partition = _key(key)
         store = self._open()
         log = store.log(topic_partition)
@@ -245,38 +257,55 @@ class LogDirs:
             raise store.missing(TopicPartition(topic, 0))
         return [self[topic, number] for number in numbers]
 
+    @overload
+    def scan(
+        self, topic: str, columns: Iterable[str] | None = None, *, order: Literal["partition"] = ...,
+        since: Time | None = ..., until: Time | None = ..., isolation: str | None = ..., on_damage: str = ...,
+        skipped: list[Skipped] | None = ..., batch_rows: int = ..., batch_bytes: int = ..., cursor: str | None = ...,
+        cursors: Path | None = ...,
+    ) -> TopicScan: ...  # fmt: skip
+    @overload
+    def scan(
+        self, topic: str, columns: Iterable[str] | None = None, *, order: Order = ..., **options: Any
+    ) -> ArrowTopicScan: ...
     def scan(
         self,
         topic: str,
         columns: Iterable[str] | None = None,
         *,
-        since: Time | None = None,
-        until: Time | None = None,
-        isolation: str | None = None,
-        on_damage: str = "raise",
-        skipped: list[Skipped] | None = None,
-        **unknown: Never,
-    ) -> TopicScan:
+        order: Order = "partition",
+        cursor: str | None = None,
+        cursors: Path | None = None,
+        **options: Any,
+    ) -> TopicScan | ArrowTopicScan:
         """Return the records of all partitions of `topic` in the directories as lazy columns.
 
-        Arguments and errors are those of `Log.scan`. Raises UnknownTopicOrPartition for an unknown topic, and
-        StorageError while a directory is offline, since it may hold more partitions. `table()` and `to_pandas()` of the
-        result read all records into memory.
+        `order` is "partition" (a `TopicScan`: one partition after the other) or "time" (an `ArrowTopicScan`: all merged
+        by timestamp, with pyarrow). `options` are the keywords of `Log.scan`, except `start` and `stop`. With `cursor`
+        the scan has the records behind the positions of the named cursor, which its `commit()` moves; `cursors` is the
+        directory where it is stored, as `store` of `Log.cursor`.
+
+        Errors are those of `Log.scan` and `Log.cursor`. Raises UnknownTopicOrPartition for an unknown topic, and
+        StorageError while a directory is offline, since it may hold more partitions. `table()`, `to_pandas()` and
+        `to_polars()` of the result read all records into memory.
 
         >>> topic = dirs.create_topic("orders")
         >>> info = dirs["orders", 0].append([b"first", b"second"])
         >>> dirs.scan("orders", ["value"]).to_pandas()["value"].tolist()
         [b'first', b'second']
         """
-        from kafkalog.dirs.scan import TopicScan
+        from kafkalog.dirs.scan import scan_topic
+        from kafkalog.dirs.window import window_of
 
-        if unknown:
-            known = ("topic", "columns", "since", "until", "isolation", "on_damage", "skipped")
-            raise unknown_keyword("scan", unknown, known)
+        logs = self._all_logs(topic)
+        with window_of(logs, cursor, cursors, options) as window:
+            return scan_topic(topic, logs, columns, order, window, **options)
+
+    def _all_logs(self, topic: str) -> list[Log]:
+        """Return the logs of a topic; raise StorageError while a directory is offline: it may have more of them."""
         if (error := self._open().offline(f"topic {topic} may have partitions that are not available")) is not None:
             raise error
-        options = {"since": since, "until": until, "isolation": isolation, "on_damage": on_damage, "skipped": skipped}
-        return TopicScan(topic, self.logs(topic), columns, **options)
+        return self.logs(topic)
 
     def __contains__(self, key: object) -> bool:
         store = self._open()
@@ -448,7 +477,7 @@ class LogDirs:
 def _key(key: object) -> TopicPartition:
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int):
         return TopicPartition(*key)
-    hint = 'use dirs["orders", 0] for a topic and a number, or dirs.logs("orders") for all partitions'
+    hint = 'use dirs["orders", 0] for a partition, or dirs["orders"] for a topic'
     raise IllegalArgument(f"{key!r} is not a partition", hint=hint)
 
 

@@ -1,22 +1,124 @@
-"""TopicScan: all partitions of a topic as columns, read on use."""
+"""Scans of a topic: all of its partitions as columns, read on use, by partition or by time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kafkalog.dirs.merge import merged_by_time, piece_limits
+from kafkalog.errors import IllegalArgument, MissingPackage
 from kafkalog.log.scan import ColumnScan, LogScan
-from kafkalog.records.column_reader import kinds_of
+from kafkalog.records.column_reader import BATCH_BYTES, BATCH_ROWS, kinds_of
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
     from kafkalog._core.arrow.columns import Columns
+    from kafkalog.dirs.window import TopicWindow
     from kafkalog.log.log import Log
 
-__all__ = ["TopicScan"]
+    Order = Literal["partition", "time"]
+
+__all__ = ["ArrowTopicScan", "TopicScan", "polars_frame", "scan_topic"]
+
+TIME_COLUMN: Final = "timestamp"
 
 
-class TopicScan(ColumnScan):
+def scan_topic(
+    topic: str,
+    logs: Iterable[Log],
+    columns: Iterable[str] | None,
+    order: Order,
+    window: TopicWindow | None = None,
+    **options: Any,
+) -> TopicScan | ArrowTopicScan:
+    """Return the scan of a topic's partitions for the arguments of `LogDirs.scan`."""
+    if order not in ("partition", "time"):
+        raise IllegalArgument(f"order is {order!r}", hint="give 'partition' or 'time'")
+    names = None if columns is None else [*columns]
+    if order == "time":
+        return _merge_scan(topic, [*logs], names, window, options)
+    scans = _scans_of(logs, names, window, options)
+    if all(isinstance(scan, LogScan) for scan in scans):
+        return TopicScan(topic, scans, names, window)
+    return ArrowTopicScan(topic, scans, window)
+
+
+def _merge_scan(
+    topic: str, logs: list[Log], names: list[str] | None, window: TopicWindow | None, options: dict[str, Any]
+) -> ArrowTopicScan:
+    rows, size = options.pop("batch_rows", BATCH_ROWS), options.pop("batch_bytes", BATCH_BYTES)
+    hides_time = bool(names) and TIME_COLUMN not in (names or ())
+    if names is not None and hides_time:
+        names = [*names, TIME_COLUMN]
+    limits = dict(zip(("batch_rows", "batch_bytes"), piece_limits(len(logs), rows, size), strict=True))
+    scans = _scans_of(logs, names, window, {**options, **limits})
+    for scan in scans:
+        if isinstance(scan, LogScan):
+            scan.reads_ahead = False  # else each partition would hold what its threads decode ahead
+    return ArrowTopicScan(topic, scans, window, is_by_time=True, hides_time=hides_time, batch_rows=rows)
+
+
+def _scans_of(
+    logs: Iterable[Log], names: list[str] | None, window: TopicWindow | None, options: dict[str, Any]
+) -> tuple[LogScan, ...]:
+    bounds: Callable[[Log], dict[str, Any]] = (lambda _: {}) if window is None else window.bounds
+    return tuple(log.scan(names, **options, **bounds(log)) for log in logs)
+
+
+def polars_frame(scan: TopicScan | ArrowTopicScan) -> polars.DataFrame:
+    """Return a Polars DataFrame of an Arrow stream; raise MissingPackage if Polars is not installed."""
+    try:
+        import polars
+    except ImportError as error:
+        raise MissingPackage(
+            f"to_polars() needs polars ({error})", hint="pip install 'kafkalog[polars]'"
+        ) from None
+    return polars.DataFrame(scan)
+
+
+class _Windowed:
+    """The part of a scan that has a cursor."""
+
+    __slots__ = ()
+    _window: TopicWindow | None
+
+    def commit(self) -> dict[int, int]:
+        """Store the ends of this scan in its cursor, so that the next scan of it starts there; return them.
+
+        The ends are those at the creation of the scan, by partition number. Raises IllegalArgument for a scan without a
+        cursor; StorageError.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> info = dirs["orders", 0].append([b"first", b"second"])
+        >>> with dirs.scan("orders", cursor="reports", cursors="cursors") as scan:
+        ...     len(scan.table()), scan.commit()
+        (2, {0: 2})
+        >>> with dirs.scan("orders", cursor="reports", cursors="cursors") as scan:
+        ...     len(scan.table())
+        0
+        """
+        if self._window is None:
+            raise IllegalArgument("this scan has no cursor", hint='give one: dirs.scan("orders", cursor="reports")')
+        return self._window.commit()
+
+    def close(self) -> None:
+        """Release the scan's cursor, if it has one; what is not committed stays for the next scan of the cursor.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> dirs.scan("orders", cursor="reports", cursors="cursors").close()
+        """
+        if self._window is not None:
+            self._window.close()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class TopicScan(ColumnScan, _Windowed):
     """The records of a topic's partitions as columns, read on use: partition after partition, each by offset.
 
     Like a `LogScan`, it has the Arrow C stream interface, so DuckDB, Polars and pyarrow read it in bounded memory, and
@@ -32,17 +134,139 @@ class TopicScan(ColumnScan):
     ([0, 1, 0, 1], 4, 4)
     """
 
-    __slots__ = ("_kinds", "scans", "topic")
+    __slots__ = ("_kinds", "_window", "scans", "topic")
 
-    def __init__(self, topic: str, logs: Iterable[Log], columns: Iterable[str] | None, **options: Any) -> None:
-        names = None if columns is None else [*columns]
+    def __init__(
+        self, topic: str, scans: tuple[LogScan, ...], columns: list[str] | None, window: TopicWindow | None = None
+    ) -> None:
         self.topic = topic
-        self.scans: tuple[LogScan, ...] = tuple(log.scan(names, **options) for log in logs)
-        self._kinds = kinds_of(names)
+        self.scans = scans
+        self._kinds = kinds_of(columns)
+        self._window = window
 
     def _pieces(self) -> Iterator[Columns]:
         return chain.from_iterable(scan._pieces() for scan in self.scans)
 
+    def to_polars(self) -> polars.DataFrame:
+        """Return all records as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
+        return polars_frame(self)
+
+    def __enter__(self) -> TopicScan:
+        return self
+
     def __repr__(self) -> str:
-        count = len(self.scans)
-        return f"<TopicScan {self.topic}, {count} partition{'' if count == 1 else 's'}: {', '.join(self.columns)}>"
+        return f"<TopicScan {_described(self.topic, len(self.scans))}: {', '.join(self.columns)}>"
+
+
+class ArrowTopicScan(_Windowed):
+    """The records of a topic's partitions as pyarrow record batches, read on use: by time, or with typed columns.
+
+    By time, the partitions are merged: the oldest of their next records follows; of equal times the one of the lower
+    partition. Each partition keeps the order of its offsets, also where its times fall: such a record follows the one
+    before it at once. About 64 MiB of keys, values and headers are held, whatever the sizes of the partitions.
+
+    It has the Arrow C stream interface; iteration yields record batches, and `table()` is a pyarrow Table. Raises
+    MissingPackage if pyarrow is not installed. An error of a partition is raised after the rows before it.
+
+    >>> topic = dirs.create_topic("orders", 2)
+    >>> for number, times in enumerate(([1000, 3000], [2000, 4000])):
+    ...     info = dirs["orders", number].append([(None, b"-", time) for time in times])
+    >>> scan = dirs.scan("orders", ["partition", "offset"], order="time")
+    >>> scan, scan.topic, scan.is_by_time, len(scan.scans), scan.columns
+    (<ArrowTopicScan orders, 2 partitions by time: partition, offset>, 'orders', True, 2, ('partition', 'offset'))
+    >>> scan.table()["partition"].to_pylist(), len(scan.to_pandas()), len(scan.to_polars())
+    ([0, 1, 0, 1], 4, 4)
+    """
+
+    __slots__ = ("_batch_rows", "_hides_time", "_window", "is_by_time", "scans", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        scans: tuple[LogScan, ...],
+        window: TopicWindow | None = None,
+        *,
+        is_by_time: bool = False,
+        hides_time: bool = False,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
+        _pyarrow()
+        self.topic = topic
+        self.scans = scans
+        self.is_by_time = is_by_time
+        self._window = window
+        self._hides_time = hides_time
+        self._batch_rows = batch_rows
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Schema of the record batches.
+
+        >>> topic = dirs.create_topic("orders")
+        >>> dirs.scan("orders", ["offset"], order="time").schema.names
+        ['offset']
+        """
+        schema: pyarrow.Schema = _pyarrow().schema(self.scans[0])
+        return schema.remove(len(schema) - 1) if self._hides_time else schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.schema.names)
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        pa = _pyarrow()
+        inputs = [(pa.record_batch(piece) for piece in scan) for scan in self.scans]
+        if not self.is_by_time:
+            yield from chain.from_iterable(inputs)
+            return
+        names = [*self.columns]
+        for batch in merged_by_time(inputs, TIME_COLUMN, self._batch_rows):
+            yield batch.select(names) if self._hides_time else batch
+
+    def table(self) -> pyarrow.Table:
+        """Return all records as a pyarrow Table."""
+        return _pyarrow().Table.from_batches(self, self.schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all records as a pandas DataFrame, with pyarrow's types."""
+        try:
+            return self.table().to_pandas()
+        except ModuleNotFoundError as error:
+            raise MissingPackage(
+                f"to_pandas() needs pandas ({error})", hint="pip install 'kafkalog[pandas]'"
+            ) from None
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all records as a Polars DataFrame; raise MissingPackage if Polars is not installed."""
+        return polars_frame(self)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = _pyarrow().RecordBatchReader.from_batches(self.schema, iter(self))
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __enter__(self) -> ArrowTopicScan:
+        return self
+
+    def __repr__(self) -> str:
+        order = " by time" if self.is_by_time else ""
+        return f"<ArrowTopicScan {_described(self.topic, len(self.scans))}{order}: {', '.join(self.columns)}>"
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingPackage(
+            f"this scan of a topic needs pyarrow ({error})", hint="pip install 'kafkalog[arrow]'"
+        ) from None
+    return pyarrow
+
+
+def _described(topic: str, partitions: int) -> str:
+    return f"{topic}, {partitions} partition{'' if partitions == 1 else 's'}"
+
+

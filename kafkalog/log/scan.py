@@ -98,7 +98,9 @@ class LogScan(ColumnScan):
     errors, with their text, file, offset and position.
     """
 
-    __slots__ = ("_batch_bytes", "_batch_rows", "_kinds", "_skipped", "isolation", "log", "start", "stop")
+    __slots__ = (
+        "_batch_bytes", "_batch_rows", "_kinds", "_skipped", "isolation", "log", "reads_ahead", "start", "stop",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -121,6 +123,8 @@ class LogScan(ColumnScan):
         self.start = start
         self.stop = max(start, stop)
         self.isolation = isolation
+        self.reads_ahead = True
+        """Whether threads decode compressed batches ahead of the reader."""
         self._kinds = kinds_of(columns)
         self._skipped = skipped_of(on_damage, skipped)
         self._batch_rows = batch_rows
@@ -132,7 +136,7 @@ class LogScan(ColumnScan):
         visible = visible_chunks(self.log._source, self._chunks(), committed, self.stop, self._skipped)
         rising = trim_overlaps(visible, self.start, self.stop)
         for compressed, group in groupby(rising, lambda run: bool(run.chunk.batches.codec)):
-            if not compressed:
+            if not (compressed and self.reads_ahead):
                 yield from self._read(group)
                 continue
             for columns in map_ahead(self._decode, _jobs(group)):

@@ -1,0 +1,258 @@
+"""`kafkalog sql`: a query over topics, by DuckDB."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
+
+import click
+
+from kafkalog.cli import common
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from kafkalog.tables.topics import TopicTables
+
+    class _Given(TypedDict):
+        """Values of the options."""
+
+        query: str
+        dirs: tuple[str, ...]
+        topics: tuple[str, ...]
+        as_json: bool
+        as_csv: bool
+        group: str | None
+        commit: bool
+        cursors: str | None
+        lateness_ms: int | None
+        isolation_level: str | None
+        on_damage: str
+        quiet: bool
+        verbose: int
+
+
+PAGE_ROWS: Final = 10_000
+_BARE_OFFSET: Final = re.compile(r"(?<![\w\"])offset(?![\w\"])", re.IGNORECASE)
+_Row = tuple[Any, ...]
+
+
+@click.command("sql")
+@click.argument("query", metavar="SQL")
+@common.dir_option
+@common.topics_option
+@common.json_option("Print one JSON object for each row.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values with a line of names.")
+@common.group_option("Only records behind the positions stored under NAME (see --commit).")
+@click.option("--commit", is_flag=True, help="With -G: store where the queried topics ended, once all is printed.")
+@common.cursors_option
+@click.option(
+    "--lateness-ms",
+    type=click.IntRange(min=0),
+    metavar="MS",
+    help="No record is older by more than MS than one before it in its partition: reading stops at an upper bound of "
+    "time. Default: records of any age are expected, and reading goes on to the end.",
+)
+@common.isolation_option
+@common.on_damage_option
+@common.quiet_options
+def command(**given: Unpack[_Given]) -> int:
+    """Run one query over the topics of data directories, each a table of its name; `-` reads it from stdin.
+
+    The columns are key, value, topic, partition, offset, timestamp, timestampType and headers. Keys and values are
+    bytes: `decode(value)` is text, `decode(value)::JSON` a document. `offset` is a word of SQL and needs double quotes,
+    as do topics with dots and dashes. Times are in UTC. A query reads only the columns, partitions, offsets and times
+    that it needs. The command takes no lock and changes nothing; a broker may be running.
+
+    Example: kafkalog sql -d data 'SELECT partition, count(*), max("offset") FROM orders GROUP BY ALL'
+
+    Exit status: 0 all was printed, 1 damage, or the query failed (also with --on-damage skip), 2 wrong usage, or SQL
+    that is not valid.
+    """
+    common.set_verbosity(given["quiet"], given["verbose"])
+    isolation = common.isolation_level(given["isolation_level"])
+    if given["as_json"] and given["as_csv"]:
+        raise click.UsageError("-J and --csv are two formats: give only one")
+    if given["commit"] and given["group"] is None:
+        raise click.UsageError("--commit stores positions under a name: give -G NAME")
+    query = sys.stdin.read() if given["query"] == "-" else given["query"]
+    from kafkalog.duckdb import register
+
+    duckdb = _duckdb()
+    skipped: list[Any] = []
+    options = {"on_damage": "skip", "skipped": skipped} if given["on_damage"] == "skip" else {}
+    group = {} if given["group"] is None else {"cursor": given["group"], "cursors": given["cursors"]}
+    dirs = common.need_dirs(given["dirs"])
+    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        with register(
+            connection, dirs, given["topics"] or None, lateness_ms=given["lateness_ms"], isolation=isolation, **group,
+            **options,
+        ) as tables:  # fmt: skip
+            _run(connection, query, tables, _printer(given))
+            if given["commit"]:
+                sys.stdout.flush()
+                tables.commit()
+    common.report_skipped(skipped)
+    return 1 if skipped else 0
+
+
+def _duckdb() -> Any:
+    from kafkalog.errors import MissingPackage
+
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingPackage(f"kafkalog sql needs duckdb ({error})", hint="pip install 'kafkalog[sql]'") from None
+    return duckdb
+
+
+def _run(connection: duckdb.DuckDBPyConnection, query: str, tables: TopicTables, show: _Printer) -> None:
+    """Run the query and print its rows; an error is kafkalog's, whatever DuckDB makes of it."""
+    import duckdb
+
+    from kafkalog.errors import IllegalArgument
+
+    try:
+        statements = connection.extract_statements(query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise IllegalArgument("this is not one query", hint="give one SELECT; nothing else is run")
+        with _interruptible(connection):
+            connection.execute(statements[0])
+            show.begin([column[0] for column in connection.description or ()])
+            for page in iter(lambda: connection.fetchmany(PAGE_ROWS), []):
+                show.page(page)
+            show.end()
+    except duckdb.Error as error:
+        _raise(error, query, tables)
+
+
+@contextmanager
+def _interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Make a Ctrl-C in the block end the running query: DuckDB would report an exception in its reading as an error."""
+    before = signal.getsignal(signal.SIGINT)
+    is_interrupted = False
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        connection.interrupt()
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if not is_interrupted:
+            raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if is_interrupted:
+        raise KeyboardInterrupt
+
+
+def _raise(error: duckdb.Error, query: str, tables: TopicTables) -> NoReturn:
+    import duckdb
+
+    from kafkalog.errors import IllegalArgument, JobFailed
+
+    if tables.failure is not None:
+        raise tables.failure from None
+    text = str(error).strip()
+    if isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
+        is_offset = isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(query)
+        hint = 'offset is a word of SQL: write it in double quotes, "offset"' if is_offset else None
+        raise IllegalArgument(text, hint=hint) from None
+    raise JobFailed(text) from None
+
+
+class _Printer:
+    """Prints rows as tables, each of at most PAGE_ROWS."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.pages = 0
+
+    def begin(self, names: list[str]) -> None:
+        """Start the output of rows with these columns."""
+        self.names = names
+
+    def page(self, rows: Sequence[_Row]) -> None:
+        """Print some rows."""
+        from kafkalog.inspect.rows import Column, Rows
+
+        if self.pages:
+            print()
+        self.pages += 1
+        columns = []
+        for number, name in enumerate(self.names):
+            values = [row[number] for row in rows[:100] if row[number] is not None]
+            is_number = values and all(isinstance(value, int | float) for value in values)
+            kind: Any = "count" if is_number else "key" if any(isinstance(one, bytes) for one in values) else "text"
+            columns.append(Column(name, lambda row, number=number: _shown(row[number]), kind))
+        print(Rows(rows, columns).text())
+
+    def end(self) -> None:
+        """End the output; a result without rows still has the names of its columns."""
+        if not self.pages:
+            self.page([])
+
+
+class _JsonPrinter(_Printer):
+    """Prints rows as JSON lines."""
+
+    def page(self, rows: Sequence[_Row]) -> None:
+        from kafkalog.records.json_text import json_text
+
+        for row in rows:
+            print(json_text({name: _plain(value) for name, value in zip(self.names, row, strict=True)}))
+
+    def end(self) -> None:
+        """End the output, which is empty for a result without rows."""
+
+
+class _CsvPrinter(_Printer):
+    """Prints rows as comma-separated values."""
+
+    def begin(self, names: list[str]) -> None:
+        self._write([names])
+
+    def page(self, rows: Sequence[_Row]) -> None:
+        self._write([_plain(value) for value in row] for row in rows)
+
+    def _write(self, rows: Iterator[list[Any]] | Any) -> None:
+        import csv
+
+        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
+
+    def end(self) -> None:
+        """End the output, which has at least the line of names."""
+
+
+def _printer(given: _Given) -> _Printer:
+    return _JsonPrinter() if given["as_json"] else _CsvPrinter() if given["as_csv"] else _Printer()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with text for its bytes, as `consume` prints them, and ISO-8601 for its times."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, datetime):
+        digits = "auto" if value.microsecond % 1000 else "milliseconds" if value.microsecond else "seconds"
+        return value.isoformat(timespec=digits).replace("+00:00", "Z")
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return value
+
+
+def _shown(value: Any) -> Any:
+    """Return a value for a cell of a table."""
+    if isinstance(value, bytes):
+        return value
+    return str(plain) if (plain := _plain(value)) is not None else None

@@ -1,0 +1,78 @@
+"""Topics as tables of DuckDB, which read only the columns, partitions, offsets and times that a query needs.
+
+>>> import duckdb
+>>> topic = dirs.create_topic("orders", 2)
+>>> info = dirs["orders", 1].append([(b"u-1", b"first"), (b"u-2", b"second")])
+>>> with duckdb.connect() as connection, kafkalog.duckdb.register(connection, dirs) as tables:
+...     connection.sql('SELECT partition, decode(value) FROM orders WHERE "offset" >= 1').fetchall()
+[(1, 'second')]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.tables.dataset import dataset_of
+from kafkalog.tables.topic_table import need_arrow
+from kafkalog.tables.topics import TopicTables
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from kafkalog.dirs.log_dirs import LogDirs
+
+    Path = str | os.PathLike[str]
+
+__all__ = ["register"]
+
+
+def register(
+    connection: duckdb.DuckDBPyConnection,
+    dirs: LogDirs | Path | Iterable[Path],
+    topics: Iterable[str] | Mapping[str, str] | None = None,
+    *,
+    cursor: str | None = None,
+    cursors: Path | None = None,
+    lateness_ms: int | None = None,
+    **options: Any,
+) -> TopicTables:
+    """Make topics tables of a DuckDB connection, all of them or those in `topics`; nothing is read before a query is.
+
+    `dirs` are data directories, or open ones. A table has its topic's name, or the one that a mapping `topics` gives
+    it; names with other characters than letters, digits and _ need double quotes in SQL, as does the column `offset`.
+    Each query sees the records that are there when it begins, also while a broker writes. Its columns, and its
+    conditions on partition, offset and time as far as DuckDB hands them over, decide what is read.
+
+    `lateness_ms` is the most by which a record may be older than any record before it in its partition. It lets an
+    upper bound of time end the reading; a record that is later than that may be missing from such a query. By default
+    any lateness is expected, and reading goes on to the end of the partition. `options` are keywords of `Log.scan`,
+    such as `isolation` and `on_damage`. With `cursor` the tables have the records behind the positions of that named
+    cursor, which `commit()` of the result moves; `cursors` is the directory where it is stored.
+
+    Close the result after use. Raises IllegalArgument for an unknown topic, and for topics whose names differ only in
+    case; MissingPackage without pyarrow; the errors of `kafkalog.open_dirs`. An error in a query is DuckDB's, with
+    kafkalog's text, file and offset in it; the `failure` of the result is the error itself.
+    """
+    need_arrow("kafkalog.duckdb", "sql")
+    tables = TopicTables(dirs, topics, cursor=cursor, cursors=cursors, lateness_ms=lateness_ms, options=options)
+    try:
+        for topic, name in tables.names.items():
+            dataset = dataset_of(tables.tables[topic])
+            _ = dataset.schema  # raises errors of the options here, not in DuckDB
+            connection.register(name, dataset)
+            tables._on_close(lambda name=name: _unregister(connection, name))  # type: ignore[misc]
+    except BaseException:
+        tables.close()
+        raise
+    return tables
+
+
+def _unregister(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    import duckdb
+
+    try:
+        connection.unregister(name)
+    except duckdb.Error:
+        pass  # the connection is closed, and its tables with it

@@ -1,0 +1,74 @@
+"""Topics as lazy frames of Polars, which read only the columns, partitions, offsets and times that a query needs.
+
+>>> import polars
+>>> topic = dirs.create_topic("orders", 2)
+>>> info = dirs["orders", 1].append([(b"u-1", b"first"), (b"u-2", b"second")])
+>>> orders = kafkalog.polars.scan(dirs, "orders")
+>>> orders.filter(polars.col("offset") >= 1).select("partition", "value").collect().rows()
+[(1, b'second')]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import MissingPackage
+from kafkalog.tables.topic_table import need_arrow
+from kafkalog.tables.topics import TopicTables
+
+if TYPE_CHECKING:
+    import polars
+
+    from kafkalog.dirs.log_dirs import LogDirs
+
+    Path = str | os.PathLike[str]
+
+__all__ = ["scan"]
+
+
+def scan(
+    dirs: LogDirs | Path | Iterable[Path], topic: str, *, lateness_ms: int | None = None, **options: Any
+) -> polars.LazyFrame:
+    """Return a topic as a LazyFrame of Polars; nothing is read before it is collected.
+
+    `dirs`, `lateness_ms` and `options` are as for `kafkalog.duckdb.register`. The columns of the query, its number of
+    rows, and its conditions on partition, offset and time decide what is read.
+
+    Raises IllegalArgument for an unknown topic; MissingPackage without Polars or pyarrow; the errors of
+    `kafkalog.open_dirs`. Collecting raises the errors of reading.
+    """
+    need_arrow("kafkalog.polars", "polars")
+    try:
+        import polars
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise MissingPackage(f"kafkalog.polars needs polars ({error})", hint="pip install 'kafkalog[polars]'") from None
+    from kafkalog.tables.polars_filters import arrow_filter
+
+    tables = TopicTables(dirs, [topic], lateness_ms=lateness_ms, options=options)
+    table = tables.tables[topic]
+    empty = polars.DataFrame(table.schema.empty_table())
+
+    def read(
+        columns: list[str] | None, predicate: polars.Expr | None, rows: int | None, batch_rows: int | None
+    ) -> Iterator[polars.DataFrame]:
+        left = rows
+        assert tables.tables  # they close the directories when no frame needs them
+        needed = columns
+        if columns is not None and predicate is not None:
+            needed = [*dict.fromkeys((*columns, *predicate.meta.root_names()))]
+        _, batches = table.batches(needed, prune=arrow_filter(predicate, table.schema))
+        for batch in batches:
+            frame = polars.DataFrame(batch)
+            frame = frame if predicate is None else frame.filter(predicate)
+            frame = frame if columns is None else frame.select(columns)
+            frame = frame if left is None else frame.head(left)
+            yield frame
+            if left is not None:
+                left -= len(frame)
+                if left <= 0:
+                    return
+
+    return register_io_source(read, schema=empty.schema)

@@ -1,0 +1,147 @@
+"""TopicTable: a topic that a query reads by columns and filter, only where the filter can match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.errors import IllegalArgument, KafkalogError, MissingPackage
+from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kafkalog.dirs.log_dirs import LogDirs
+    from kafkalog.dirs.window import TopicWindow
+    from kafkalog.log.log import Log
+
+__all__ = ["TopicTable", "need_arrow"]
+
+
+def need_arrow(call: str, extra: str) -> None:
+    """Raise MissingPackage if pyarrow is not installed."""
+    try:
+        import pyarrow.dataset  # noqa: F401
+    except ImportError as error:
+        raise MissingPackage(f"{call} needs pyarrow ({error})", hint=f"pip install 'kafkalog[{extra}]'") from None
+
+
+class _Range(NamedTuple):
+    """Offsets of a partition that a query reads."""
+
+    log: Log
+    start: int
+    stop: int
+
+
+class TopicTable:
+    """A topic as a table of a query engine: each reading gives some columns of the rows that match a filter.
+
+    `options` are keywords of `Log.scan`. `lateness_ms` is the most by which a record may be older than any record
+    before it in its partition; None is any, and then an upper bound of time spares no reading. `window` gives the range
+    of a cursor. The error of the last reading is in `failure`, since an engine reports it as an error of its own.
+    Threads: any number may read.
+    """
+
+    def __init__(
+        self,
+        dirs: LogDirs,
+        topic: str,
+        options: dict[str, Any],
+        *,
+        lateness_ms: int | None = None,
+        window: Callable[[], TopicWindow | None] = lambda: None,
+    ) -> None:
+        refuse_options(options)
+        if lateness_ms is not None and lateness_ms < 0:
+            raise IllegalArgument(f"lateness_ms is {lateness_ms}", hint="give 0 or more, or None for any")
+        self.dirs = dirs
+        self.topic = topic
+        self.failure: KafkalogError | None = None
+        self._options = options
+        self._lateness_ms = lateness_ms
+        self._window = window
+        self._schema: pyarrow.Schema | None = None
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """Schema of all columns."""
+        import pyarrow
+
+        if self._schema is None:
+            self._schema = pyarrow.schema(self.dirs.logs(self.topic)[0].scan(**self._options, stop=0))
+        return self._schema
+
+    def batches(
+        self,
+        columns: Iterable[str] | None = None,
+        filter: pyarrow.compute.Expression | None = None,
+        *,
+        prune: pyarrow.compute.Expression | None = None,
+    ) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
+        """Return the schema and the record batches of the rows that match `filter`, as of this call.
+
+        `prune` only limits what is read: rows that do not match it may be left out.
+
+        Raises UnknownTopicOrPartition if the topic is gone, and the errors of `Log.scan`; so does iteration.
+        """
+        import pyarrow
+
+        self.failure = None
+        names = self.schema.names if columns is None else [*columns]
+        schema = pyarrow.schema([self.schema.field(name) for name in names])
+        try:
+            ranges = [*self._ranges(filter if prune is None else prune)]
+        except KafkalogError as error:
+            self.failure = error
+            raise
+        needed = [*columns_to_read(names, filter, self.schema.names)] or ["offset"]
+        return schema, self._read(ranges, needed, names, filter)
+
+    def _read(
+        self, ranges: list[_Range], needed: list[str], names: list[str], filter: pyarrow.compute.Expression | None
+    ) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow
+
+        try:
+            for log, start, stop in ranges:
+                for piece in log.scan(needed, **self._options, start=start, stop=stop):
+                    batch = pyarrow.record_batch(piece)
+                    if filter is None:
+                        yield batch.select(names)
+                        continue
+                    rows = pyarrow.Table.from_batches([batch]).filter(filter).select(names)
+                    yield from rows.to_batches()
+        except KafkalogError as error:
+            self.failure = error
+            raise
+
+    def _ranges(self, filter: pyarrow.compute.Expression | None) -> Iterator[_Range]:
+        """Yield the ranges of offsets in which rows can match."""
+        logs = {log.partition: log for log in self.dirs._all_logs(self.topic)}
+        window = self._window()
+        for number, limits in limits_of(filter, self.schema, self.topic, logs).items():
+            log = logs[number]
+            bounds = {} if window is None else window.bounds(log)
+            found = self._range(log, limits, bounds.get("start"), bounds.get("stop"))
+            if found.start < found.stop:
+                yield found
+
+    def _range(self, log: Log, limits: Limits, start: int | None, stop: int | None) -> _Range:
+        reading = {name: self._options[name] for name in ("isolation", "on_damage") if name in self._options}
+        base = log.scan(["offset"], start=start, stop=stop, **reading)
+        first, last = max(base.start, limits.first), min(base.stop, limits.stop)
+        if first < last and limits.since is not None:
+            found = log.offset_for_time(limits.since)
+            first = last if found is None else max(first, found.offset)
+        if first < last and limits.until is not None and self._lateness_ms is not None:
+            found = log.offset_for_time(limits.until + self._lateness_ms)
+            last = last if found is None else min(last, found.offset)
+        return _Range(log, first, last)
+
+
+def refuse_options(options: dict[str, Any]) -> None:
+    """Raise IllegalArgument for options of a scan that a query has by its own means."""
+    for name in ("columns", "start", "stop", "since", "until", "order"):
+        if name in options:
+            raise IllegalArgument(f"a table takes no {name}", hint="the query says which columns and rows it wants")

@@ -1,0 +1,158 @@
+"""TopicTables: the topics of data directories as tables of a query engine, with one cursor for all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.dirs.log_dirs import LogDirs, open_dirs
+from kafkalog.dirs.window import TopicWindow
+from kafkalog.errors import IllegalArgument, KafkalogError
+from kafkalog.tables.topic_table import TopicTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Path = str | os.PathLike[str]
+
+__all__ = ["TopicTables", "table_names"]
+
+
+def table_names(topics: Iterable[str], wanted: Iterable[str] | Mapping[str, str] | None) -> dict[str, str]:
+    """Return the tables' names by topic: of all topics, or those wanted, a mapping of topics to names.
+
+    Raises IllegalArgument for an unknown topic, and for names that differ only in case: SQL does not tell them apart.
+
+    >>> table_names(["orders", "users"], {"orders": "o"})
+    {'orders': 'o'}
+    """
+    known = [*topics]
+    if isinstance(wanted, str):
+        raise TypeError(f"topics is a str: give a list, [{wanted!r}]")
+    names = dict(wanted) if isinstance(wanted, Mapping) else {topic: topic for topic in known if wanted is None}
+    if wanted is not None and not isinstance(wanted, Mapping):
+        names = {topic: topic for topic in wanted}
+    for topic in names:
+        if topic not in known:
+            from kafkalog.util.keywords import closest_match
+
+            nearest = closest_match(topic, known)
+            hint = f"did you mean {nearest}?" if nearest else f"there are {', '.join(sorted(known)[:20]) or 'none'}"
+            raise IllegalArgument(f"there is no topic {topic!r}", hint=hint)
+    seen: dict[str, str] = {}
+    for topic, name in names.items():
+        other = seen.setdefault(name.lower(), topic)
+        if other != topic:
+            raise IllegalArgument(
+                f"topics {other} and {topic} would be the same table: SQL ignores case",
+                hint=f'choose the topics, or name them: topics={{"{topic}": "{name}_2"}}',
+            )
+    return names
+
+
+class TopicTables:
+    """Topics as tables of a query engine: `names` are those of the tables by topic.
+
+    With a cursor, the tables have the records from its positions to the ends of the partitions, as of the first query
+    of a topic; `commit()` stores these ends. Close it after use: it releases the cursor, and the directories if it
+    opened them. Threads: queries from any, the rest from one at a time.
+
+    >>> import duckdb
+    >>> topic = dirs.create_topic("orders")
+    >>> info = dirs["orders", 0].append([b"first", b"second"])
+    >>> with duckdb.connect() as connection:
+    ...     tables = kafkalog.duckdb.register(connection, dirs, {"orders": "o"}, cursor="reports", cursors="cursors")
+    ...     tables, tables.names, connection.sql("SELECT count(*) FROM o").fetchall()
+    ...     tables.failure, tables.commit()
+    ...     tables.close()
+    (<TopicTables o>, {'orders': 'o'}, [(2,)])
+    (None, {'orders': {0: 2}})
+    """
+
+    def __init__(
+        self,
+        dirs: LogDirs | Path | Iterable[Path],
+        topics: Iterable[str] | Mapping[str, str] | None,
+        *,
+        cursor: str | None = None,
+        cursors: Path | None = None,
+        lateness_ms: int | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self._owned: LogDirs | None = None
+        self._windows: dict[str, TopicWindow] = {}
+        self._undo: list[Callable[[], object]] = []
+        self._cursor = cursor
+        self._cursors = cursors
+        self._isolation: str | None = (options or {}).get("isolation")
+        if cursor is None and cursors is not None:
+            raise IllegalArgument("cursors is given, but no cursor", hint='give its name: cursor="reports"')
+        opened = dirs if isinstance(dirs, LogDirs) else open_dirs(dirs)
+        if opened is not dirs:
+            self._owned = opened
+        try:
+            self.names = table_names(opened.topics, topics)
+            self.tables = {topic: self._table(opened, topic, lateness_ms, options or {}) for topic in self.names}
+        except BaseException:
+            self.close()
+            raise
+
+    def _table(self, dirs: LogDirs, topic: str, lateness_ms: int | None, options: dict[str, Any]) -> TopicTable:
+        return TopicTable(dirs, topic, options, lateness_ms=lateness_ms, window=lambda: self._window(dirs, topic))
+
+    def _window(self, dirs: LogDirs, topic: str) -> TopicWindow | None:
+        if self._cursor is None:
+            return None
+        if topic not in self._windows:
+            logs = dirs.logs(topic)
+            self._windows[topic] = TopicWindow(logs, self._cursor, store=self._cursors, isolation=self._isolation)
+        return self._windows[topic]
+
+    def _on_close(self, undo: Callable[[], object]) -> None:
+        """Call `undo` when the tables are closed."""
+        self._undo.append(undo)
+
+    @property
+    def failure(self) -> KafkalogError | None:
+        """The error of the last reading of a table, with its own type; the engine reports it as one of its own."""
+        return next((table.failure for table in self.tables.values() if table.failure is not None), None)
+
+    def commit(self) -> dict[str, dict[int, int]]:
+        """Store where the queried topics ended, by topic and partition; later queries go on from there.
+
+        Topics that no query has read since the last commit stay where they are. Raises IllegalArgument without a
+        cursor; StorageError.
+        """
+        if self._cursor is None:
+            raise IllegalArgument("these tables have no cursor", hint='give one: cursor="reports"')
+        committed = {}
+        for topic, window in [*self._windows.items()]:
+            committed[topic] = window.commit()
+            window.close()
+            del self._windows[topic]
+        return committed
+
+    def close(self) -> None:
+        """Remove the tables, release the cursor without a commit, and close directories that were opened for this."""
+        undo, self._undo = self._undo, []
+        for step in undo:
+            step()
+        for window in self._windows.values():
+            window.close()
+        self._windows.clear()
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> TopicTables:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_owned", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<TopicTables {', '.join(sorted(self.names.values()))}>"

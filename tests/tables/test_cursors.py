@@ -1,0 +1,82 @@
+"""Queries and scans that continue where one ended: a cursor moves only when it is told to."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import kafkalog
+from kafkalog.errors import CursorInUse, OffsetOutOfRange
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> Iterator[kafkalog.LogDirs]:
+    with kafkalog.open_dirs(tmp_path / "data", "a") as opened:
+        for topic in ("orders", "users"):
+            opened.create_topic(topic, 2)
+            opened[topic, 0].append([b"one", b"two"])
+            opened[topic, 1].append(b"three")
+        yield opened
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "cursors"
+
+
+def test_a_scan_continues_behind_the_committed_one(dirs: kafkalog.LogDirs, store: Path) -> None:
+    for commits, expected in ((False, 3), (True, 3), (True, 0)):
+        with dirs.scan("orders", ["value"], cursor="reports", cursors=store) as scan:
+            dirs["users", 0].append(b"of another topic")
+            assert len(scan.table()) == expected
+            assert not commits or scan.commit() == {0: 2, 1: 1}
+    with dirs.scan("orders", cursor="reports", cursors=store, order="time") as scan:
+        dirs["orders", 1].append(b"too late for this scan")
+        assert scan.table().num_rows == 0
+        assert scan.commit() == {0: 2, 1: 1}  # the ends as of its creation
+    with dirs["orders"].scan(["value"], cursor="reports", cursors=store) as scan:
+        assert scan.table()["value"].to_pylist() == [b"too late for this scan"]
+    with dirs.scan("orders", ["value"], cursor="others", cursors=store) as scan:
+        assert len(scan.table()) == 4
+
+
+def test_queries_see_the_same_range_until_a_commit(dirs: kafkalog.LogDirs, store: Path) -> None:
+    count = "SELECT count(*) FROM orders"
+    with duckdb.connect() as connection:
+        with kafkalog.duckdb.register(connection, dirs, cursor="reports", cursors=store) as tables:
+            assert connection.execute(count).fetchall() == [(3,)]
+            dirs["orders", 0].append(b"four")
+            assert connection.execute(count).fetchall() == [(3,)]
+            assert connection.execute(f"{count} WHERE \"offset\" > 0").fetchall() == [(1,)]
+        with kafkalog.duckdb.register(connection, dirs, cursor="reports", cursors=store) as tables:
+            assert connection.execute(count).fetchall() == [(4,)]  # nothing was committed
+            assert tables.commit() == {"orders": {0: 3, 1: 1}}
+            assert connection.execute(count).fetchall() == [(0,)]
+            dirs["orders", 0].append(b"five")
+            assert connection.execute(count).fetchall() == [(0,)] and tables.commit() == {"orders": {0: 3, 1: 1}}
+            assert connection.execute("SELECT decode(value) FROM orders").fetchall() == [("five",)]
+            assert connection.execute("SELECT count(*) FROM users").fetchall() == [(3,)]
+
+
+def test_one_reader_holds_a_cursor(dirs: kafkalog.LogDirs, store: Path) -> None:
+    with dirs.scan("orders", cursor="reports", cursors=store):
+        with pytest.raises(CursorInUse):
+            dirs.scan("orders", cursor="reports", cursors=store)
+        with dirs.scan("users", cursor="reports", cursors=store) as scan:
+            assert len(scan.table()) == 3
+    dirs.scan("orders", cursor="reports", cursors=store).close()
+
+
+def test_an_error_of_the_arguments_releases_it(dirs: kafkalog.LogDirs, store: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(kafkalog.errors.IllegalArgument, match="no column"):
+            dirs.scan("orders", ["valu"], cursor="reports", cursors=store)
+
+
+def test_a_position_that_the_log_lost_is_an_error(dirs: kafkalog.LogDirs, store: Path) -> None:
+    with dirs.scan("orders", cursor="reports", cursors=store) as scan:
+        scan.commit()
+    dirs["orders", 0].truncate_to(1)
+    with pytest.raises(OffsetOutOfRange, match="reports"):
+        dirs.scan("orders", cursor="reports", cursors=store)
