@@ -12,7 +12,9 @@ EXAMPLE = re.compile(r"^>>> .*\n(?:(?!\s*$).*\n?)*", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """Return a docstring whose examples, each up to an empty line, are blocks of code."""
+    """Return a docstring whose examples, each up to an empty line, are blocks of code; one already so is unchanged."""
+    if "```pycon" in text:
+        return text
     return EXAMPLE.sub(lambda found: f"\n```pycon\n{found[0].rstrip()}\n```\n", text + "\n").strip()
 
 
