@@ -8,11 +8,22 @@ from typing import Any
 
 import griffe
 
+RULE = re.compile(r" \((?:(?:REC|LOG)-\d+(?:, )?)+\)")
+SIGNATURE = re.compile(r"\A(\w+\(.*\))\n")
+TYPE = re.compile(r"\A\w+\.\w+: .*\n*")
 EXAMPLE = re.compile(r"^>>> .*\n(?:(?!\s*$).*\n?)*", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """Return a docstring whose examples, each up to an empty line, are blocks of code."""
+    """Return a docstring for the reference; one that already is so is unchanged.
+
+    Examples, each up to an empty line, become blocks of code, and so does the signature that Cython puts first. The
+    type that Cython puts before the text of a property is left out, and so are the numbers of rules (REC-10).
+    """
+    if "```pycon" in text:
+        return text
+    text = SIGNATURE.sub(lambda found: f"```python\n{found[1].replace('int ', '')}\n```\n", TYPE.sub("", text))
+    text = RULE.sub("", text)
     return EXAMPLE.sub(lambda found: f"\n```pycon\n{found[0].rstrip()}\n```\n", text + "\n").strip()
 
 

@@ -15,6 +15,11 @@ PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)
 TEXT = r"^(?P<text>(?!\s*(?:[-*|>#]|\d+\.|<!--)|\s{2,}|\s*$).*\n)"
+LONG_CODE = re.compile(r"(?<!<span></span>)<code>([^<\n]{30,})</code>")
+PLAIN_CELL = re.compile(r"(?<=<td>)[^<]+(?=</td>)")
+LONG_WORD = re.compile(r"[\w.+]{16,}")
+BREAK = re.compile(r"(?<=[/._])(?=\w)|(?<=::)")
+WALKS = re.compile(r"architecture\.md|internals/(?!index)")
 LIST_AFTER_TEXT = re.compile(TEXT + r"(?=- |1\. |\|)", re.MULTILINE)
 
 
@@ -52,6 +57,11 @@ def with_blank_lines(text: str) -> str:
     return "".join([*parts, LIST_AFTER_TEXT.sub(r"\g<text>\n", text[at:])])
 
 
+def breakable(name: str) -> str:
+    """Return a long name that may be broken after its dots, slashes and underscores."""
+    return BREAK.sub("<wbr>", name)
+
+
 def on_files(files: Files, *, config: Any) -> Files:
     """Return the files of the site, those from outside of docs/ among them."""
     for place, path in outside().items():
@@ -61,5 +71,13 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
     """Return a page's text with links and lists adapted to the site."""
+    if WALKS.match(page.file.src_uri):
+        page.meta.setdefault("hide", ["toc"])  # walks are 116 columns wide
     linked = LINK.sub(lambda match: f"]({within_site(match[1], page.file.src_uri)})", markdown)
     return with_blank_lines(linked)
+
+
+def on_page_content(html: str, *, page: Any, config: Any, files: Files) -> str:
+    """Return the page with breaks allowed inside of long names, so that they do not squeeze a table's other columns."""
+    with_code = LONG_CODE.sub(lambda match: f"<code>{breakable(match[1])}</code>", html)
+    return PLAIN_CELL.sub(lambda cell: LONG_WORD.sub(lambda word: breakable(word[0]), cell[0]), with_code)

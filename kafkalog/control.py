@@ -7,7 +7,7 @@
 
 `batch.control` is the content of a control batch (`log.batches()` yields them, `log.records()` leaves them out),
 `record.is_control` marks their records, and `control_record(key, value)` parses one. `marker_batch` and `kraft_batch`
-build batches that equal the reference's byte for byte; `marker_parts` and `control_parts` return key and value alone,
+build batches that equal Kafka's byte for byte; `marker_parts` and `control_parts` return key and value alone,
 for a `RecordsBuilder` with `is_control=True`.
 """
 

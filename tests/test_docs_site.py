@@ -111,7 +111,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 def test_examples_of_docstrings_are_code(site: Path) -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html"))
-    assert "<blockquote>" not in text and text.count('class="gp">&gt;&gt;&gt; </span>') > 10
+    assert "<blockquote>" not in text and "```" not in text and text.count('class="gp">&gt;&gt;&gt; </span>') > 10
 
 
 @pytest.fixture(scope="module")

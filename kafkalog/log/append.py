@@ -93,7 +93,7 @@ def append_bytes(log: Log, batches: Buffer, **unknown: Never) -> LogAppendInfo:
     """Append ready-made batches with new offsets, and return these; base offsets in `batches` are ignored.
 
     `batches` holds whole batches of any format and codec back to back. An incomplete batch at the end is left out,
-    as in the reference (`valid_bytes` of the result is the number of bytes appended). Messages of format v0 and v1
+    as in Kafka (`valid_bytes` of the result is the number of bytes appended). Messages of format v0 and v1
     become v2 batches; uncompressed ones are joined up to max.message.bytes. A topic whose `compression.type` is a
     codec gets all batches in that codec. The bytes of one batch stay as they are. Several batches in a bytearray
     are edited in place (base offset, leader epoch, append time); other buffers are copied. Several batches count as

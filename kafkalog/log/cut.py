@@ -36,7 +36,7 @@ def roll(log: Log) -> int:
 def truncate_to(log: Log, offset: int) -> bool:
     """Truncate the log to end at `offset`; return False if it ends there or earlier already.
 
-    If `offset` is inside a batch, the whole batch is removed and the log end is `offset`, as in the reference.
+    If `offset` is inside a batch, the whole batch is removed and the log end is `offset`, as in Kafka.
 
     >>> log.truncate_to(1), log.end_offset, list(log)
     (True, 1, [])

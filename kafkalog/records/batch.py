@@ -119,7 +119,7 @@ class RecordBatch:
         """Return the records as a table.
 
         Raises InvalidRecord if the records are malformed, IllegalArgument for an unknown codec. A v0 or v1 message with
-        a wrong checksum whose key or value runs past its end counts as one record, as in the reference; reading that
+        a wrong checksum whose key or value runs past its end counts as one record, as in Kafka; reading that
         field raises the error.
 
         >>> list(next(log.batches()).decode().offsets)

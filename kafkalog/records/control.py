@@ -51,7 +51,7 @@ class ControlRecord(NamedTuple):
     """Content of a control record.
 
     `number` is the type's number in the key; it distinguishes UNKNOWN records. `coordinator_epoch` is set for markers.
-    `data` holds the fields of a KRaft record, by the reference's names.
+    `data` holds the fields of a KRaft record, by Kafka's names.
     """
 
     type: ControlType

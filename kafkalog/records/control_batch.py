@@ -56,11 +56,11 @@ def kraft_batch(
 
     | kind | fields |
     |---|---|
-    | LEADER_CHANGE | leaderId, voters, grantingVoters: lists of {voterId} |
+    | LEADER_CHANGE | leaderId, voters, grantingVoters: lists of `{voterId}` |
     | SNAPSHOT_HEADER | lastContainedLogTimestamp |
     | SNAPSHOT_FOOTER | none |
     | KRAFT_VERSION | kRaftVersion |
-    | KRAFT_VOTERS | voters: a list of {voterId, voterDirectoryId, endpoints, kRaftVersionFeature} |
+    | KRAFT_VOTERS | voters: a list of `{voterId, voterDirectoryId, endpoints, kRaftVersionFeature}` |
 
     `timestamp` is ms. Raises IllegalArgument for another type and for fields that are missing, unknown or do not fit.
 

@@ -21,7 +21,7 @@ _I16 = struct.Struct(">h").unpack_from
 
 
 class MessageError(InvalidRecord):
-    """A message that violates its schema; the text is the reference's."""
+    """A message that violates its schema; the text is Kafka's."""
 
 
 class Source:
