@@ -27,7 +27,7 @@ MODULES = {  # by the folder of `kafkalog/_core` they lie in
     "text": ("ingest", "render", "text_buffer", "template", "listing"),
     "messages": ("reader", "writer"),
     "values": (
-        "avro", "avro_program", "builder", "decimal_text", "items", "json_rows", "plain", "protobuf_rows", "value_column",
+        "builder", "value_column", "plain", "avro_program", "avro", "items", "decimal_text", "json_rows", "protobuf_rows",
     ),
     "keys": ("key_walk", "key_builder", "key_map", "key_finder", "key_index", "key_picker"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, Unpack
 
 import click
@@ -85,14 +86,14 @@ def command(**given: Unpack[_Given]) -> int:
 
     duckdb = _duckdb()
     skipped: list[Any] = []
-    options = {"on_damage": "skip", "skipped": skipped} if given["on_damage"] == "skip" else {}
-    group = {} if given["group"] is None else {"cursor": given["group"], "cursors": given["cursors"]}
+    damage: dict[str, Any] = {"on_damage": "skip", "skipped": skipped} if given["on_damage"] == "skip" else {}
+    cursors = None if given["group"] is None else given["cursors"]
     dirs = common.need_dirs(given["dirs"])
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         with register(
-            connection, dirs, given["topics"] or None, lateness_ms=given["lateness_ms"], isolation=isolation, **group,
-            **options,
+            connection, dirs, given["topics"] or None, cursor=given["group"], cursors=cursors,
+            lateness_ms=given["lateness_ms"], isolation=isolation, **damage,
         ) as tables:  # fmt: skip
             _run(connection, query, tables, _printer(given))
             if given["commit"]:
@@ -193,7 +194,7 @@ class _Printer:
             values = [row[number] for row in rows[:100] if row[number] is not None]
             is_number = values and all(isinstance(value, int | float) for value in values)
             kind: Any = "count" if is_number else "key" if any(isinstance(one, bytes) for one in values) else "text"
-            columns.append(Column(name, lambda row, number=number: _shown(row[number]), kind))
+            columns.append(Column(name, partial(_cell, number), kind))
         print(Rows(rows, columns).text())
 
     def end(self) -> None:
@@ -251,8 +252,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> Any:
-    """Return a value for a cell of a table."""
+def _cell(number: int, row: _Row) -> Any:
+    """Return the value of a column of a row for a cell of a table."""
+    value = row[number]
     if isinstance(value, bytes):
         return value
     return str(plain) if (plain := _plain(value)) is not None else None

@@ -120,6 +120,6 @@ def _sorted_rows(
             yield batch.slice(start, batch_rows)
     elif ready:
         order = numpy.argsort(numpy.concatenate([times for _, times in ready]), kind="stable")
-        rows = pyarrow.Table.from_batches([batch for batch, _ in ready])
+        rows = pyarrow.Table.from_batches([batch for batch, _ in ready]).combine_chunks()
         for start in range(0, len(order), batch_rows):
             yield from rows.take(pyarrow.array(order[start : start + batch_rows])).to_batches()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Order = Literal["partition", "time"]
 
-__all__ = ["ArrowTopicScan", "TopicScan", "polars_frame", "scan_topic"]
+__all__ = ["ArrowTopicScan", "TopicScan", "polars_frame", "scan_topic", "schema_of_scan"]
 
 TIME_COLUMN: Final = "timestamp"
 
@@ -163,7 +163,7 @@ class ArrowTopicScan(_Windowed):
 
     By time, the partitions are merged: the oldest of their next records follows; of equal times the one of the lower
     partition. Each partition keeps the order of its offsets, also where its times fall: such a record follows the one
-    before it at once. About 64 MiB of keys, values and headers are held, whatever the sizes of the partitions.
+    before it at once. About 64 MiB of keys, values and headers are held, and up to 5 MiB more for each partition.
 
     It has the Arrow C stream interface; iteration yields record batches, and `table()` is a pyarrow Table. Raises
     MissingPackage if pyarrow is not installed. An error of a partition is raised after the rows before it.
@@ -206,7 +206,7 @@ class ArrowTopicScan(_Windowed):
         >>> dirs.scan("orders", ["offset"], order="time").schema.names
         ['offset']
         """
-        schema: pyarrow.Schema = _pyarrow().schema(self.scans[0])
+        schema = schema_of_scan(self.scans[0])
         return schema.remove(len(schema) - 1) if self._hides_time else schema
 
     @property
@@ -254,6 +254,13 @@ class ArrowTopicScan(_Windowed):
     def __repr__(self) -> str:
         order = " by time" if self.is_by_time else ""
         return f"<ArrowTopicScan {_described(self.topic, len(self.scans))}{order}: {', '.join(self.columns)}>"
+
+
+def schema_of_scan(scan: Any) -> pyarrow.Schema:
+    """Return the schema of a log's scan, plain or typed."""
+    if hasattr(scan, "__arrow_c_schema__"):
+        return _pyarrow().schema(scan)
+    return _pyarrow().RecordBatchReader.from_stream(scan).schema
 
 
 def _pyarrow() -> Any:

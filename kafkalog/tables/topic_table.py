@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalog.dirs.scan import schema_of_scan
 from kafkalog.errors import IllegalArgument, KafkalogError, MissingPackage
 from kafkalog.tables.pruning import Limits, columns_to_read, limits_of
 
@@ -66,10 +67,8 @@ class TopicTable:
     @property
     def schema(self) -> pyarrow.Schema:
         """Schema of all columns."""
-        import pyarrow
-
         if self._schema is None:
-            self._schema = pyarrow.schema(self.dirs.logs(self.topic)[0].scan(**self._options, stop=0))
+            self._schema = schema_of_scan(self.dirs.logs(self.topic)[0].scan(**self._options, stop=0))
         return self._schema
 
     def batches(
