@@ -234,25 +234,26 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
     tasks = opened.tasks
     if tasks is None:
         return
-    place, alive = place_of(log), weakref.ref(log)
+    alive, place, path = weakref.ref(log), place_of(log), opened.path
 
     def build() -> None:
         from kafkalog.keys.manage import build_indexes
 
-        if opened.closed:
+        owner = alive()
+        if owner is None or owner.closed:
             return
         try:
-            build_indexes(opened.log, place)
+            build_indexes(owner._source, place)
         except (KafkalogError, OSError) as error:
-            _LOG.warning("cannot build the key indexes of %s in the background: %s", opened.path, error)
-        owner = alive()
-        if owner is not None and owner._keys is not None:
+            _LOG.warning("cannot build the key indexes of %s in the background: %s", path, error)
+        if owner._keys is not None:
             owner._keys.forget()
 
     def rolled(event: Event) -> None:
-        if opened.closed or alive() is None:
+        owner = alive()
+        if owner is None or owner.closed:
             hook.remove()
-        elif event.path == opened.path:
+        elif event.path == path:
             tasks.schedule(BUILD_TASK, build)
 
     hook = add("roll", rolled)
