@@ -36,8 +36,12 @@ KeyStore = str | os.PathLike[str] | None
 def place_of(log: Log, store: KeyStore = None) -> KeyIndexPlace:
     """Return where the key indexes of a log lie: in `store`, by default the one that the log was opened with."""
     from kafkalog.keys.place import KeyIndexPlace
+    from kafkalog.util.fileio import OS
 
-    return KeyIndexPlace(log._source.path, log._key_store if store is None else store, log._source.fs)
+    store = log._key_store if store is None else store
+    # a store is local, also that of a log behind a URL
+    fs = log._source.fs if store is None or log.mode == "a" else OS
+    return KeyIndexPlace(log._source.path, store, fs)
 
 
 def lookup_of(log: Log) -> KeyLookup:

@@ -209,6 +209,16 @@ def test_a_reader_notices_what_another_process_builds(path: Path) -> None:
         assert [part.index is not None for part in log._keys._parts.current()] == [True, True, False, True]
 
 
+def test_a_log_behind_a_url_has_its_indexes_here(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    with kafkalog.open(f"file://{path}", key_index=tmp_path / "store") as log:
+        assert [info.state for info in log.build_key_index()] == ["ok", "ok"]
+        assert [log.get(key) for key in KEYS] == log.get_many(KEYS)
+        assert [record.offset for record in log.history(KEYS[1])] == [1, 5]
+        assert log._keys is not None
+        assert all(part.index is not None for part in log._keys._parts.current())
+
+
 def test_threads_build_together(path: Path) -> None:
     with kafkalog.open(path, "a") as log:
         with ThreadPoolExecutor(4) as pool:
