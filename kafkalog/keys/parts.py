@@ -74,6 +74,7 @@ class Parts:
         self._segments: object = None
         self._closed: dict[int, tuple[FileStamp, int, Part]] = {}
         self._parts: list[Part] = []
+        self._tried: dict[int, FileStamp | None] = {}
         self._secret = new_secret()
         self._tail: KeyMap | None = None
         self._tail_base = -1
@@ -118,7 +119,7 @@ class Parts:
             base, bound = segment.base_offset, following.base_offset
             stamp = self._stamp(segment)
             held = known.get(base)
-            if held is None or held[:2] != (stamp, segment.size) or held[2].bound != bound:
+            if held is None or held[:2] != (stamp, segment.size) or held[2].bound != bound or self._is_new(held[2]):
                 part = self._opened(segment, bound)
             else:
                 part = held[2]
@@ -131,6 +132,16 @@ class Parts:
         parts.append(Part(active, active.base_offset, 2**63 - 1, self._secret, self._tail))
         self._parts = parts
 
+    def _is_new(self, part: Part) -> bool:
+        """Return True for a part without an index if there is one now that was not tried: another process built it."""
+        return part.index is None and self._index_stamp(part.base_offset) != self._tried.get(part.base_offset)
+
+    def _index_stamp(self, base_offset: int) -> FileStamp | None:
+        try:
+            return stamp_of(self.place.fs.stat(self.place.path_of(base_offset)))
+        except OSError:
+            return None
+
     def _stamp(self, segment: Any) -> FileStamp:
         try:
             return stamp_of(self._source.fs.stat(segment.path))
@@ -139,6 +150,7 @@ class Parts:
 
     def _opened(self, segment: Any, bound: int) -> Part:
         base = segment.base_offset
+        self._tried[base] = self._index_stamp(base)
         try:
             opened = open_index(segment, self.place)
         except CorruptIndex as error:
@@ -191,7 +203,8 @@ class Parts:
         if self._last_batch is None:
             return True
         position, header = self._last_batch
-        return bytes(segments[-1].records.read(position, len(header))) == header
+        data = segments[-1].records
+        return position + len(header) <= data.size and bytes(data.read(position, len(header))) == header
 
     def _limit_memory(self) -> None:
         indexes = [part.index for part in self._parts if isinstance(part.index, KeyIndex)]

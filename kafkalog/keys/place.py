@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -12,9 +14,11 @@ from kafkalog.errors import IllegalArgument, StorageError
 from kafkalog.keys.format import KEY_INDEX_SUFFIX, key_index_file_name
 from kafkalog.storage.names import META_PROPERTIES, parse_base_offset
 from kafkalog.util.checkpoint import RECOVERY_POINT_FILE
-from kafkalog.util.fileio import TMP_SUFFIX, FileSystem, atomic_write, make_directories
+from kafkalog.util.fileio import FileSystem, atomic_write, make_directories
 from kafkalog.util.paths import real_path
 
+LEFTOVER_S: Final = 3600
+"""Age in seconds from which on an unfinished file is a leftover of a crash."""
 _READABLE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -49,7 +53,7 @@ class KeyIndexPlace:
             raise StorageError.from_os(error, "list the key indexes", path=self.directory) from error
         for name in names:
             base = parse_base_offset(name)
-            if base is not None and name.removesuffix(TMP_SUFFIX) == key_index_file_name(base):
+            if base is not None and name.startswith(key_index_file_name(base)):
                 yield name, base
 
     def write(self, base_offset: int, data: bytes) -> str:
@@ -58,21 +62,33 @@ class KeyIndexPlace:
         try:
             if not self.is_beside:
                 make_directories(self.fs, self.directory)
-            atomic_write(self.fs, path, data, sync=False)
+            own = f"{path}.{os.getpid()}-{threading.get_ident():x}"  # another thread or process may build it too
+            atomic_write(self.fs, own, data, sync=False)
+            try:
+                self.fs.rename(own, path)
+            except OSError:
+                self.fs.unlink_if_exists(own)
+                raise
         except OSError as error:
             raise StorageError.from_os(error, "write the key index", path=path) from error
         return path
 
     def remove_others(self, kept: Iterable[int] = ()) -> int:
-        """Remove the indexes of all segments but the `kept` ones, and unfinished files; return their number."""
+        """Remove the indexes of all segments but the `kept` ones, and unfinished files; return their number.
+
+        An unfinished file younger than LEFTOVER_S may be one that another process writes, and stays.
+        """
         bases = frozenset(kept)
         removed = 0
         for name, base in list(self._names()):
-            if base in bases and not name.endswith(TMP_SUFFIX):
-                continue
             path = os.path.join(self.directory, name)
+            is_finished = name.endswith(KEY_INDEX_SUFFIX)
             try:
+                if base in bases if is_finished else time.time() - self.fs.stat(path).st_mtime < LEFTOVER_S:
+                    continue
                 removed += self.fs.unlink_if_exists(path)
+            except FileNotFoundError:
+                continue
             except OSError as error:
                 raise StorageError.from_os(error, "remove the key index", path=path) from error
         return removed

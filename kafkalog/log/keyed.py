@@ -36,8 +36,12 @@ KeyStore = str | os.PathLike[str] | None
 def place_of(log: Log, store: KeyStore = None) -> KeyIndexPlace:
     """Return where the key indexes of a log lie: in `store`, by default the one that the log was opened with."""
     from kafkalog.keys.place import KeyIndexPlace
+    from kafkalog.util.fileio import OS
 
-    return KeyIndexPlace(log._source.path, log._key_store if store is None else store, log._source.fs)
+    store = log._key_store if store is None else store
+    # a store is local, also that of a log behind a URL
+    fs = log._source.fs if store is None or log.mode == "a" else OS
+    return KeyIndexPlace(log._source.path, store, fs)
 
 
 def lookup_of(log: Log) -> KeyLookup:
@@ -234,25 +238,26 @@ def _index_when_rolled(log: Log, opened: WritableLog) -> None:
     tasks = opened.tasks
     if tasks is None:
         return
-    place, alive = place_of(log), weakref.ref(log)
+    alive, place, path = weakref.ref(log), place_of(log), opened.path
 
     def build() -> None:
         from kafkalog.keys.manage import build_indexes
 
-        if opened.closed:
+        owner = alive()
+        if owner is None or owner.closed:
             return
         try:
-            build_indexes(opened.log, place)
+            build_indexes(owner._source, place)
         except (KafkalogError, OSError) as error:
-            _LOG.warning("cannot build the key indexes of %s in the background: %s", opened.path, error)
-        owner = alive()
-        if owner is not None and owner._keys is not None:
+            _LOG.warning("cannot build the key indexes of %s in the background: %s", path, error)
+        if owner._keys is not None:
             owner._keys.forget()
 
     def rolled(event: Event) -> None:
-        if opened.closed or alive() is None:
+        owner = alive()
+        if owner is None or owner.closed:
             hook.remove()
-        elif event.path == opened.path:
+        elif event.path == path:
             tasks.schedule(BUILD_TASK, build)
 
     hook = add("roll", rolled)

@@ -286,6 +286,7 @@ class Log:
         True
         """
         opened = self._opened
+        self._keys = None  # and the files of its key indexes
         if opened is not None:
             opened.close()
         else:

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -186,12 +187,52 @@ def test_each_failure_of_a_write_leaves_the_answers(path: Path, times: int) -> N
 
 
 def test_a_leftover_of_a_crash_is_replaced(path: Path) -> None:
-    leftover = path / f"{0:020}.keyindex.tmp"
+    """One that is young may be another process's."""
+    leftover = path / f"{0:020}.keyindex.1-2.tmp"
     index_file(path).unlink()
     leftover.write_bytes(b"half")
+    for hours in (0, 2):
+        os.utime(leftover, (time.time() - 3600 * hours,) * 2)
+        with kafkalog.open(path, "a") as log:
+            log.build_key_index()
+        assert leftover.exists() == (hours == 0) and states(path) == ["ok", "ok"]
+
+
+def test_a_reader_notices_what_another_process_builds(path: Path) -> None:
+    with kafkalog.open(path, "a") as owner, kafkalog.open(path) as log:
+        owner.drop_key_index()
+        assert log.get(KEYS[0]) == log[0]
+        owner.build_key_index()
+        owner.roll()
+        assert log.get(KEYS[0]) == log[0]
+        assert log._keys is not None
+        assert [part.index is not None for part in log._keys._parts.current()] == [True, True, False, True]
+
+
+def test_a_log_behind_a_url_has_its_indexes_here(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    with kafkalog.open(f"file://{path}", key_index=tmp_path / "store") as log:
+        assert [info.state for info in log.build_key_index()] == ["ok", "ok"]
+        assert [log.get(key) for key in KEYS] == log.get_many(KEYS)
+        assert [record.offset for record in log.history(KEYS[1])] == [1, 5]
+        assert log._keys is not None
+        assert all(part.index is not None for part in log._keys._parts.current())
+
+
+def test_threads_build_together(path: Path) -> None:
     with kafkalog.open(path, "a") as log:
-        log.build_key_index()
-    assert not leftover.exists() and states(path) == ["ok", "ok"]
+        with ThreadPoolExecutor(4) as pool:
+            built = list(pool.map(lambda _: log.build_key_index(rebuild=True), range(12)))
+        assert {tuple(info.state for info in infos) for infos in built} == {("ok", "ok")}
+        assert [info.state for info in log.key_index()] == ["ok", "ok"]
+
+
+def test_a_closed_log_holds_no_index_open(path: Path) -> None:
+    log = kafkalog.open(path)
+    assert log.get(KEYS[0]) == log[0]
+    log.close()
+    links = Path("/proc/self/fd")
+    assert not [link for link in links.iterdir() if os.path.realpath(link).startswith(str(path))]
 
 
 def test_space(tmp_path: Path) -> None:
