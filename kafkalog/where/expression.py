@@ -84,6 +84,14 @@ class Expression:
 
         return implied_kinds(self.node)
 
+    @property
+    def largest_number(self) -> int:
+        """Largest absolute value of a whole number among the constants; 0 without one."""
+        from kafkalog.where.nodes import literals_of
+
+        numbers = [one.value for one in literals_of(self.node)]
+        return max((abs(one) for one in numbers if isinstance(one, int)), default=0)
+
     def bounds(self) -> Bounds:
         """Return the offsets, times and partitions outside of which no record matches.
 
